@@ -1,0 +1,1 @@
+"""Kinesis streams as Dagster assets."""
