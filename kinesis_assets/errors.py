@@ -1,0 +1,184 @@
+"""Everything the package raises, in one tree.
+
+KinesisAssetsError
+├── InvalidInput               what was asked for cannot be meant; nothing was touched
+├── JavaUnavailable            no Java that Spark can run on
+├── StreamError                a whole stream
+│   ├── StreamNotFound
+│   ├── StreamRecreated        same name, other stream: its old positions mean nothing
+│   ├── ShardListIncomplete    ListShards answered without what it must contain
+│   └── CallFailed             a call to Kinesis failed after the SDK's retries
+├── ShardError                 one shard; its neighbours go on
+│   ├── ShardUnknown           not a shard of the stream
+│   ├── ShardVanished          no longer listed, and not read to its end
+│   ├── ParentUnfinished       waits for its parents
+│   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
+│   ├── ShardStalled           neither a record nor the tip within the limit
+│   └── PositionConflict       another run moved the shard first
+├── TableError
+│   ├── TableMissing           no table there yet
+│   ├── TableUnreachable       its log cannot be read
+│   ├── TableUnsuitable        a table that this package did not make, or of another schema
+│   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
+│   ├── DataFileInvalid        a landed file is not there, or not with its rows
+│   ├── AttemptExpired         too old to commit: its files may have been vacuumed
+│   ├── CommitFailed           the bounded tries are used up; nothing was committed
+│   └── CommitUnknown          whether the commit landed cannot be told
+└── ShardsNotCommitted         a run's error: which shards are not committed, and why
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class KinesisAssetsError(Exception):
+    """Base of every error that the package raises."""
+
+
+class InvalidInput(KinesisAssetsError, ValueError):
+    """What was asked for cannot be meant; nothing was touched."""
+
+
+class JavaUnavailable(KinesisAssetsError):
+    """There is no Java that Spark can run on."""
+
+
+class StreamError(KinesisAssetsError):
+    """Something is wrong with a whole stream.
+
+    Attributes:
+        stream: The stream's name.
+    """
+
+    def __init__(self, stream: str, sentence: str) -> None:
+        super().__init__(f"stream {stream}: {sentence}")
+        self.stream = stream
+
+
+class StreamNotFound(StreamError):
+    """The service knows no stream of that name in that account and region."""
+
+
+class StreamRecreated(StreamError):
+    """The stream was deleted and created again under its name: the stored positions are another stream's."""
+
+
+class ShardListIncomplete(StreamError):
+    """ListShards answered without what it must contain; nothing is concluded from it."""
+
+
+class CallFailed(StreamError):
+    """A call to Kinesis failed after the SDK's retries.
+
+    Attributes:
+        operation: The operation's name, as `GetRecords`.
+        code: The service's error code, or the SDK's exception name where no answer came.
+    """
+
+    def __init__(self, stream: str, operation: str, code: str, message: str) -> None:
+        super().__init__(stream, f"{operation} failed with {code}: {message}")
+        self.operation = operation
+        self.code = code
+
+
+class ShardError(KinesisAssetsError):
+    """Something is wrong with one shard; its neighbours go on.
+
+    Attributes:
+        shard_id: The shard's id.
+        sentence: What happened and what to do, without the shard's id.
+    """
+
+    def __init__(self, shard_id: str, sentence: str) -> None:
+        # Both go to Exception as they came, so that the error survives pickling.
+        super().__init__(shard_id, sentence)
+        self.shard_id = shard_id
+        self.sentence = sentence
+
+    def __str__(self) -> str:
+        return f"{self.shard_id}: {self.sentence}"
+
+
+class ShardUnknown(ShardError):
+    """The stream has no such shard."""
+
+
+class ShardVanished(ShardError):
+    """The shard is no longer listed and was not read to its end."""
+
+
+class ParentUnfinished(ShardError):
+    """The shard waits: its parents are not read to their end."""
+
+
+class ReadFailed(ShardError):
+    """GetRecords or GetShardIterator failed after bounded retries."""
+
+
+class ShardStalled(ShardError):
+    """The shard gave neither a record nor its tip within the limit."""
+
+
+class PositionConflict(ShardError):
+    """Another run moved the shard's position first; this run added none of its rows."""
+
+
+class TableError(KinesisAssetsError):
+    """Something is wrong with a table.
+
+    Attributes:
+        table: The table's URI.
+    """
+
+    def __init__(self, table: str, sentence: str) -> None:
+        super().__init__(f"table {table}: {sentence}")
+        self.table = table
+
+
+class TableMissing(TableError):
+    """There is no table at the URI."""
+
+
+class TableUnreachable(TableError):
+    """The table's log cannot be read."""
+
+
+class TableUnsuitable(TableError):
+    """The table at the URI has another schema or partitioning."""
+
+
+class PositionsUnreadable(TableError):
+    """The positions file that the table's log points at is missing or not understood."""
+
+
+class DataFileInvalid(TableError):
+    """A landed file is not there, or not with its rows."""
+
+
+class AttemptExpired(TableError):
+    """The attempt is too old to commit: its files may have been vacuumed."""
+
+
+class CommitFailed(TableError):
+    """The bounded tries to commit are used up, and nothing was committed."""
+
+
+class CommitUnknown(TableError):
+    """Whether the commit landed cannot be told."""
+
+
+class ShardsNotCommitted(KinesisAssetsError):
+    """A run's error: the shards that are not committed, each with its reason.
+
+    Attributes:
+        errors: Shard id to error.
+    """
+
+    def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
+        reasons = "; ".join(str(error) for error in errors.values())
+        super().__init__(f"stream {stream}: {len(errors)} of the run's shards not committed: {reasons}")
+        self.errors = dict(errors)

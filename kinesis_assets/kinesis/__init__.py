@@ -1,0 +1,1 @@
+"""Kinesis itself: positions, shards, calls, reading. Knows neither Spark nor Dagster."""

@@ -1,0 +1,171 @@
+"""The calls to one stream, through boto3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any
+
+import boto3
+import botocore.session
+import msgspec
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
+from kinesis_assets.kinesis.pages import IncompleteBody, Page, PageParserFactory
+from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
+from kinesis_assets.kinesis.shards import Shard, in_lineage_order
+
+CONNECTIONS = 64
+"""Connections kept per client: no task reads more shards at once."""
+
+
+class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which stream it is; a stream created again under its name is another one.
+
+    Attributes:
+        arn: The stream's ARN.
+        created: StreamCreationTimestamp, UTC.
+    """
+
+    arn: str
+    created: datetime
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.arn.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """What DescribeStreamSummary tells.
+
+    Attributes:
+        identity: Which stream it is.
+        retention_hours: How long the stream keeps records.
+        service_time: The service's clock at the answer (its `Date` header, whole seconds, rounded down).
+    """
+
+    identity: StreamIdentity
+    retention_hours: int
+    service_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret."""
+
+    region_name: str | None = None
+    endpoint_url: str | None = None
+    profile_name: str | None = None
+
+
+@lru_cache(maxsize=8)
+def _boto3_client(settings: ClientSettings) -> Any:
+    """One client per process and setting: making one costs 50 ms, and its threads share connections."""
+    session = botocore.session.Session(profile=settings.profile_name)
+    session.register_component("response_parser_factory", PageParserFactory())
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 6},
+        max_pool_connections=CONNECTIONS,
+        connect_timeout=5,
+        read_timeout=20,
+    )
+    return boto3.Session(botocore_session=session, region_name=settings.region_name).client(
+        "kinesis", endpoint_url=settings.endpoint_url, config=config
+    )
+
+
+class StreamClient:
+    """The calls to one stream. Safe to share between threads.
+
+    Every call raises `StreamNotFound` or `CallFailed`, after the SDK's retries.
+    """
+
+    def __init__(self, stream: str, settings: ClientSettings) -> None:
+        self.stream = stream
+        try:
+            self._client = _boto3_client(settings)
+        except (BotoCoreError, ValueError) as error:
+            raise InvalidInput(f"stream {stream}: no Kinesis client with {settings}: {error}") from error
+
+    def describe(self) -> StreamSummary:
+        """Which stream it is, its retention and the service's clock."""
+        answer = self._call("DescribeStreamSummary", StreamName=self.stream)
+        summary = answer["StreamDescriptionSummary"]
+        return StreamSummary(
+            identity=StreamIdentity(
+                arn=summary["StreamARN"],
+                created=summary["StreamCreationTimestamp"].astimezone(UTC),
+            ),
+            retention_hours=summary["RetentionPeriodHours"],
+            service_time=service_time(answer),
+        )
+
+    def list_shards(self) -> list[Shard]:
+        """Every listed shard, parents before children; all pages or an error.
+
+        Raises:
+            ShardListIncomplete: The list is empty, or names a shard twice.
+        """
+        # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
+        answer = self._call("ListShards", StreamName=self.stream)
+        listed = list(answer["Shards"])
+        while token := answer.get("NextToken"):
+            answer = self._call("ListShards", NextToken=token)
+            listed += answer["Shards"]
+        if not listed:
+            raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
+        if len({shard["ShardId"] for shard in listed}) < len(listed):
+            raise ShardListIncomplete(self.stream, "ListShards named a shard twice; try again later")
+        return in_lineage_order(_shard(shard) for shard in listed)
+
+    def shard_iterator(self, shard_id: str, position: Position) -> str:
+        """An iterator at a position; it lives for five minutes."""
+        arguments = position.iterator_arguments()
+        answer = self._call("GetShardIterator", StreamName=self.stream, ShardId=shard_id, **arguments)
+        iterator: str = answer["ShardIterator"]
+        return iterator
+
+    def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
+        """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer."""
+        answer = self._call("GetRecords", ShardIterator=iterator, Limit=limit)
+        page = answer["Page"]
+        if isinstance(page, IncompleteBody):
+            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
+        return page, service_time(answer)
+
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        method = botocore.xform_name(operation)
+        try:
+            answer: dict[str, Any] = getattr(self._client, method)(**arguments)
+        except ClientError as error:
+            detail = error.response["Error"]
+            code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
+            if code == "ResourceNotFoundException" and "StreamName" in arguments and len(arguments) == 1:
+                raise StreamNotFound(
+                    self.stream, f"not found ({message}); check its name, region and endpoint"
+                ) from error
+            raise CallFailed(self.stream, operation, code, message) from error
+        except BotoCoreError as error:
+            raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
+        return answer
+
+
+def _shard(listed: dict[str, Any]) -> Shard:
+    parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
+    return Shard(
+        shard_id=listed["ShardId"],
+        parents=tuple(parent for parent in parents if parent),
+        hash_range=(listed["HashKeyRange"]["StartingHashKey"], listed["HashKeyRange"]["EndingHashKey"]),
+        starting_sequence_number=listed["SequenceNumberRange"]["StartingSequenceNumber"],
+    )
+
+
+def service_time(answer: dict[str, Any]) -> datetime:
+    """The service's clock at an answer: its `Date` header, UTC, whole seconds, rounded down."""
+    return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)

@@ -1,0 +1,84 @@
+"""GetRecords answers, parsed straight into typed structs.
+
+botocore parses GetRecords into dicts one field at a time, which costs ten times the CPU of everything else on
+the way. Its response parser is a component of its own, so this one replaces it for GetRecords alone: signing,
+credentials, endpoints and retries stay botocore's.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from botocore.parsers import JSONParser, ResponseParserFactory
+
+
+class Record(msgspec.Struct, frozen=True, rename="pascal", gc=False):
+    """One record as the wire has it.
+
+    Attributes:
+        sequence_number: Decimal text.
+        approximate_arrival_timestamp: Seconds since the epoch, exact to the millisecond.
+        data: The payload's bytes.
+        partition_key: As the producer gave it.
+    """
+
+    sequence_number: str
+    approximate_arrival_timestamp: float
+    data: bytes
+    partition_key: str
+
+    @property
+    def arrival_ms(self) -> int:
+        """The arrival in milliseconds since the epoch."""
+        return round(self.approximate_arrival_timestamp * 1000)
+
+
+class Page(msgspec.Struct, frozen=True, rename="pascal"):
+    """One answer of GetRecords.
+
+    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+
+    Attributes:
+        records: In shard order. Empty does not mean the tip. Required: a body cut in transit lacks it.
+        next_shard_iterator: None once a closed shard has been read to its end, and only then.
+        millis_behind_latest: How far the end of this page is behind the tip; 0 at the tip.
+    """
+
+    records: list[Record]
+    millis_behind_latest: int
+    next_shard_iterator: str | None = None
+
+
+class IncompleteBody(msgspec.Struct, frozen=True):
+    """A successful GetRecords answer whose body is not a whole page."""
+
+    reason: str
+
+
+_decoder = msgspec.json.Decoder(Page)
+
+
+class _PageParser(JSONParser):  # type: ignore[misc]  # botocore has no types
+    def parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
+        succeeded = response["status_code"] < HTTPStatus.MULTIPLE_CHOICES
+        if not succeeded or getattr(shape, "name", None) != "GetRecordsOutput":
+            parsed: dict[str, Any] = super().parse(response, shape)
+            return parsed
+        page: Page | IncompleteBody
+        try:
+            page = _decoder.decode(response["body"])
+        except msgspec.MsgspecError as error:
+            page = IncompleteBody(str(error))
+        headers = {name.lower(): value for name, value in response["headers"].items()}
+        metadata = {"HTTPStatusCode": response["status_code"], "HTTPHeaders": headers}
+        return {"Page": page, "ResponseMetadata": metadata}
+
+
+class PageParserFactory(ResponseParserFactory):  # type: ignore[misc]  # botocore has no types
+    """To be registered as a botocore session's `response_parser_factory`."""
+
+    def create_parser(self, protocol_name: str) -> JSONParser:
+        """The parser of a client's answers; Kinesis speaks the json protocol only."""
+        return _PageParser() if protocol_name == "json" else super().create_parser(protocol_name)

@@ -1,0 +1,107 @@
+"""Where a shard is read from next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from kinesis_assets.errors import InvalidInput
+
+
+class PositionKind(StrEnum):
+    """The five iterator types of GetShardIterator, under their own names."""
+
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+    AT_SEQUENCE_NUMBER = "AT_SEQUENCE_NUMBER"
+    AFTER_SEQUENCE_NUMBER = "AFTER_SEQUENCE_NUMBER"
+
+
+_WITH_SEQUENCE_NUMBER = frozenset({PositionKind.AT_SEQUENCE_NUMBER, PositionKind.AFTER_SEQUENCE_NUMBER})
+
+
+class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a shard is read from next.
+
+    TRIM_HORIZON, AT_TIMESTAMP and AT_SEQUENCE_NUMBER are inclusive: the record they name is read.
+    AFTER_SEQUENCE_NUMBER is exclusive: everything up to and including that record has been read.
+
+    Attributes:
+        kind: One of the iterator types of GetShardIterator.
+        sequence_number: Decimal digits, as Kinesis writes them; set for the two SEQUENCE_NUMBER kinds alone.
+            Order them with `int`, never as text: lengths differ.
+        timestamp: Aware, UTC; set for AT_TIMESTAMP alone.
+
+    Raises:
+        InvalidInput: The fields do not fit the kind.
+    """
+
+    kind: PositionKind
+    sequence_number: str | None = None
+    timestamp: datetime | None = None
+
+    def __post_init__(self) -> None:
+        number = self.sequence_number
+        if (number is not None) != (self.kind in _WITH_SEQUENCE_NUMBER):
+            raise InvalidInput(f"{self.kind} {'needs' if number is None else 'takes no'} sequence number")
+        if number is not None and not (number.isascii() and number.isdigit()):
+            raise InvalidInput(f"a sequence number has decimal digits only, not {number[:80]!r}")
+        if (self.timestamp is not None) != (self.kind is PositionKind.AT_TIMESTAMP):
+            raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
+        if self.timestamp is not None and self.timestamp.tzinfo is None:
+            raise InvalidInput(f"a timestamp needs its offset from UTC, as in {self.timestamp.isoformat()}Z")
+
+    @classmethod
+    def after(cls, sequence_number: str) -> Position:
+        """The position of a shard that has been read up to and including a record."""
+        return cls(PositionKind.AFTER_SEQUENCE_NUMBER, sequence_number=sequence_number)
+
+    @classmethod
+    def at_timestamp(cls, timestamp: datetime) -> Position:
+        """The first record that arrived at or after a time."""
+        if timestamp.tzinfo is not None:
+            timestamp = timestamp.astimezone(UTC)
+        return cls(PositionKind.AT_TIMESTAMP, timestamp=timestamp)
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read what `str` wrote: `KIND`, `KIND:SEQUENCE_NUMBER` or `AT_TIMESTAMP:RFC 3339`.
+
+        Raises:
+            InvalidInput: The text is no position.
+        """
+        name, _, argument = text.strip().partition(":")
+        try:
+            kind = PositionKind(name.upper())
+        except ValueError:
+            kinds = ", ".join(PositionKind)
+            raise InvalidInput(f"{text!r} is no position: begin with one of {kinds}") from None
+        if kind is PositionKind.AT_TIMESTAMP:
+            try:
+                return cls.at_timestamp(datetime.fromisoformat(argument))
+            except ValueError as error:
+                raise InvalidInput(
+                    f"{text!r} is no position: AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"
+                ) from error
+        return cls(kind, sequence_number=argument or None)
+
+    def __str__(self) -> str:
+        if self.timestamp is not None:
+            return f"{self.kind}:{self.timestamp.isoformat().replace('+00:00', 'Z')}"
+        return f"{self.kind}:{self.sequence_number}" if self.sequence_number else str(self.kind)
+
+    def iterator_arguments(self) -> dict[str, Any]:
+        """The arguments of GetShardIterator that say the same.
+
+        Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html
+        """
+        arguments: dict[str, Any] = {"ShardIteratorType": str(self.kind)}
+        if self.sequence_number is not None:
+            arguments["StartingSequenceNumber"] = self.sequence_number
+        if self.timestamp is not None:
+            arguments["Timestamp"] = self.timestamp
+        return arguments

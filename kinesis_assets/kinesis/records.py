@@ -1,0 +1,44 @@
+"""Records as Arrow batches: the columns that every reader of the package gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.kinesis.pages import Record
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("shard_id", pa.string(), nullable=False),
+        pa.field("sequence_number", pa.string(), nullable=False),
+        pa.field("sub_sequence_number", pa.int64(), nullable=False),
+        pa.field("partition_key", pa.string(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("approximate_arrival_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("error", pa.string(), nullable=True),
+    ]
+)
+"""One row a record. `sub_sequence_number` is 0 for a plain record; `error` is null when all is well."""
+
+
+def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
+    """The records of one shard as a batch of `RECORD_SCHEMA`, in their order."""
+    count = len(records)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(stream, pa.string()), count),
+            pa.repeat(pa.scalar(shard_id, pa.string()), count),
+            pa.array([record.sequence_number for record in records], pa.string()),
+            pa.repeat(pa.scalar(0, pa.int64()), count),
+            pa.array([record.partition_key for record in records], pa.string()),
+            pa.array([record.data for record in records], pa.binary()),
+            pa.array([record.arrival_ms * 1000 for record in records], pa.timestamp("us", tz="UTC")),
+            pa.nulls(count, pa.string()),
+        ],
+        schema=RECORD_SCHEMA,
+    )

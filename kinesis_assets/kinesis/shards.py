@@ -1,0 +1,49 @@
+"""Shards and how they descend from each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """A shard as ListShards gives it.
+
+    Its EndingSequenceNumber is left out on purpose: it may be smaller or larger than the last record's, so
+    nothing can be concluded from it.
+
+    Attributes:
+        shard_id: `shardId-000000000000` and so on.
+        parents: The shards it was split or merged from: none, one or two.
+        hash_range: First and last hash key, both inclusive, as decimal text (they have 128 bits).
+        starting_sequence_number: No record of the shard is below it. Decimal text.
+    """
+
+    shard_id: str
+    parents: tuple[str, ...]
+    hash_range: tuple[str, str]
+    starting_sequence_number: str
+
+
+def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:
+    """Parents before children, else by the shards' start (as integers) and id."""
+    # A child is created after its parents were closed, so its start is above every number of theirs.
+    return sorted(shards, key=lambda shard: (int(shard.starting_sequence_number), shard.shard_id))
+
+
+def unfinished_parents(
+    parents: Iterable[str], *, known: Container[str], finished: Container[str]
+) -> tuple[str, ...]:
+    """The parents that must be read to their end first.
+
+    Args:
+        parents: A shard's parents.
+        known: Every shard listed now or ever recorded. A parent that is not among them was trimmed away
+            before the stream was first seen: there is nothing of it to wait for.
+        finished: The shards that have been read to their end.
+    """
+    return tuple(parent for parent in parents if parent in known and parent not in finished)

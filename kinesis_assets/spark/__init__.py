@@ -1,0 +1,1 @@
+"""Kinesis through Spark: landing a run's ranges, and the "kinesis" data source."""

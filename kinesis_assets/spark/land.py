@@ -1,0 +1,185 @@
+"""Landing: one Spark job that takes shards' ranges from the wire to Parquet files.
+
+Each task reads its shards and writes the files itself, so records never cross into the JVM. What a task
+returns tells which files it wrote and how far each shard got. Only what came back counts: a retried,
+speculated or half-dead attempt leaves files that nothing points at.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Queue
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kinesis_assets.errors import ShardError
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
+from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.table.files import DataFile, DataFileWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.table.storage import TableFolder
+
+THREADS = 16
+"""Shards read at once by a task. Each holds at most one page (10 MB), which bounds the task's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingJob:
+    """What every task of a landing needs to know. Can be pickled; carries no secret.
+
+    Attributes:
+        stream: The stream's name.
+        settings: How to reach it.
+        folder: The table's folder.
+        batch_id: Written into every row.
+    """
+
+    stream: str
+    settings: ClientSettings
+    folder: TableFolder
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLanding:
+    """How far a shard got; all of it stands in the landed files.
+
+    Attributes:
+        shard_id: The shard.
+        position: Where the next read begins.
+        end: What ended the range; None if an error did.
+        rows: Records landed.
+        bytes: Their payload bytes.
+        last_arrival: Arrival of the last of them.
+        millis_behind_latest: As the last answer told it; None if none came.
+        tip_time: When the tip was seen (service's clock), if it was.
+        error: What ended the range early.
+    """
+
+    shard_id: str
+    position: Position
+    end: RangeEnd | None
+    rows: int
+    bytes: int
+    last_arrival: datetime | None
+    millis_behind_latest: int | None
+    tip_time: datetime | None
+    error: ShardError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What came back of a landing: its files and its shards. Nothing is committed yet."""
+
+    files: tuple[DataFile, ...] = ()
+    shards: tuple[ShardLanding, ...] = ()
+
+    def __add__(self, other: Landing) -> Landing:
+        return Landing(self.files + other.files, self.shards + other.shards)
+
+
+def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+    """Read ranges of different shards and write them to files in the table's folder.
+
+    Ranges must not depend on each other: a child goes into a later landing than its parents.
+    A shard that fails ends its own range only; any other error fails the job.
+    """
+    tasks = min(len(ranges), _parallelism(spark))
+    groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
+    numbers = spark.range(0, tasks, 1, tasks)
+    rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
+    # Spark itself pickles what goes between these same processes.
+    landings: list[Landing] = [pickle.loads(row.landing) for row in rows]  # noqa: S301
+    return sum(landings, Landing())
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """Tasks that run at once; Spark Connect does not tell unless it was configured."""
+    # Here, since tasks import this module too and have no need of it.
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    if is_remote():
+        return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+    return spark.sparkContext.defaultParallelism
+
+
+def _task(
+    job: LandingJob, groups: Sequence[Sequence[ShardRange]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                landing = land_group(job, groups[number])
+                yield pa.RecordBatch.from_pydict({"landing": [pickle.dumps(landing)]})
+
+    return run
+
+
+def land_group(job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+    """One task's work: read its shards side by side, write what comes to shared files."""
+    client = StreamClient(job.stream, job.settings)
+    writer = DataFileWriter(job.folder.open(), job.batch_id)
+    readings = [ShardReading(client, range_) for range_ in ranges]
+    pages: Queue[tuple[str, pa.RecordBatch | None]] = Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def read(reading: ShardReading) -> ShardError | None:
+        shard_id = reading.range.shard_id
+        try:
+            if not stopped.is_set():
+                for records in reading:
+                    pages.put((shard_id, record_batch(job.stream, shard_id, records)))
+                    if stopped.is_set():
+                        break
+        except ShardError as error:
+            return error
+        finally:
+            pages.put((shard_id, None))
+        return None
+
+    with ThreadPoolExecutor(min(THREADS, len(readings))) as pool:
+        reads = [pool.submit(read, reading) for reading in readings]
+        unfinished = len(reads)
+        try:
+            while unfinished:
+                shard_id, batch = pages.get()
+                if batch is None:
+                    unfinished -= 1
+                else:
+                    writer.write(shard_id, batch)
+        finally:
+            # After an error the readers still wait to hand over: let them run out, or the pool never ends.
+            stopped.set()
+            while unfinished:
+                unfinished -= pages.get()[1] is None
+    shards = tuple(
+        _shard_landing(reading, done.result()) for reading, done in zip(readings, reads, strict=True)
+    )
+    return Landing(tuple(writer.close()), shards)
+
+
+def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLanding:
+    return ShardLanding(
+        shard_id=reading.range.shard_id,
+        position=reading.position,
+        end=reading.end,
+        rows=reading.records,
+        bytes=reading.bytes,
+        last_arrival=reading.last_arrival,
+        millis_behind_latest=reading.millis_behind_latest,
+        tip_time=reading.tip_time,
+        error=error,
+    )

@@ -1,0 +1,134 @@
+"""`spark.read.format("kinesis")`: a closed range of a stream as a DataFrame.
+
+Spark calls a source's `read` again for every action, and sometimes twice within one. So the range must have a
+fixed end, and reading it again must give the same rows: `until` is required.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import Bounds, ShardRange, ShardReading
+from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+TIP_GRACE = timedelta(seconds=2)
+"""A shard counts as read up to `until` only in an answer given so long after it: records may arrive late."""
+
+_OPTIONS = {"stream", "until", "start", "shard_ids", "region_name", "endpoint_url", "profile_name"}
+
+
+class KinesisDataSource(DataSource):
+    """The "kinesis" data source. Register it with `spark.dataSource.register(KinesisDataSource)`.
+
+    Options:
+        stream: The stream's name. Required.
+        until: RFC 3339 time, not in the future. Records that arrived before it are read. Required.
+        start: A position as `Position.parse` reads it; TRIM_HORIZON by default. LATEST has no fixed meaning
+            in a closed range and is refused.
+        shard_ids: Comma-separated; all listed shards by default.
+        region_name, endpoint_url, profile_name: As for boto3; the SDK's own settings by default.
+
+    The columns are `RECORD_SCHEMA`; there is no order between shards.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kinesis"
+
+    def schema(self) -> StructType:
+        """The columns of `RECORD_SCHEMA`."""
+        return from_arrow_schema(RECORD_SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the range that the options name.
+
+        Raises:
+            InvalidInput: An option is missing, unknown or makes no sense.
+        """
+        del schema  # there is one
+        return _Reader({name.lower(): value for name, value in self.options.items()})
+
+
+@dataclass
+class _ShardPartition(InputPartition):
+    range: ShardRange
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        unknown = sorted(options.keys() - _OPTIONS)
+        if unknown:
+            raise InvalidInput(
+                f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(_OPTIONS))}"
+            )
+        missing = [name for name in ("stream", "until") if name not in options]
+        if missing:
+            raise InvalidInput(
+                f"option {', '.join(missing)} is missing: a range needs a stream and a fixed end, "
+                'as in .option("stream", "orders").option("until", "2026-01-31T12:00:00Z")'
+            )
+        self._stream = options["stream"]
+        self._until = _time(options["until"])
+        self._start = Position.parse(options.get("start", "TRIM_HORIZON"))
+        if self._start.kind is PositionKind.LATEST:
+            raise InvalidInput("start LATEST has no fixed meaning in a closed range; name a time")
+        self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        self._settings = ClientSettings(
+            options.get("region_name"), options.get("endpoint_url"), options.get("profile_name")
+        )
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition a shard."""
+        client = StreamClient(self._stream, self._settings)
+        now = client.describe().service_time
+        if self._until > now + timedelta(seconds=1):
+            raise InvalidInput(
+                f"until {self._until.isoformat()} is in the future; the stream's clock says {now}"
+            )
+        listed = [shard.shard_id for shard in client.list_shards()]
+        unknown = sorted(set(self._shard_ids) - set(listed))
+        if unknown:
+            raise InvalidInput(f"stream {self._stream} has no shard {', '.join(unknown)}")
+        return [
+            _ShardPartition(
+                ShardRange(
+                    shard_id=shard_id,
+                    start=self._start,
+                    bounds=Bounds(until=self._until),
+                    tip_not_before=self._until + TIP_GRACE,
+                )
+            )
+            for shard_id in self._shard_ids or listed
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A shard's records, a batch a page."""
+        assert isinstance(partition, _ShardPartition)  # noqa: S101  # Spark hands back what partitions() gave
+        client = StreamClient(self._stream, self._settings)
+        for records in ShardReading(client, partition.range):
+            yield record_batch(self._stream, partition.range.shard_id, records)
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise InvalidInput(f"until {text!r} is no time with an offset; 2026-01-31T12:00:00Z is the form")
+    return time.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""The raw table: records and positions in one commit."""

@@ -1,0 +1,189 @@
+"""The one place that knows Delta Lake: a table whose log points at its streams' positions.
+
+Never import it in a Spark task: the Rust library behind it does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, Transaction
+
+from kinesis_assets.errors import (
+    PositionsUnreadable,
+    StreamRecreated,
+    TableMissing,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.table import positions as positions_file
+from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.storage import TableFolder, write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kinesis_assets.kinesis.client import StreamIdentity
+    from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.positions import StreamPositions
+
+_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
+
+
+class PositionedTable:
+    """A Delta table that holds records and, per stream, the positions up to which it holds them.
+
+    Attributes:
+        uri: Where it is, as given.
+        folder: The same, for reading and writing files.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.folder = TableFolder.at(uri)
+        self.files = self.folder.open()
+
+    def create_if_missing(self) -> None:
+        """Create the table, empty; of several creators at once, one does.
+
+        Raises:
+            TableUnsuitable: There is a table of another shape.
+        """
+        if not DeltaTable.is_deltatable(self.folder.uri):
+            try:
+                DeltaTable.create(
+                    self.folder.uri,
+                    Schema.from_arrow(TABLE_SCHEMA),
+                    mode="error",
+                    partition_by=PARTITION_COLUMNS,
+                    description="Kinesis records as they came, with the positions up to which they are here.",
+                )
+            except DeltaError:
+                if not DeltaTable.is_deltatable(self.folder.uri):
+                    raise
+        self.snapshot()
+
+    def snapshot(self) -> TableSnapshot:
+        """The table as it stands now.
+
+        Raises:
+            TableMissing: There is none.
+            TableUnsuitable: It has another shape.
+        """
+        try:
+            delta = DeltaTable(self.folder.uri)
+        except TableNotFoundError as error:
+            raise TableMissing(self.uri, "there is no table; the first run creates it") from error
+        except DeltaError as error:
+            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from error
+        found = {field.name: field.type for field in delta.schema().fields}
+        wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}
+        wrong = [name for name, kind in wanted.items() if found.get(name) != kind]
+        if wrong or delta.metadata().partition_columns != PARTITION_COLUMNS:
+            raise TableUnsuitable(
+                self.uri,
+                f"not a raw Kinesis table (wrong or missing: {', '.join(wrong) or 'its partition column'}); "
+                "name a table of its own for the stream",
+            )
+        return TableSnapshot(self, delta)
+
+
+class TableSnapshot:
+    """The table at one version. What is read from it and what is committed through it belong together."""
+
+    def __init__(self, table: PositionedTable, delta: DeltaTable) -> None:
+        self._table = table
+        self._delta = delta
+
+    @property
+    def version(self) -> int:
+        """The version of the table's log."""
+        return self._delta.version()
+
+    def positions(self, stream: StreamIdentity) -> StreamPositions | None:
+        """Where the stream's shards are, or None if the table has never seen the stream.
+
+        Raises:
+            PositionsUnreadable: The file that the log points at is missing or not understood.
+            StreamRecreated: They are the positions of an older stream of the same name.
+        """
+        token = self._delta.transaction_version(_application(stream))
+        if token is None:
+            return None
+        found = self.positions_at(token)
+        if found.stream.created != stream.created:
+            raise StreamRecreated(
+                stream.name,
+                f"the table {self._table.uri} has positions of the stream created at "
+                f"{found.stream.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
+                f"{stream.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
+                "Give the new stream a new table",
+            )
+        return found
+
+    def positions_at(self, token: int) -> StreamPositions:
+        """The positions file of a token, whether a commit points at it or not.
+
+        Raises:
+            PositionsUnreadable: It is missing or not understood.
+        """
+        path = _positions_path(token)
+        try:
+            with self._table.files.open_input_file(path) as source:
+                return positions_file.decode(source.read())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise PositionsUnreadable(
+                self._table.uri,
+                f"{path} cannot be read: {error}. Restore that file, or upgrade if a newer version wrote it",
+            ) from error
+
+    def commit(self, files: Iterable[DataFile], positions: StreamPositions) -> None:
+        """Add files and point the log at new positions, both or neither.
+
+        The positions are written as a new file first. Delta refuses the commit if any other has pointed the
+        stream's entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
+        nothing of whether the commit landed, since the answer may have been lost on the way.
+        """
+        with write_new(self._table.files, _positions_path(positions.token)) as sink:
+            sink.write(positions_file.encode(positions))
+        self._delta.create_write_transaction(
+            [_add_action(file) for file in files],
+            mode="append",
+            schema=Schema.from_arrow(TABLE_SCHEMA),
+            partition_by=PARTITION_COLUMNS,
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(_application(positions.stream), positions.token)],
+                custom_metadata={_TOKEN_KEY: str(positions.token)},
+            ),
+        )
+
+    def version_of(self, token: int) -> int | None:
+        """The version whose commit pointed at a token, if it is among the newest hundred."""
+        for entry in self._delta.history(100):
+            if entry.get(_TOKEN_KEY) == str(token):
+                return int(entry["version"])
+        return None
+
+
+def _application(stream: StreamIdentity) -> str:
+    """The log's name for a stream's entry: one for all incarnations, so that an old one's run is fenced."""
+    return f"kinesis/{stream.arn}"
+
+
+def _positions_path(token: int) -> str:
+    return f"_kinesis/positions/{token}.json"
+
+
+def _add_action(file: DataFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values={"arrival_date": file.arrival_date},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=file.statistics(),
+    )

@@ -1,0 +1,243 @@
+"""The table's data files: zstd Parquet, one arrival date a file, any number of shards in it.
+
+This module runs in Spark tasks too, so it knows nothing of the table's log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from kinesis_assets.errors import DataFileInvalid
+from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.table.storage import write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import date
+
+FILE_SCHEMA = RECORD_SCHEMA.insert(
+    RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)
+)
+"""Columns of a data file. The partition column stands in its path alone, as in every Delta table."""
+
+TABLE_SCHEMA = FILE_SCHEMA.insert(
+    FILE_SCHEMA.get_field_index("batch_id"), pa.field("arrival_date", pa.date32(), nullable=False)
+)
+"""Columns of the raw table."""
+
+PARTITION_COLUMNS = ["arrival_date"]
+
+ROW_GROUP_BYTES = 16 << 20
+"""Records are gathered to row groups of about this size, uncompressed."""
+
+FILE_BYTES = 256 << 20
+"""A file that has grown to this size is closed and another begun."""
+
+_OPEN_FILES = 4
+"""Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
+
+_STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
+_DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A data file that stands in the table's folder, committed or not.
+
+    Attributes:
+        path: Relative to the folder.
+        size: Bytes.
+        arrival_date: ISO date, UTC, of every record in it.
+        rows_by_shard: Shard id to rows.
+        batch_id: Of every row in it.
+        first_arrival: Earliest and
+        last_arrival: latest approximate_arrival_timestamp in it.
+    """
+
+    path: str
+    size: int
+    arrival_date: str
+    rows_by_shard: dict[str, int]
+    batch_id: int
+    first_arrival: datetime
+    last_arrival: datetime
+
+    @property
+    def rows(self) -> int:
+        """Rows of all its shards."""
+        return sum(self.rows_by_shard.values())
+
+    def statistics(self) -> str:
+        """What the Delta protocol calls per-file statistics, as its JSON."""
+
+        def values(shard_id: str, arrival: datetime) -> dict[str, Any]:
+            return {
+                "shard_id": shard_id,
+                "approximate_arrival_timestamp": arrival.isoformat(timespec="milliseconds"),
+                "batch_id": self.batch_id,
+            }
+
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": values(min(self.rows_by_shard), self.first_arrival),
+                "maxValues": values(max(self.rows_by_shard), self.last_arrival),
+                "nullCount": dict.fromkeys(_STATISTICS, 0),
+            }
+        )
+
+
+class DataFileWriter:
+    """Writes record batches to new data files in a table's folder; `close` tells which.
+
+    Memory: at most `_OPEN_FILES` times `ROW_GROUP_BYTES` and one batch, whatever is written.
+    """
+
+    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
+        self._filesystem = filesystem
+        self._batch_id = batch_id
+        self._open: dict[str, _OpenFile] = {}
+        self._closed: list[DataFile] = []
+
+    def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
+        """Add one shard's records, a batch of `RECORD_SCHEMA`."""
+        for arrival_date, part in _by_arrival_date(batch):
+            file = self._open.get(arrival_date)
+            if file is None:
+                if len(self._open) == _OPEN_FILES:
+                    self._close(next(iter(self._open)))
+                file = self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
+            file.write(shard_id, part)
+            if file.written >= FILE_BYTES:
+                self._close(arrival_date)
+
+    def close(self) -> list[DataFile]:
+        """Finish every file; from here on they stand whole in the folder."""
+        for arrival_date in list(self._open):
+            self._close(arrival_date)
+        return self._closed
+
+    def _close(self, arrival_date: str) -> None:
+        self._closed.append(self._open.pop(arrival_date).close())
+
+
+class _OpenFile:
+    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str) -> None:
+        self._filesystem = filesystem
+        self._batch_id = batch_id
+        self._arrival_date = arrival_date
+        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.zstd.parquet"
+        self._sink = write_new(filesystem, self._path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            FILE_SCHEMA,
+            compression="zstd",
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+        )
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._rows_by_shard: Counter[str] = Counter()
+        self._arrivals: list[datetime] = []
+
+    @property
+    def written(self) -> int:
+        """Bytes written to the file so far."""
+        return int(self._sink.tell())
+
+    def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        self._rows_by_shard[shard_id] += batch.num_rows
+        bounds = pc.min_max(batch["approximate_arrival_timestamp"]).as_py()
+        arrivals = [*self._arrivals, bounds["min"], bounds["max"]]
+        self._arrivals = [min(arrivals), max(arrivals)]
+        if self._pending_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> DataFile:
+        self._flush()
+        self._writer.close()
+        size = self.written
+        self._sink.close()
+        return DataFile(
+            path=self._path,
+            size=size,
+            arrival_date=self._arrival_date,
+            rows_by_shard=dict(self._rows_by_shard),
+            batch_id=self._batch_id,
+            first_arrival=self._arrivals[0],
+            last_arrival=self._arrivals[1],
+        )
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        table = pa.Table.from_batches(self._pending)
+        batch_ids = pa.repeat(pa.scalar(self._batch_id, pa.int64()), table.num_rows)
+        index = FILE_SCHEMA.get_field_index("batch_id")
+        self._writer.write_table(table.add_column(index, FILE_SCHEMA.field(index), batch_ids))
+        self._pending, self._pending_bytes = [], 0
+
+
+def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    dates = batch["approximate_arrival_timestamp"].cast(pa.date32())
+    distinct: list[date] = dates.unique().to_pylist()
+    for arrival_date in distinct:
+        part = batch if len(distinct) == 1 else batch.filter(pc.equal(dates, pa.scalar(arrival_date)))
+        yield arrival_date.isoformat(), part
+
+
+def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:
+    """See that a file stands in the folder with its size and rows.
+
+    Raises:
+        DataFileInvalid: It does not.
+    """
+    info = filesystem.get_file_info(file.path)
+    if info.type != pa.fs.FileType.File or info.size != file.size:
+        found = f"{info.size} bytes" if info.type == pa.fs.FileType.File else "nothing"
+        raise DataFileInvalid(
+            table,
+            f"{file.path}: {file.size} bytes were written, {found} found; nothing was committed, run again",
+        )
+    with filesystem.open_input_file(file.path) as source:
+        rows = pq.ParquetFile(source).metadata.num_rows
+    if rows != file.rows:
+        raise DataFileInvalid(
+            table,
+            f"{file.path}: {file.rows} rows were written, {rows} found; nothing was committed, run again",
+        )
+
+
+def without_shards(
+    filesystem: pyarrow.fs.FileSystem, file: DataFile, shard_ids: Collection[str]
+) -> list[DataFile]:
+    """A file's rows without some shards', as a new file; the file itself is left as it is.
+
+    Returns:
+        The file itself where it has no row of them, nothing where it has no other row.
+    """
+    if file.rows_by_shard.keys().isdisjoint(shard_ids):
+        return [file]
+    kept = {shard: rows for shard, rows in file.rows_by_shard.items() if shard not in shard_ids}
+    if not kept:
+        return []
+    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date)
+    with filesystem.open_input_file(file.path) as source:
+        parquet = pq.ParquetFile(source)
+        for batch in parquet.iter_batches(batch_size=1024, columns=RECORD_SCHEMA.names):
+            for shard_id in kept:
+                rows = batch.filter(pc.equal(batch["shard_id"], shard_id))
+                if rows.num_rows:
+                    copy.write(shard_id, rows.cast(RECORD_SCHEMA))
+    return [copy.close()]
