@@ -1,1 +1,60 @@
-"""Kinesis streams as Dagster assets."""
+"""Kinesis streams as Dagster assets.
+
+A stream is an asset and each of its shards a partition. A materialization runs one bounded PySpark job over
+the shard's next range, and moves the shard's position in the same table commit that adds the rows.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinesis_assets.assets import build_kinesis_stream
+    from kinesis_assets.component import KinesisStreamComponent
+    from kinesis_assets.errors import KinesisAssetsError
+    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.kinesis.position import Position, PositionKind
+    from kinesis_assets.kinesis.reader import Bounds
+    from kinesis_assets.resources import KinesisResource
+    from kinesis_assets.run import RunPlan
+    from kinesis_assets.spark.source import KinesisDataSource
+
+__all__ = [
+    "Bounds",
+    "KinesisAssetsError",
+    "KinesisDataSource",
+    "KinesisResource",
+    "KinesisStreamComponent",
+    "Position",
+    "PositionKind",
+    "RunPlan",
+    "ShardIOManager",
+    "build_kinesis_stream",
+]
+
+# Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta.
+_HOMES = {
+    "Bounds": "kinesis.reader",
+    "KinesisAssetsError": "errors",
+    "KinesisDataSource": "spark.source",
+    "KinesisResource": "resources",
+    "KinesisStreamComponent": "component",
+    "Position": "kinesis.position",
+    "PositionKind": "kinesis.position",
+    "RunPlan": "run",
+    "ShardIOManager": "io_manager",
+    "build_kinesis_stream": "assets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

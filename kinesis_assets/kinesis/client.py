@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -75,7 +76,9 @@ def _boto3_client(settings: ClientSettings) -> Any:
         connect_timeout=5,
         read_timeout=20,
     )
-    return boto3.Session(botocore_session=session, region_name=settings.region_name).client(
+    # boto3 alone among the SDKs looks only at AWS_DEFAULT_REGION.
+    region_name = settings.region_name or os.environ.get("AWS_REGION")
+    return boto3.Session(botocore_session=session, region_name=region_name).client(
         "kinesis", endpoint_url=settings.endpoint_url, config=config
     )
 
@@ -84,6 +87,10 @@ class StreamClient:
     """The calls to one stream. Safe to share between threads.
 
     Every call raises `StreamNotFound` or `CallFailed`, after the SDK's retries.
+
+    Attributes:
+        stream: The stream's name.
+        settings: How it is reached, with what the SDK's chain gave: good for another machine too.
     """
 
     def __init__(self, stream: str, settings: ClientSettings) -> None:
@@ -92,6 +99,8 @@ class StreamClient:
             self._client = _boto3_client(settings)
         except (BotoCoreError, ValueError) as error:
             raise InvalidInput(f"stream {stream}: no Kinesis client with {settings}: {error}") from error
+        meta = self._client.meta
+        self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention and the service's clock."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
+from kinesis_assets.errors import CallFailed, InvalidInput, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.position import Position
 
 if TYPE_CHECKING:
@@ -41,12 +41,21 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             is always taken.
         max_seconds: Begins no further page so many seconds after the first record.
         until: Ends before the first record that arrived at or after this time (UTC, service's clock).
+
+    Raises:
+        InvalidInput: A number is not above 0.
     """
 
     max_records: int | None = None
     max_bytes: int | None = None
     max_seconds: float | None = None
     until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_records", "max_bytes", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise InvalidInput(f"{name} must be above 0, not {value}")
 
 
 class ShardRange(msgspec.Struct, frozen=True):

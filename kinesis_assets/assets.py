@@ -1,0 +1,164 @@
+"""A stream's definitions: the stream itself, its raw table, the sensor between them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from deltalake import Schema
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.io_manager import ShardIOManager
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import Bounds
+from kinesis_assets.resources import KinesisResource
+from kinesis_assets.run import RunPlan  # noqa: TC001  # Dagster looks the body's types up
+from kinesis_assets.sensor import evaluate
+from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.storage import TableFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STARTS = (PositionKind.TRIM_HORIZON, PositionKind.LATEST, PositionKind.AT_TIMESTAMP)
+
+
+def stream_key(stream: str) -> dg.AssetKey:
+    """The asset of a stream itself."""
+    return dg.AssetKey(["kinesis", stream])
+
+
+def raw_key(stream: str) -> dg.AssetKey:
+    """The asset of a stream's raw table."""
+    return dg.AssetKey(["kinesis", f"{stream}_raw"])
+
+
+def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
+    """A stream's shards as partitions."""
+    return dg.DynamicPartitionsDefinition(name=f"kinesis/{stream}")
+
+
+def build_kinesis_stream(
+    stream: str,
+    *,
+    table: str,
+    start: str = "TRIM_HORIZON",
+    max_records: int | None = 1_000_000,
+    max_bytes: int | None = 1 << 30,
+    max_seconds: float | None = 300.0,
+    region_name: str | None = None,
+    endpoint_url: str | None = None,
+    profile_name: str | None = None,
+    spark_config: Mapping[str, Any] | None = None,
+    sensor_interval_seconds: int = 30,
+) -> dg.Definitions:
+    """Everything that brings one stream into its table.
+
+    Args:
+        stream: The stream's name.
+        table: Path or URI (`s3://`, `file://`) of the stream's Delta table; made by the first run.
+        start: Where the first run begins: TRIM_HORIZON, LATEST or AT_TIMESTAMP:2026-01-31T12:00:00Z.
+            Later runs go on from the table's positions.
+        max_records: Most records of one shard in a run. None for no bound, here and below.
+        max_bytes: Most payload bytes of one shard in a run.
+        max_seconds: A run begins no further page of a shard so many seconds after its first record.
+        region_name: As for boto3; by default the AWS SDK's own chain, here and below.
+        endpoint_url: As for boto3.
+        profile_name: As for boto3.
+        spark_config: Settings of the Spark session, as `{"spark.master": "local[2,4]"}`.
+        sensor_interval_seconds: Least time between two ticks of the sensor.
+
+    Returns:
+        The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw`, one partition a
+        shard; the I/O manager of both; and the sensor, running by default.
+
+    Raises:
+        InvalidInput: A value cannot be meant.
+    """
+    _validate(stream, table, start)
+    Bounds(max_records=max_records, max_bytes=max_bytes, max_seconds=max_seconds)
+    partitions = shard_partitions(stream)
+    name = raw_key(stream).to_python_identifier()
+    io_manager_key = f"{name}_io_manager"
+    external = dg.AssetSpec(
+        stream_key(stream),
+        partitions_def=partitions,
+        group_name=_identifier(stream),
+        kinds={"aws", "kinesis"},
+        description=f"The Kinesis stream {stream}. Each shard is a partition.",
+    )
+
+    # The policy is the reason why a span of shards is one run; that it is in beta is ours to watch.
+    with warnings.catch_warnings(action="ignore", category=dg.BetaWarning):
+        raw_asset = dg.asset(
+            key=raw_key(stream),
+            partitions_def=partitions,
+            ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=io_manager_key)},
+            io_manager_key=io_manager_key,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            group_name=_identifier(stream),
+            kinds={"pyspark", "deltalake"},
+            description=f"The records of {stream} as they came, each exactly once, in {table}.",
+            metadata={"dagster/column_schema": _column_schema(), "dagster/uri": TableFolder.at(table).uri},
+        )
+
+    @raw_asset
+    def raw(plan: RunPlan) -> RunPlan:
+        return plan
+
+    @dg.sensor(
+        name=f"{name}_sensor",
+        target=raw,
+        minimum_interval_seconds=sensor_interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={io_manager_key},
+        description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        manager = getattr(context.resources, io_manager_key)
+        return evaluate(manager, context.instance, raw_key(stream), partitions, context.cursor)
+
+    manager = ShardIOManager(
+        stream=stream,
+        table=table,
+        start=start,
+        max_records=max_records,
+        max_bytes=max_bytes,
+        max_seconds=max_seconds,
+        kinesis=KinesisResource(
+            region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
+        ),
+        pyspark=LazyPySparkResource(spark_config=dict(spark_config or {})),
+    )
+    return dg.Definitions(assets=[external, raw], sensors=[sensor], resources={io_manager_key: manager})
+
+
+def _validate(stream: str, table: str, start: str) -> None:
+    # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_CreateStream.html
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", stream):
+        raise InvalidInput(f"{stream[:200]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'")
+    TableFolder.at(table)
+    if Position.parse(start).kind not in STARTS:
+        raise InvalidInput(f"stream {stream}: start must be one of {', '.join(STARTS)}, not {start}")
+
+
+def _identifier(stream: str) -> str:
+    """Dagster's groups have letters, digits and underscores alone."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", stream)
+
+
+def _column_schema() -> dg.TableSchema:
+    fields = Schema.from_arrow(TABLE_SCHEMA).fields
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                field.name,
+                str(field.type.type),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in fields
+        ]
+    )

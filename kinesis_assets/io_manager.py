@@ -1,0 +1,102 @@
+"""The I/O manager of a stream: loading it plans ranges, storing a plan lands and commits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+
+from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import Bounds
+from kinesis_assets.metadata import event_metadata
+from kinesis_assets.resources import KinesisResource
+from kinesis_assets.run import RunPlan, execute_run, plan_run
+from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.session import use_this_python
+from kinesis_assets.table.delta import PositionedTable
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.run import RunResult
+
+
+class ShardIOManager(dg.ConfigurableIOManager):
+    """Brings shards of one stream into its table.
+
+    Loading the stream's asset gives a `RunPlan` for the run's partitions. Storing a `RunPlan` runs it: one
+    commit, then an AssetMaterialization for each shard that is committed or finished, and an AssetObservation
+    for each that is not.
+
+    Attributes:
+        stream: The stream's name.
+        table: Path or URI of its table.
+        start: Where the first plan of the stream begins: TRIM_HORIZON, LATEST or AT_TIMESTAMP:time.
+        max_records: Bound on each shard's range, see `Bounds`.
+        max_bytes: Likewise.
+        max_seconds: Likewise.
+        kinesis: How to reach Kinesis.
+        pyspark: Whose Spark session lands the records.
+    """
+
+    stream: str
+    table: str
+    start: str = "TRIM_HORIZON"
+    max_records: int | None = None
+    max_bytes: int | None = None
+    max_seconds: float | None = None
+    kinesis: KinesisResource
+    pyspark: LazyPySparkResource
+
+    def client(self) -> StreamClient:
+        """The calls to the stream."""
+        return self.kinesis.stream(self.stream)
+
+    def positioned_table(self) -> PositionedTable:
+        """The stream's table."""
+        return PositionedTable(self.table)
+
+    def load_input(self, context: dg.InputContext) -> RunPlan:
+        """Plan the next range of each of the run's shards."""
+        return plan_run(
+            self.client(),
+            self.positioned_table(),
+            asked=sorted(context.asset_partition_keys),
+            start=Position.parse(self.start),
+            bounds=Bounds(
+                max_records=self.max_records, max_bytes=self.max_bytes, max_seconds=self.max_seconds
+            ),
+        )
+
+    def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
+        """Land and commit a plan, and tell what became of each shard.
+
+        Raises:
+            ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
+                materialized.
+        """
+        if not isinstance(obj, RunPlan):
+            raise InvalidInput(
+                f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
+                "its body must return the plan it was given, or a narrowed one"
+            )
+        require_java()
+        use_this_python()
+        client = self.client()
+        result = execute_run(self.pyspark.spark_session, client.settings, self.positioned_table(), obj)
+        if result.errors:
+            # Dagster would call every partition of the run materialized, or none: tell each one here.
+            _log_each(context, self.stream, result)
+            raise ShardsNotCommitted(self.stream, result.errors)
+        for shard_id, outcome in result.outcomes.items():
+            context.step_context.add_asset_metadata(
+                event_metadata(self.stream, outcome, result), partition_key=shard_id
+            )
+
+
+def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:
+    for shard_id, outcome in result.outcomes.items():
+        event = dg.AssetMaterialization if outcome.error is None else dg.AssetObservation
+        metadata = event_metadata(stream, outcome, result)
+        context.log_event(event(context.asset_key, partition=shard_id, metadata=metadata))

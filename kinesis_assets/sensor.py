@@ -1,0 +1,125 @@
+"""The sensor: finds new shards, and asks for runs over those that can be read.
+
+It lists shards and looks at the table's positions, and never reads the stream itself.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
+
+from kinesis_assets.errors import TableMissing
+from kinesis_assets.kinesis.shards import unfinished_parents
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.table.delta import PositionedTable
+
+RUNS_PER_TICK = 3
+"""Most runs that one tick asks for."""
+
+
+def evaluate(
+    manager: ShardIOManager,
+    instance: dg.DagsterInstance,
+    raw_key: dg.AssetKey,
+    partitions: dg.DynamicPartitionsDefinition,
+    cursor: str | None,
+) -> dg.SensorResult:
+    """One tick.
+
+    Args:
+        manager: The stream's I/O manager.
+        instance: Where partitions and runs are.
+        raw_key: The raw asset.
+        partitions: Its partitions.
+        cursor: The last shard that the tick before asked for: spans after it go first, so that with more
+            spans than runs in a tick all get their turn.
+    """
+    client = manager.client()
+    listed = client.list_shards()
+    finished = _finished_shards(client, manager.positioned_table())
+    known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+    # Those read to their end before the sensor first saw them need no partition.
+    new = [shard.shard_id for shard in listed if shard.shard_id not in {*known, *finished}]
+    keys = [*known, *new]
+    readable = {
+        shard.shard_id
+        for shard in listed
+        if shard.shard_id not in finished
+        and not unfinished_parents(
+            shard.parents, known={other.shard_id for other in listed}, finished=finished
+        )
+    }
+    busy = _shards_of_unfinished_runs(instance, raw_key, keys)
+    spans = _from_cursor(contiguous_spans(keys, readable - busy), keys, cursor)[:RUNS_PER_TICK]
+    return dg.SensorResult(
+        run_requests=[run_request(raw_key, span) for span in spans],
+        dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
+        cursor=spans[-1][-1] if spans else cursor,
+        skip_reason=None if spans else "every readable shard has an unfinished run",
+    )
+
+
+def run_request(raw_key: dg.AssetKey, span: Sequence[str]) -> dg.RunRequest:
+    """A run over a contiguous span of partitions, as the UI would ask for it.
+
+    It has no run key: that of a failed run would block its shards for ever.
+    """
+    return dg.RunRequest(asset_selection=[raw_key], tags=span_tags(span))
+
+
+def span_tags(span: Sequence[str]) -> dict[str, str]:
+    """The tags by which a run knows its partitions."""
+    if len(span) == 1:
+        return {PARTITION_NAME_TAG: span[0]}
+    return {ASSET_PARTITION_RANGE_START_TAG: span[0], ASSET_PARTITION_RANGE_END_TAG: span[-1]}
+
+
+def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
+    """The runs of wanted keys that stand side by side in `keys`, in their order."""
+    return [list(span) for is_wanted, span in groupby(keys, key=lambda key: key in wanted) if is_wanted]
+
+
+def _from_cursor(spans: list[list[str]], keys: Sequence[str], cursor: str | None) -> list[list[str]]:
+    if cursor not in keys:
+        return spans
+    after = set(keys[keys.index(cursor) + 1 :])
+    return sorted(spans, key=lambda span: span[0] not in after)
+
+
+def _finished_shards(client: StreamClient, table: PositionedTable) -> frozenset[str]:
+    try:
+        snapshot = table.snapshot()
+    except TableMissing:
+        return frozenset()
+    positions = snapshot.positions(client.describe().identity)
+    return frozenset() if positions is None else positions.finished
+
+
+def _shards_of_unfinished_runs(
+    instance: dg.DagsterInstance, raw_key: dg.AssetKey, keys: Sequence[str]
+) -> set[str]:
+    runs = instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
+    ours = [run for run in runs if run.asset_selection is None or raw_key in run.asset_selection]
+    return {shard_id for run in ours for shard_id in _shards_of(run.tags, keys)}
+
+
+def _shards_of(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
+    if PARTITION_NAME_TAG in tags:
+        return [tags[PARTITION_NAME_TAG]]
+    first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+    if first not in keys or last not in keys:
+        return []
+    return keys[keys.index(first) : keys.index(last) + 1]
