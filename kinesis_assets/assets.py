@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from deltalake import Schema
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.io_manager import ShardIOManager
@@ -34,6 +33,11 @@ def stream_key(stream: str) -> dg.AssetKey:
 def raw_key(stream: str) -> dg.AssetKey:
     """The asset of a stream's raw table."""
     return dg.AssetKey(["kinesis", f"{stream}_raw"])
+
+
+def io_manager_key(stream: str) -> str:
+    """The resource that loads and stores a stream."""
+    return f"{raw_key(stream).to_python_identifier()}_io_manager"
 
 
 def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
@@ -81,8 +85,7 @@ def build_kinesis_stream(
     _validate(stream, table, start)
     Bounds(max_records=max_records, max_bytes=max_bytes, max_seconds=max_seconds)
     partitions = shard_partitions(stream)
-    name = raw_key(stream).to_python_identifier()
-    io_manager_key = f"{name}_io_manager"
+    manager_key = io_manager_key(stream)
     external = dg.AssetSpec(
         stream_key(stream),
         partitions_def=partitions,
@@ -96,8 +99,8 @@ def build_kinesis_stream(
         raw_asset = dg.asset(
             key=raw_key(stream),
             partitions_def=partitions,
-            ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=io_manager_key)},
-            io_manager_key=io_manager_key,
+            ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
+            io_manager_key=manager_key,
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=_identifier(stream),
             kinds={"pyspark", "deltalake"},
@@ -110,15 +113,15 @@ def build_kinesis_stream(
         return plan
 
     @dg.sensor(
-        name=f"{name}_sensor",
+        name=f"{raw_key(stream).to_python_identifier()}_sensor",
         target=raw,
         minimum_interval_seconds=sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={io_manager_key},
+        required_resource_keys={manager_key},
         description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        manager = getattr(context.resources, io_manager_key)
+        manager = getattr(context.resources, manager_key)
         return evaluate(manager, context.instance, raw_key(stream), partitions, context.cursor)
 
     manager = ShardIOManager(
@@ -133,7 +136,7 @@ def build_kinesis_stream(
         ),
         pyspark=LazyPySparkResource(spark_config=dict(spark_config or {})),
     )
-    return dg.Definitions(assets=[external, raw], sensors=[sensor], resources={io_manager_key: manager})
+    return dg.Definitions(assets=[external, raw], sensors=[sensor], resources={manager_key: manager})
 
 
 def _validate(stream: str, table: str, start: str) -> None:
@@ -151,14 +154,11 @@ def _identifier(stream: str) -> str:
 
 
 def _column_schema() -> dg.TableSchema:
-    fields = Schema.from_arrow(TABLE_SCHEMA).fields
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name,
-                str(field.type.type),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+                field.name, str(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable)
             )
-            for field in fields
+            for field in TABLE_SCHEMA
         ]
     )

@@ -1,0 +1,40 @@
+# Two commands are enough: `make demo` and `make test`. Each sets up what it needs in .venv.
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo dev test lint types check clean
+
+demo: $(READY)
+	@$(BIN)/kinesis-assets demo
+
+dev: $(READY)
+	@$(BIN)/kinesis-assets dev
+
+test: $(READY)
+	@$(BIN)/pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: $(READY)
+	@$(BIN)/mypy
+
+# The definitions and their YAML load as Dagster would load them.
+check: $(READY)
+	@VIRTUAL_ENV=$(abspath .venv) $(BIN)/dg check yaml
+	@VIRTUAL_ENV=$(abspath .venv) $(BIN)/dg check defs
+
+clean:
+	rm -rf .venv .local
+
+$(READY): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11, 3.12 or 3.13 is needed, and none is on the PATH"; exit 1; fi
+	@echo "Setting up .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

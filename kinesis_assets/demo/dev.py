@@ -1,0 +1,68 @@
+"""`kinesis-assets dev`: the Dagster UI on the embedded stream, with orders coming in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.demo.orders import STREAM, put_orders
+from kinesis_assets.demo.show import embedded_stream
+from kinesis_assets.local import LocalKinesis
+from kinesis_assets.spark.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_SECONDS_BETWEEN_ORDERS = 0.2
+
+
+def run_dev(project: Path, port: int) -> int:
+    """Serve until interrupted, from an empty state. Returns the exit code of Dagster.
+
+    Args:
+        project: The folder of workspace.yaml and dagster.yaml.
+        port: Of the UI, on loopback.
+    """
+    require_java()
+    folder = project / ".local" / "dev"
+    # The embedded stream is new each time, so the table and the runs of the last time mean nothing to it.
+    shutil.rmtree(folder, ignore_errors=True)
+    home = folder / "dagster"
+    home.mkdir(parents=True)
+    shutil.copy(project / "dagster.yaml", home)
+    stopped = threading.Event()
+    with LocalKinesis() as local, embedded_stream(local, folder / "orders") as kinesis:
+        kinesis.create_stream(StreamName=STREAM, ShardCount=4)
+        producer = threading.Thread(target=_produce, args=(kinesis, stopped.wait))
+        producer.start()
+        click.echo(
+            f"The embedded stream answers on {local.endpoint_url}; the UI opens on http://127.0.0.1:{port}"
+        )
+        # The same interpreter, whatever the PATH says.
+        command = [sys.executable, "-m", "dagster", "dev", "-w", str(project / "workspace.yaml")]
+        try:
+            return subprocess.run(  # noqa: S603
+                [*command, "-h", "127.0.0.1", "-p", str(port)],
+                env=os.environ | {"DAGSTER_HOME": str(home)},
+                cwd=project,
+                check=False,
+            ).returncode
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            stopped.set()
+            producer.join()
+
+
+def _produce(kinesis: Any, wait: Callable[[float], bool]) -> None:
+    number = 0
+    while not wait(_SECONDS_BETWEEN_ORDERS):
+        for _ in put_orders(kinesis, number, 1):
+            number += 1

@@ -1,0 +1,78 @@
+"""Whether a table holds exactly what was acknowledged, asked of a second reader: DuckDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Acknowledged records against table rows.
+
+    Attributes:
+        acknowledged: Records that the stream acknowledged.
+        rows: Rows in the table.
+        exact: Records that are there exactly once, with their bytes unchanged.
+        rows_by_shard: Rows in the table by shard id.
+    """
+
+    acknowledged: int
+    rows: int
+    exact: int
+    rows_by_shard: dict[str, int]
+
+    @property
+    def holds(self) -> bool:
+        """Nothing lost, nothing twice, nothing else."""
+        return self.acknowledged == self.rows == self.exact
+
+
+def prove(table: Path, acknowledged: Sequence[tuple[str, str, str]]) -> Proof:
+    """Compare a table with (shard id, sequence number, SHA-256 of the data) of each acknowledged record."""
+    connection = _duckdb()
+    columns = zip(*acknowledged, strict=True)
+    put = pa.table(dict(zip(("shard_id", "sequence_number", "digest"), columns, strict=True)))
+    connection.register("put", put)
+    connection.execute(
+        "CREATE TEMP TABLE landed AS "
+        "SELECT shard_id, sequence_number, sha256(data) AS digest FROM delta_scan(?)",
+        [str(table)],
+    )
+    exact = _count(
+        connection,
+        "SELECT count(*) FROM (SELECT shard_id, sequence_number, digest, count(*) AS times FROM landed "
+        "GROUP BY ALL) SEMI JOIN put USING (shard_id, sequence_number, digest) WHERE times = 1",
+    )
+    by_shard = connection.execute("SELECT shard_id, count(*) FROM landed GROUP BY shard_id").fetchall()
+    return Proof(len(acknowledged), _count(connection, "SELECT count(*) FROM landed"), exact, dict(by_shard))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    try:
+        import duckdb  # noqa: PLC0415  # an extra: only the demonstration needs it
+        import duckdb_extension_delta  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidInput("the demonstration needs DuckDB: pip install 'kinesis-assets[demo]'") from error
+    # The extension comes as a package, so that nothing is fetched when it is loaded.
+    extension = next(
+        Path(str(duckdb_extension_delta.__file__)).parent.glob("extensions/*/delta.duckdb_extension")
+    )
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection.execute(f"LOAD '{extension}'")
+    return connection

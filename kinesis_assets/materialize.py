@@ -1,0 +1,102 @@
+"""Materializing shards from a script, with the definitions that the UI uses."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import dagster as dg
+
+from kinesis_assets.assets import build_kinesis_stream, io_manager_key, raw_key, shard_partitions
+from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.sensor import contiguous_spans, span_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kinesis_assets.io_manager import ShardIOManager
+
+_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass(frozen=True)
+class StreamProject:
+    """One stream's definitions, and what a script does with them.
+
+    Attributes:
+        stream: The stream's name.
+        definitions: With its assets; other streams' may be there too.
+    """
+
+    stream: str
+    definitions: dg.Definitions
+
+    @classmethod
+    def deployed(cls, stream: str) -> StreamProject:
+        """As `defs/<stream>/defs.yaml` says.
+
+        Raises:
+            InvalidInput: There is no such stream.
+        """
+        from kinesis_assets.definitions import defs  # noqa: PLC0415  # loads every stream's YAML
+
+        definitions = defs()
+        if io_manager_key(stream) not in (definitions.resources or {}):
+            raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml names it; name its table with --table")
+        return cls(stream, definitions)
+
+    @classmethod
+    def unnamed(cls, stream: str, **fields: Any) -> StreamProject:
+        """A stream that no YAML names; fields as in `build_kinesis_stream`."""
+        return cls(stream, build_kinesis_stream(stream, **fields))
+
+    @contextmanager
+    def manager(self) -> Iterator[ShardIOManager]:
+        """The stream's I/O manager, ready to be asked for its client and table."""
+        resource = (self.definitions.resources or {})[io_manager_key(self.stream)]
+        with resource.process_config_and_initialize_cm() as manager:
+            yield manager
+
+    def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Materialize the next range of some shards in this process, a run for each contiguous span.
+
+        Args:
+            instance: Where the runs are kept. Shards that are no partitions there become some.
+            shard_ids: Parents before children.
+
+        Returns:
+            The event metadata of each shard, whether it was committed or not; see `metadata`.
+
+        Raises:
+            KinesisAssetsError: A run failed as a whole, and none of its shards is committed.
+        """
+        partitions = shard_partitions(self.stream)
+        known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+        new = [shard_id for shard_id in shard_ids if shard_id not in known]
+        instance.add_dynamic_partitions(str(partitions.name), new)
+        spans = contiguous_spans([*known, *new], set(shard_ids))
+        return [facts for span in spans for facts in self.run(instance, span_tags(span))]
+
+    def run(self, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        """One run, as a run request with those tags asks for it. Returns and raises as `materialize`."""
+        run_id = str(uuid4())
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        # Each shard's event says whether it is committed, and why not.
+        with suppress(ShardsNotCommitted):
+            job.execute_in_process(
+                instance=instance,
+                run_id=run_id,
+                tags=dict(tags),
+                asset_selection=[raw_key(self.stream)],
+                run_config=_QUIET,
+            )
+        records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
+        return [_facts(record.event_log_entry) for record in records]
+
+
+def _facts(entry: dg.EventLogEntry) -> dict[str, Any]:
+    event = entry.asset_materialization or entry.asset_observation
+    return {name: value.value for name, value in event.metadata.items()} if event else {}
