@@ -1,0 +1,25 @@
+"""The contract's tests run on a pipeline each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline import Pipeline  # isort: skip  # this folder's own
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.client import ClientSettings
+
+
+@pytest.fixture
+def pipeline(
+    stream: str, kinesis: Any, settings: ClientSettings, tmp_path: Path, spark: SparkSession
+) -> Pipeline:
+    """A pipeline of the test's own; the test creates the stream."""
+    del spark  # runs in this process share the session
+    return Pipeline(stream, kinesis, settings, tmp_path / "table")
