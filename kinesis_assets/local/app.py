@@ -1,0 +1,72 @@
+"""The service over HTTP: AWS JSON 1.1 as an ASGI application, without signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+
+from kinesis_assets.local import requests
+from kinesis_assets.local.errors import ServiceError, UnknownOperationException
+from kinesis_assets.local.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+CONTENT_TYPE = b"application/x-amz-json-1.1"
+TARGET_PREFIX = "Kinesis_20131202."
+
+
+class KinesisApp:
+    """An ASGI application over an account. Its `Date` header is the account's clock."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        body = await _body(receive)
+        try:
+            status, content = 200, self._answer(dict(scope["headers"]), body)
+        except ServiceError as error:
+            status = 400
+            content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
+        headers = [
+            (b"x-amzn-requestid", str(uuid4()).encode()),
+            (b"content-type", CONTENT_TYPE),
+            (b"content-length", str(len(content)).encode()),
+            (b"date", formatdate(self.account.clock.now() / 1000, usegmt=True).encode()),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
+        if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
+            raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
+        target = headers.get(b"x-amz-target", b"").decode("latin-1")
+        operation = OPERATIONS.get(target.removeprefix(TARGET_PREFIX))
+        if operation is None or not target.startswith(TARGET_PREFIX):
+            raise UnknownOperationException(
+                f"{target or 'A request without X-Amz-Target'} is no known operation."
+            )
+        output = requests.decode(body, operation).answer(self.account)
+        return b"" if output is None else msgspec.json.encode(output)
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    more = True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)

@@ -1,0 +1,43 @@
+"""The members of requests and responses: their names on the wire, and the service's bounds for them.
+
+The bounds are those of the API reference: https://docs.aws.amazon.com/kinesis/latest/APIReference
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+_WORDS = {"arn": "ARN", "kib": "KiB"}
+
+
+def _wire_name(name: str) -> str:
+    return "".join(_WORDS.get(word, word.capitalize()) for word in name.split("_"))
+
+
+class Member(Struct, rename=_wire_name, omit_defaults=True):
+    """A structure of the API: `stream_name` here is `StreamName` on the wire, and None is absent."""
+
+
+StreamName = Annotated[str, Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.-]+$")]
+StreamARN = Annotated[
+    str, Meta(min_length=1, max_length=2048, pattern=r"^arn:aws.*:kinesis:.*:\d{12}:stream/\S+$")
+]
+ShardId = Annotated[str, Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.-]+$")]
+PositiveInteger = Annotated[int, Meta(ge=1)]
+HashKey = Annotated[str, Meta(pattern=r"^(0|([1-9]\d{0,38}))$")]
+SequenceNumberText = Annotated[str, Meta(pattern=r"^(0|([1-9]\d{0,128}))$")]
+PartitionKey = Annotated[str, Meta(min_length=1, max_length=256)]
+PageLimit = Annotated[int, Meta(ge=1, le=10_000)]
+NextToken = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
+ShardIterator = Annotated[str, Meta(min_length=1, max_length=512)]
+MaxRecordSizeInKiB = Annotated[int, Meta(ge=1024, le=10_240)]
+StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
+Timestamp = float
+"""Seconds since the epoch, to the millisecond."""
+
+
+def milliseconds(timestamp: Timestamp) -> int:
+    """The milliseconds nearest to a timestamp in seconds."""
+    return round(timestamp * 1000)

@@ -1,0 +1,45 @@
+"""The operations of the API, by theme; each is a request structure that answers with a response structure.
+
+The reference of all of them: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
+"""
+
+from kinesis_assets.local.operations.listing import ListShards
+from kinesis_assets.local.operations.reading import GetRecords, GetShardIterator
+from kinesis_assets.local.operations.resharding import MergeShards, SplitShard, UpdateShardCount
+from kinesis_assets.local.operations.streams import (
+    CreateStream,
+    DecreaseStreamRetentionPeriod,
+    DeleteStream,
+    DescribeStream,
+    DescribeStreamSummary,
+    IncreaseStreamRetentionPeriod,
+    ListStreams,
+    UpdateMaxRecordSize,
+)
+from kinesis_assets.local.operations.writing import PutRecord, PutRecords
+from kinesis_assets.local.requests import Request
+
+OPERATIONS: dict[str, type[Request]] = {
+    operation.__name__: operation
+    for operation in (
+        CreateStream,
+        DecreaseStreamRetentionPeriod,
+        DeleteStream,
+        DescribeStream,
+        DescribeStreamSummary,
+        GetRecords,
+        GetShardIterator,
+        IncreaseStreamRetentionPeriod,
+        ListShards,
+        ListStreams,
+        MergeShards,
+        PutRecord,
+        PutRecords,
+        SplitShard,
+        UpdateMaxRecordSize,
+        UpdateShardCount,
+    )
+}
+"""Every operation of this endpoint by its name on the wire."""
+
+__all__ = ["OPERATIONS"]

@@ -1,0 +1,141 @@
+"""ListShards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from kinesis_assets.local import tokens
+from kinesis_assets.local.errors import InvalidArgumentException, ResourceNotFoundException
+from kinesis_assets.local.members import Member, NextToken, PageLimit, ShardId, Timestamp, milliseconds
+from kinesis_assets.local.operations.shards import ShardMember
+from kinesis_assets.local.requests import StreamRequest
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.shards import Shard
+    from kinesis_assets.local.streams import Stream
+
+PAGE_SHARDS = 1000
+
+
+class ListShardsOutput(Member):
+    """A page of shards; the last one has no next token."""
+
+    shards: list[ShardMember]
+    next_token: str | None = None
+
+
+class ShardFilter(Member):
+    """Which shards to list, by when they were open.
+
+    See https://docs.aws.amazon.com/kinesis/latest/APIReference/API_ShardFilter.html
+    """
+
+    type: Literal[
+        "AFTER_SHARD_ID",
+        "AT_TRIM_HORIZON",
+        "FROM_TRIM_HORIZON",
+        "AT_LATEST",
+        "AT_TIMESTAMP",
+        "FROM_TIMESTAMP",
+    ]
+    shard_id: ShardId | None = None
+    timestamp: Timestamp | None = None
+
+    def check(self) -> None:
+        """Refuse a filter that lacks what its type needs, or has what it cannot use."""
+        for name, value, used in (
+            ("ShardId", self.shard_id, self.type == "AFTER_SHARD_ID"),
+            ("Timestamp", self.timestamp, self.type in ("AT_TIMESTAMP", "FROM_TIMESTAMP")),
+        ):
+            if used and value is None:
+                raise InvalidArgumentException(
+                    f"{name} must be provided when ShardFilter.Type is {self.type}."
+                )
+            if value is not None and not used:
+                raise InvalidArgumentException(
+                    f"{name} cannot be provided when ShardFilter.Type is {self.type}."
+                )
+
+    def span(self, stream: Stream) -> tuple[int, int | None]:
+        """The time, both ends inclusive, in which a shard must have been open; None is without end."""
+        horizon = stream.trim_horizon
+        moment = max(milliseconds(self.timestamp or 0), horizon)
+        match self.type:
+            case "AFTER_SHARD_ID" | "FROM_TRIM_HORIZON":
+                return 0, None
+            case "AT_TRIM_HORIZON":
+                return horizon, horizon
+            case "AT_LATEST":
+                # The next moment: a shard that closed at this one is not open.
+                latest = stream.clock.now() + 1
+                return latest, latest
+            case "AT_TIMESTAMP":
+                return moment, moment
+            case "FROM_TIMESTAMP":
+                return moment, None
+
+
+class ListShards(StreamRequest, kw_only=True):
+    """List the shards of a stream by shard id, a page at a time."""
+
+    next_token: NextToken | None = None
+    exclusive_start_shard_id: ShardId | None = None
+    max_results: PageLimit | None = None
+    stream_creation_timestamp: Timestamp | None = None
+    shard_filter: ShardFilter | None = None
+
+    def answer(self, account: Account) -> ListShardsOutput:
+        """One page, from the token or from the start."""
+        if self.next_token is None:
+            stream = self._named_stream(account)
+            listing = self._first(stream)
+        else:
+            listing = self._continued(account, self.next_token)
+            stream = account.same_stream(listing.stream_name, listing.stream_created_at)
+        limit = min(self.max_results or PAGE_SHARDS, PAGE_SHARDS)
+        listed = [shard for shard in stream.shards if _is_listed(shard, listing)]
+        shards = [ShardMember.of(shard) for shard in listed[:limit]]
+        if len(listed) == len(shards):
+            return ListShardsOutput(shards)
+        following = replace(listing, issued_at=account.clock.now(), after=shards[-1].shard_id)
+        return ListShardsOutput(shards, tokens.encode(following))
+
+    def _named_stream(self, account: Account) -> Stream:
+        if self.stream_name is None and self.stream_arn is None:
+            raise InvalidArgumentException("Either NextToken or StreamName should be provided.")
+        stream = self.stream(account)
+        # Whole seconds: many clients send no more.
+        created_at = self.stream_creation_timestamp
+        if created_at is not None and int(created_at) != stream.created_at // 1000:
+            raise ResourceNotFoundException(f"No {stream} was created at {created_at}.")
+        return stream
+
+    def _first(self, stream: Stream) -> tokens.ShardListing:
+        shard_filter = self.shard_filter or ShardFilter("FROM_TRIM_HORIZON")
+        shard_filter.check()
+        after = max(self.exclusive_start_shard_id or "", shard_filter.shard_id or "")
+        span = shard_filter.span(stream)
+        return tokens.ShardListing(stream.clock.now(), stream.name, stream.created_at, after, *span)
+
+    def _continued(self, account: Account, next_token: str) -> tokens.ShardListing:
+        for name, value in (
+            ("StreamName", self.stream_name),
+            ("StreamARN", self.stream_arn),
+            ("StreamCreationTimestamp", self.stream_creation_timestamp),
+            ("ExclusiveStartShardId", self.exclusive_start_shard_id),
+            ("ShardFilter", self.shard_filter),
+        ):
+            if value is not None:
+                raise InvalidArgumentException(f"NextToken and {name} cannot be provided together.")
+        return tokens.decode(next_token, tokens.ShardListing, account.clock.now())
+
+
+def _is_listed(shard: Shard, listing: tokens.ShardListing) -> bool:
+    return (
+        shard.shard_id > listing.after
+        and (shard.closed_at is None or shard.closed_at >= listing.since)
+        and (listing.until is None or shard.opened_at <= listing.until)
+    )

@@ -1,0 +1,151 @@
+"""GetShardIterator and GetRecords."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from kinesis_assets.local import tokens
+from kinesis_assets.local.errors import (
+    DryRunOperationException,
+    InvalidArgumentException,
+)
+from kinesis_assets.local.members import (
+    Member,
+    PageLimit,
+    SequenceNumberText,
+    ShardId,
+    ShardIterator,
+    StreamARN,
+    Timestamp,
+    milliseconds,
+)
+from kinesis_assets.local.operations.shards import ChildShard
+from kinesis_assets.local.requests import Request, StreamRequest
+from kinesis_assets.local.sequence_numbers import LAST_ORDINAL, SequenceNumber
+from kinesis_assets.local.shards import PAGE_RECORDS, Record, Shard
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.streams import Stream
+
+
+class GetShardIteratorOutput(Member):
+    """The iterator, valid for five minutes."""
+
+    shard_iterator: str
+
+
+class GetRecordsOutput(Member):
+    """A page of records. At the end of a closed shard its children take the place of the next iterator."""
+
+    records: list[Record]
+    millis_behind_latest: int
+    next_shard_iterator: str | None = None
+    child_shards: list[ChildShard] | None = None
+
+
+class GetShardIterator(StreamRequest, kw_only=True):
+    """Take a position in a shard."""
+
+    shard_id: ShardId
+    shard_iterator_type: Literal[
+        "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
+    ]
+    starting_sequence_number: SequenceNumberText | None = None
+    timestamp: Timestamp | None = None
+    dry_run: bool | None = None
+
+    def answer(self, account: Account) -> GetShardIteratorOutput:
+        """The iterator of the position."""
+        stream = self.stream(account)
+        shard = stream.shard(self.shard_id)
+        position = self._position(stream, shard)
+        if self.dry_run:
+            raise DryRunOperationException
+        return GetShardIteratorOutput(_iterator(stream, shard, position))
+
+    def _position(self, stream: Stream, shard: Shard) -> int:
+        kind, number = self.shard_iterator_type, self.starting_sequence_number
+        if (number is not None) != kind.endswith("_SEQUENCE_NUMBER"):
+            given = "also a StartingSequenceNumber" if number is not None else "no StartingSequenceNumber"
+            raise InvalidArgumentException(
+                "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER "
+                "and StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber. "
+                f"Request specified {kind} and {given}."
+            )
+        match kind:
+            case "TRIM_HORIZON":
+                return 0
+            case "LATEST":
+                return shard.next
+            case "AT_TIMESTAMP":
+                return shard.position_at(self._arrival(stream))
+            case "AT_SEQUENCE_NUMBER":
+                return _ordinal(stream, shard, str(number))
+            case "AFTER_SEQUENCE_NUMBER":
+                return _ordinal(stream, shard, str(number)) + 1
+
+    def _arrival(self, stream: Stream) -> int:
+        if self.timestamp is None:
+            raise InvalidArgumentException(
+                "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
+                "Current request has no timestamp parameter."
+            )
+        arrival, now = milliseconds(self.timestamp), stream.clock.now()
+        if arrival > now:
+            raise InvalidArgumentException(
+                "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "
+                f"timestampInMillis: {arrival}, currentTimestampInMillis: {now}"
+            )
+        return arrival
+
+
+class GetRecords(Request, kw_only=True):
+    """Read a page from an iterator's position on."""
+
+    shard_iterator: ShardIterator
+    limit: PageLimit | None = None
+    stream_arn: StreamARN | None = None
+    dry_run: bool | None = None
+
+    def answer(self, account: Account) -> GetRecordsOutput:
+        """The page, and the iterator after it."""
+        now = account.clock.now()
+        token = tokens.decode(self.shard_iterator, tokens.ShardPosition, now)
+        stream = account.same_stream(token.stream_name, token.stream_created_at)
+        if self.stream_arn not in (None, stream.arn):
+            raise InvalidArgumentException(f"StreamARN {self.stream_arn} is not that of the ShardIterator.")
+        shard = stream.shard(token.shard_id)
+        if self.dry_run:
+            raise DryRunOperationException
+        records, position = shard.read(token.position, self.limit or PAGE_RECORDS)
+        behind = shard.millis_behind(position, now)
+        if shard.at_end(position):
+            children = [ChildShard.of(child) for child in stream.children(shard)]
+            return GetRecordsOutput(records, behind, child_shards=children)
+        return GetRecordsOutput(records, behind, next_shard_iterator=_iterator(stream, shard, position))
+
+
+def _iterator(stream: Stream, shard: Shard, position: int) -> str:
+    return tokens.encode(
+        tokens.ShardPosition(stream.clock.now(), stream.name, stream.created_at, shard.shard_id, position)
+    )
+
+
+def _ordinal(stream: Stream, shard: Shard, text: str) -> int:
+    """The ordinal in the shard that a sequence number stands for, if it is one that the shard gave out."""
+    place = f"shard {shard.shard_id} in {stream}"
+    refusal = f"StartingSequenceNumber {text} used in GetShardIterator on {place} is invalid"
+    number = SequenceNumber.parse(text)
+    if number is None:
+        raise InvalidArgumentException(f"{refusal}.")
+    if number.shard_number != shard.number:
+        raise InvalidArgumentException(
+            f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_number:012}, "
+            f"while it was used in a call to a shard with {shard.shard_id}"
+        )
+    if number.era != shard.era:
+        raise InvalidArgumentException(f"{refusal} because it did not come from this stream.")
+    if number.ordinal >= shard.next and not (number.ordinal == LAST_ORDINAL and shard.closed_at is not None):
+        raise InvalidArgumentException(f"{refusal}.")
+    return min(number.ordinal, shard.next)

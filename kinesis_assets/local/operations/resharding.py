@@ -1,0 +1,74 @@
+"""SplitShard, MergeShards and UpdateShardCount."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from kinesis_assets.local.errors import InvalidArgumentException, LimitExceededException
+from kinesis_assets.local.members import HashKey, Member, PositiveInteger, ShardId
+from kinesis_assets.local.requests import StreamRequest
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+
+
+class SplitShard(StreamRequest, kw_only=True):
+    """Split a shard in two at a hash key."""
+
+    shard_to_split: ShardId
+    new_starting_hash_key: HashKey
+
+    def answer(self, account: Account) -> None:
+        """Close the shard and open its children."""
+        stream = self.stream(account)
+        shard = stream.shard(self.shard_to_split)
+        account.check_shard_limit(1)
+        at, keys = int(self.new_starting_hash_key), shard.hash_key_range
+        if not keys.start + 1 < at < keys.end:
+            raise InvalidArgumentException(
+                f"NewStartingHashKey {at} used in SplitShard() on shard {shard.shard_id} in {stream} "
+                f"is not both greater than one plus the shard's StartingHashKey {keys.start} "
+                f"and less than the shard's EndingHashKey {keys.end}."
+            )
+        stream.split(shard, at)
+
+
+class MergeShards(StreamRequest, kw_only=True):
+    """Merge two shards whose hash keys adjoin."""
+
+    shard_to_merge: ShardId
+    adjacent_shard_to_merge: ShardId
+
+    def answer(self, account: Account) -> None:
+        """Close both shards and open their child."""
+        stream = self.stream(account)
+        stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
+
+
+class UpdateShardCountOutput(Member):
+    """The count of open shards before the call, and the one it was to reach."""
+
+    stream_name: str
+    current_shard_count: int
+    target_shard_count: int
+    stream_arn: str
+
+
+class UpdateShardCount(StreamRequest, kw_only=True):
+    """Scale a stream to a count of open shards with even ranges."""
+
+    target_shard_count: PositiveInteger
+    scaling_type: Literal["UNIFORM_SCALING"]
+
+    def answer(self, account: Account) -> UpdateShardCountOutput:
+        """Split and merge within the limits of one call: no more than double, no less than half."""
+        stream = self.stream(account)
+        current, target = len(stream.open_shards), self.target_shard_count
+        if target > 2 * current or 2 * target < current:
+            raise LimitExceededException(
+                f"TargetShardCount {target} for {stream} is more than double or less than half of "
+                f"the current open shard count, which is {current}."
+            )
+        account.check_shard_limit(target - current)
+        stream.scale(target)
+        return UpdateShardCountOutput(stream.name, current, target, stream.arn)

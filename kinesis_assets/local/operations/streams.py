@@ -1,0 +1,264 @@
+"""The operations on whole streams: their life, their description and their settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.local import tokens
+from kinesis_assets.local.errors import (
+    InvalidArgumentException,
+    ValidationException,
+)
+from kinesis_assets.local.members import (
+    MaxRecordSizeInKiB,
+    Member,
+    NextToken,
+    PageLimit,
+    PositiveInteger,
+    ShardId,
+    StreamARN,
+    StreamMode,
+    StreamName,
+)
+from kinesis_assets.local.operations.shards import ShardMember
+from kinesis_assets.local.requests import Request, StreamRequest
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.streams import Stream
+
+PAGE_STREAMS = 100
+PAGE_DESCRIBED_SHARDS = 100
+RETENTION_HOURS = range(24, 8760 + 1)
+
+
+class StreamModeDetails(Member):
+    """The capacity mode."""
+
+    stream_mode: StreamMode
+
+
+PROVISIONED = StreamModeDetails("PROVISIONED")
+
+
+class StreamSummary(Member, kw_only=True):
+    """What every description of a stream tells; the creation is in seconds."""
+
+    stream_name: str
+    stream_arn: str
+    stream_status: str
+    stream_mode_details: StreamModeDetails
+    stream_creation_timestamp: float
+
+
+class DescribedStream(StreamSummary, kw_only=True):
+    """What the two Describe operations tell. There are no metrics and there is no encryption."""
+
+    retention_period_hours: int
+    enhanced_monitoring: list[dict[str, list[str]]]
+    encryption_type: str
+
+
+class StreamDescription(DescribedStream, kw_only=True):
+    """A stream with a page of its shards."""
+
+    shards: list[ShardMember]
+    has_more_shards: bool
+
+
+class StreamDescriptionSummary(DescribedStream, kw_only=True):
+    """A stream without its shards."""
+
+    open_shard_count: int
+    consumer_count: int
+    max_record_size_in_kib: int
+
+
+class DescribeStreamOutput(Member):
+    """The answer of DescribeStream."""
+
+    stream_description: StreamDescription
+
+
+class DescribeStreamSummaryOutput(Member):
+    """The answer of DescribeStreamSummary."""
+
+    stream_description_summary: StreamDescriptionSummary
+
+
+class ListStreamsOutput(Member):
+    """A page of streams."""
+
+    stream_names: list[str]
+    stream_summaries: list[StreamSummary]
+    has_more_streams: bool
+    next_token: str | None = None
+
+
+class CreateStream(Request, kw_only=True):
+    """Create a stream of provisioned shards."""
+
+    stream_name: StreamName
+    shard_count: PositiveInteger | None = None
+    stream_mode_details: StreamModeDetails | None = None
+    max_record_size_in_kib: MaxRecordSizeInKiB = 1024
+
+    def answer(self, account: Account) -> None:
+        """Create it, active at once."""
+        if self.stream_mode_details not in (None, PROVISIONED):
+            raise ValidationException(
+                "This endpoint has no on-demand capacity: StreamMode must be PROVISIONED."
+            )
+        if self.shard_count is None:
+            raise ValidationException("ShardCount is required when StreamMode is PROVISIONED.")
+        stream = account.create_stream(self.stream_name, self.shard_count)
+        stream.max_record_size_kib = self.max_record_size_in_kib
+
+
+class DeleteStream(StreamRequest):
+    """Delete a stream and every record in it."""
+
+    def answer(self, account: Account) -> None:
+        """Delete it at once."""
+        account.delete_stream(self.stream(account))
+
+
+class DescribeStream(StreamRequest):
+    """Describe a stream and a page of its shards."""
+
+    limit: PageLimit | None = None
+    exclusive_start_shard_id: ShardId | None = None
+
+    def answer(self, account: Account) -> DescribeStreamOutput:
+        """The description, with shards by shard id."""
+        stream = self.stream(account)
+        limit = min(self.limit or PAGE_DESCRIBED_SHARDS, PAGE_DESCRIBED_SHARDS)
+        shards = [shard for shard in stream.shards if shard.shard_id > (self.exclusive_start_shard_id or "")]
+        return DescribeStreamOutput(
+            StreamDescription(
+                **_summary(stream),
+                **_settings(stream),
+                shards=[ShardMember.of(shard) for shard in shards[:limit]],
+                has_more_shards=len(shards) > limit,
+            )
+        )
+
+
+class DescribeStreamSummary(StreamRequest):
+    """Describe a stream without its shards."""
+
+    def answer(self, account: Account) -> DescribeStreamSummaryOutput:
+        """The description, with the count of open shards."""
+        stream = self.stream(account)
+        return DescribeStreamSummaryOutput(
+            StreamDescriptionSummary(
+                **_summary(stream),
+                **_settings(stream),
+                open_shard_count=len(stream.open_shards),
+                consumer_count=0,
+                max_record_size_in_kib=stream.max_record_size_kib,
+            )
+        )
+
+
+class ListStreams(Request):
+    """List the streams of the account by name, a page at a time."""
+
+    limit: PageLimit | None = None
+    exclusive_start_stream_name: StreamName | None = None
+    next_token: NextToken | None = None
+
+    def answer(self, account: Account) -> ListStreamsOutput:
+        """One page, after the name or from the token."""
+        after = self.exclusive_start_stream_name or ""
+        if self.next_token is not None:
+            token = tokens.decode(self.next_token, tokens.StreamListing, account.clock.now())
+            after = max(after, token.after)
+        limit = min(self.limit or PAGE_STREAMS, PAGE_STREAMS)
+        names = [name for name in account.stream_names if name > after]
+        page = names[:limit]
+        more = len(names) > limit
+        return ListStreamsOutput(
+            stream_names=page,
+            stream_summaries=[StreamSummary(**_summary(account.stream(name))) for name in page],
+            has_more_streams=more,
+            next_token=tokens.encode(tokens.StreamListing(account.clock.now(), page[-1])) if more else None,
+        )
+
+
+class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
+    """Keep records longer; those already past their retention stay gone."""
+
+    retention_period_hours: int
+
+    def answer(self, account: Account) -> None:
+        """Set the period, from now on."""
+        stream = self.stream(account)
+        _check_retention(self.retention_period_hours)
+        if self.retention_period_hours < stream.retention_hours:
+            raise InvalidArgumentException(
+                f"Requested retention period ({self.retention_period_hours} hours) for stream {stream.name} "
+                f"can not be shorter than existing retention period ({stream.retention_hours} hours). "
+                "Use DecreaseRetentionPeriod API."
+            )
+        stream.retention_hours = self.retention_period_hours
+
+
+class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
+    """Keep records shorter; those older than the new period are gone at once."""
+
+    retention_period_hours: int
+
+    def answer(self, account: Account) -> None:
+        """Set the period; it is trimmed to before anything else is done with the stream."""
+        stream = self.stream(account)
+        _check_retention(self.retention_period_hours)
+        if self.retention_period_hours > stream.retention_hours:
+            raise InvalidArgumentException(
+                f"Requested retention period ({self.retention_period_hours} hours) for stream {stream.name} "
+                f"can not be longer than existing retention period ({stream.retention_hours} hours). "
+                "Use IncreaseRetentionPeriod API."
+            )
+        stream.retention_hours = self.retention_period_hours
+
+
+class UpdateMaxRecordSize(Request, kw_only=True):
+    """Set the largest record that a stream takes."""
+
+    stream_arn: StreamARN | None = None
+    max_record_size_in_kib: MaxRecordSizeInKiB
+
+    def answer(self, account: Account) -> None:
+        """Set it, from the next put on."""
+        account.stream(None, self.stream_arn).max_record_size_kib = self.max_record_size_in_kib
+
+
+def _summary(stream: Stream) -> dict[str, Any]:
+    return {
+        "stream_name": stream.name,
+        "stream_arn": stream.arn,
+        "stream_status": "ACTIVE",
+        "stream_mode_details": PROVISIONED,
+        "stream_creation_timestamp": stream.created_at / 1000,
+    }
+
+
+def _settings(stream: Stream) -> dict[str, Any]:
+    return {
+        "retention_period_hours": stream.retention_hours,
+        "enhanced_monitoring": [{"ShardLevelMetrics": []}],
+        "encryption_type": "NONE",
+    }
+
+
+def _check_retention(hours: int) -> None:
+    if hours < RETENTION_HOURS[0]:
+        raise InvalidArgumentException(
+            f"Minimum allowed retention period is {RETENTION_HOURS[0]} hours. "
+            f"Requested retention period ({hours} hours) is too short."
+        )
+    if hours > RETENTION_HOURS[-1]:
+        raise InvalidArgumentException(
+            f"Maximum allowed retention period is {RETENTION_HOURS[-1]} hours. "
+            f"Requested retention period ({hours} hours) is too long."
+        )

@@ -1,0 +1,125 @@
+"""PutRecord and PutRecords."""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from kinesis_assets.local.errors import (
+    DryRunOperationException,
+    InvalidArgumentException,
+    SerializationException,
+)
+from kinesis_assets.local.hash_keys import HASH_KEYS, hash_key
+from kinesis_assets.local.members import HashKey, Member, PartitionKey, SequenceNumberText
+from kinesis_assets.local.requests import StreamRequest, invalid, violation
+from kinesis_assets.local.sequence_numbers import SequenceNumber
+from kinesis_assets.local.shards import record_size
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.streams import Stream
+
+CALL_BYTES = 10 * 1024 * 1024
+"""The most that one PutRecords takes, in bytes of decoded data and partition keys."""
+
+
+class PutRecordOutput(Member):
+    """Where a record was put; also one entry of PutRecordsOutput."""
+
+    shard_id: str
+    sequence_number: str
+
+
+class PutRecordsOutput(Member):
+    """Where each record was put, in the order of the request."""
+
+    failed_record_count: int
+    records: list[PutRecordOutput]
+
+
+class Entry(Member, gc=False):
+    """A record to put; the data is base64."""
+
+    data: str
+    partition_key: PartitionKey
+    explicit_hash_key: HashKey | None = None
+
+
+class PutRecord(StreamRequest, kw_only=True):
+    """Put one record."""
+
+    data: str
+    partition_key: PartitionKey
+    explicit_hash_key: HashKey | None = None
+    sequence_number_for_ordering: SequenceNumberText | None = None
+    dry_run: bool | None = None
+
+    def answer(self, account: Account) -> PutRecordOutput:
+        """Check the record, then put it."""
+        stream = self.stream(account)
+        entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
+        target = _check(stream, entry, "data")
+        ordering = self.sequence_number_for_ordering
+        # The order that it asks for is given anyway: every put is after all before it.
+        if ordering is not None and SequenceNumber.parse(ordering) is None:
+            raise InvalidArgumentException(
+                f"ExclusiveMinimumSequenceNumber {ordering} used in PutRecord on {stream} is invalid."
+            )
+        if self.dry_run:
+            raise DryRunOperationException
+        return _put(stream, [(entry, target)])[0]
+
+
+class PutRecords(StreamRequest, kw_only=True):
+    """Put up to 500 records: all of them, or none where one is refused."""
+
+    records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
+    dry_run: bool | None = None
+
+    def answer(self, account: Account) -> PutRecordsOutput:
+        """Check every record, then put them in their order."""
+        stream = self.stream(account)
+        checked = [
+            (entry, _check(stream, entry, f"records.{number}.member.data"))
+            for number, entry in enumerate(self.records, 1)
+        ]
+        if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > CALL_BYTES:
+            raise InvalidArgumentException("Records size exceeds 10 MB limit")
+        if self.dry_run:
+            raise DryRunOperationException
+        return PutRecordsOutput(failed_record_count=0, records=_put(stream, checked))
+
+
+def _check(stream: Stream, entry: Entry, path: str) -> int:
+    """The hash key of a record that the stream can take."""
+    try:
+        a2b_base64(entry.data, strict_mode=True)
+    except ValueError as error:
+        raise SerializationException(
+            f"The value at '{path}' can not be converted to a Blob: {error}"
+        ) from error
+    limit = stream.max_record_size_kib * 1024
+    if record_size(entry.data, entry.partition_key) > limit:
+        raise invalid(violation(path, f"have length less than or equal to {limit}."))
+    if entry.explicit_hash_key is None:
+        return hash_key(entry.partition_key)
+    target = int(entry.explicit_hash_key)
+    if target >= HASH_KEYS:
+        raise InvalidArgumentException(
+            "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
+            f"Specified value was {entry.explicit_hash_key}"
+        )
+    return target
+
+
+def _put(stream: Stream, checked: list[tuple[Entry, int]]) -> list[PutRecordOutput]:
+    now = stream.clock.now()
+    outputs = []
+    for entry, target in checked:
+        shard = stream.shard_for(target)
+        record = shard.put(entry.data, entry.partition_key, now)
+        outputs.append(PutRecordOutput(shard.shard_id, record.sequence_number))
+    return outputs

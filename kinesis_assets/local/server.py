@@ -1,0 +1,104 @@
+"""The service on a port of this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+import uvicorn
+
+from kinesis_assets.local.account import REGION, Account
+from kinesis_assets.local.app import App, KinesisApp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+LOOPBACK = "127.0.0.1"
+"""The only address there is: whoever reaches the endpoint may do everything, as nothing is signed."""
+
+
+class LocalKinesis:
+    """A Kinesis endpoint with an account of its own, up between enter and exit.
+
+        with LocalKinesis() as local:
+            boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
+
+    Args:
+        port: The port on 127.0.0.1; 0 takes a free one.
+        now: The service's clock, in seconds since the epoch.
+        wrap: Puts a middleware around the ASGI application.
+    """
+
+    region = REGION
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        now: Callable[[], float] = time.time,
+        wrap: Callable[[App], App] = lambda app: app,
+    ) -> None:
+        self.port = port
+        self._server = _Server(wrap(KinesisApp(Account(now))))
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where the endpoint is."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def __enter__(self) -> Self:
+        listener = _listen(self.port)
+        self.port = listener.getsockname()[1]
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listener],), name="local-kinesis", daemon=True
+        )
+        self._thread.start()
+        self._server.ready.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def serve(port: int, announce: Callable[[str], None] = print) -> None:
+    """Run the service on a port until the process is told to stop; 0 takes a free one.
+
+    `announce` is called with the endpoint's URL as soon as it takes requests.
+    """
+    listener = _listen(port)
+    announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}")
+    _Server(KinesisApp(Account(time.time))).run([listener])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, telling when it is ready and silent but for warnings."""
+
+    def __init__(self, app: App) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+def _listen(port: int) -> socket.socket:
+    """A listening socket: clients queue up in it from now on."""
+    return socket.create_server((LOOPBACK, port))

@@ -1,0 +1,197 @@
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from kinesis_assets.local import LocalKinesis
+
+
+class Clock:
+    """Stands still until it is told to advance."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Stream:
+    """A stream of the test's own, by the calls that tests make most."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self.client = client
+        self.name = name
+
+    @property
+    def arn(self) -> str:
+        summary = self.client.describe_stream_summary(StreamName=self.name)
+        return str(summary["StreamDescriptionSummary"]["StreamARN"])
+
+    def put(self, data: bytes, key: str = "key", **more: str) -> dict[str, Any]:
+        return self.client.put_record(StreamName=self.name, Data=data, PartitionKey=key, **more)
+
+    def put_to(self, shard: dict[str, Any], data: bytes) -> dict[str, Any]:
+        return self.put(data, ExplicitHashKey=shard["HashKeyRange"]["StartingHashKey"])
+
+    def shards(self, filter_type: str | None = None, **more: Any) -> list[dict[str, Any]]:
+        shard_filter = {} if filter_type is None else {"ShardFilter": {"Type": filter_type, **more}}
+        return self.client.list_shards(StreamName=self.name, **shard_filter)["Shards"]
+
+    def numbers(self, filter_type: str | None = None, **more: Any) -> list[int]:
+        return [int(shard["ShardId"][-12:]) for shard in self.shards(filter_type, **more)]
+
+    def shard(self, number: int = 0) -> dict[str, Any]:
+        return next(shard for shard in self.shards() if int(shard["ShardId"][-12:]) == number)
+
+    def iterator(self, kind: str = "TRIM_HORIZON", number: int = 0, **more: Any) -> str:
+        return self.client.get_shard_iterator(
+            StreamName=self.name, ShardId=f"shardId-{number:012}", ShardIteratorType=kind, **more
+        )["ShardIterator"]
+
+    def page(self, iterator: str | None = None, **more: Any) -> dict[str, Any]:
+        return self.client.get_records(ShardIterator=iterator or self.iterator(), **more)
+
+    def read(self, number: int = 0) -> list[dict[str, Any]]:
+        records = []
+        iterator = self.iterator(number=number)
+        while iterator:
+            page = self.page(iterator)
+            records += page["Records"]
+            iterator = page.get("NextShardIterator") if page["MillisBehindLatest"] else None
+        return records
+
+    def data(self, number: int = 0) -> list[bytes]:
+        return [record["Data"] for record in self.read(number)]
+
+    def split(self, number: int = 0, at: int | None = None) -> None:
+        keys = self.shard(number)["HashKeyRange"]
+        middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2 + 1
+        self.client.split_shard(
+            StreamName=self.name,
+            ShardToSplit=f"shardId-{number:012}",
+            NewStartingHashKey=str(middle if at is None else at),
+        )
+
+    def merge(self, number: int, adjacent: int) -> None:
+        self.client.merge_shards(
+            StreamName=self.name,
+            ShardToMerge=f"shardId-{number:012}",
+            AdjacentShardToMerge=f"shardId-{adjacent:012}",
+        )
+
+    def scale(self, shard_count: int) -> dict[str, Any]:
+        return self.client.update_shard_count(
+            StreamName=self.name, TargetShardCount=shard_count, ScalingType="UNIFORM_SCALING"
+        )
+
+
+@pytest.fixture(scope="session")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def local(clock: Clock) -> Iterator[LocalKinesis]:
+    with LocalKinesis(now=clock) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connect() -> Callable[[LocalKinesis], Any]:
+    def connect(local: LocalKinesis) -> Any:
+        return boto3.client(
+            "kinesis",
+            endpoint_url=local.endpoint_url,
+            region_name=local.region,
+            aws_access_key_id="any",
+            aws_secret_access_key="any",  # noqa: S106 - nothing is signed for anyone
+            # The endpoint is to answer, not the client on its own.
+            config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
+        )
+
+    return connect
+
+
+@pytest.fixture(scope="session")
+def client(local: LocalKinesis, connect: Callable[[LocalKinesis], Any]) -> Any:
+    return connect(local)
+
+
+@pytest.fixture(scope="session")
+def names() -> Iterator[str]:
+    return (f"stream-{number:04}" for number in count())
+
+
+@pytest.fixture
+def create(client: Any, clock: Clock, names: Iterator[str]) -> Iterator[Callable[[int], Stream]]:
+    created = []
+
+    def create(shard_count: int = 1) -> Stream:
+        stream = Stream(client, next(names))
+        client.create_stream(StreamName=stream.name, ShardCount=shard_count)
+        created.append(stream.name)
+        clock.advance(1)  # What is created in one millisecond is moved a millisecond on.
+        return stream
+
+    yield create
+    for name in set(client.list_streams()["StreamNames"]) & set(created):
+        client.delete_stream(StreamName=name)
+
+
+@pytest.fixture
+def stream(create: Callable[[], Stream]) -> Stream:
+    return create()
+
+
+@pytest.fixture
+def send(local: LocalKinesis) -> Callable[..., tuple[http.client.HTTPResponse, bytes]]:
+    """A request of any body and headers."""
+
+    def send(body: bytes, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", local.port)
+        connection.request("POST", "/", body, {name.replace("_", "-"): headers[name] for name in headers})
+        response = connection.getresponse()
+        answer = response.read()
+        connection.close()
+        return response, answer
+
+    return send
+
+
+@pytest.fixture
+def call(send: Callable[..., Any]) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """A request as it is on the wire, past what boto3 makes of it."""
+
+    def call(operation: str, **members: Any) -> tuple[int, dict[str, Any]]:
+        response, answer = send(
+            json.dumps(members).encode(),
+            X_Amz_Target=f"Kinesis_20131202.{operation}",
+            Content_Type="application/x-amz-json-1.1",
+        )
+        return response.status, json.loads(answer or "{}")
+
+    return call
+
+
+@pytest.fixture
+def refused() -> Callable[..., AbstractContextManager[None]]:
+    @contextmanager
+    def refused(kind: str, *words: str) -> Iterator[None]:
+        with pytest.raises(ClientError) as raised:
+            yield
+        error = raised.value.response["Error"]
+        assert error["Code"] == kind
+        assert [word for word in words if word not in error["Message"]] == [], error["Message"]
+
+    return refused

@@ -1,0 +1,215 @@
+import json
+from email.utils import parsedate_to_datetime
+
+import botocore.session
+import pytest
+from msgspec import inspect
+
+from kinesis_assets.local.operations import OPERATIONS
+
+JSON = "application/x-amz-json-1.1"
+LIST_STREAMS = "Kinesis_20131202.ListStreams"
+
+# What the service has and this endpoint has not, and where its bounds are not those of the model.
+LEFT_OUT = {
+    "StreamId",  # reserved for future use
+    "EnforceConsumerDeletion",  # there are no consumers
+    "Tags",
+    "WarmThroughputMiBps",  # on-demand streams alone
+    "RecordDistributionStrategy",  # on-demand streams alone
+}
+BOUND_ELSEWHERE = {
+    "Data",  # by the stream's maximum record size
+    "PartitionKey",  # the model leaves it out for on-demand streams
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return botocore.session.get_session().get_service_model("kinesis")
+
+
+def test_every_answer_has_the_headers_of_the_service(send, clock):
+    first, _ = send(b"{}", Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
+    second, _ = send(b"{}", Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
+    assert first.headers["Content-Type"] == JSON
+    assert abs(parsedate_to_datetime(first.headers["Date"]).timestamp() - clock()) < 1.5
+    assert first.headers["x-amzn-RequestId"] != second.headers["x-amzn-RequestId"]
+
+
+def test_an_operation_without_a_result_has_an_empty_body(send, stream):
+    response, body = send(
+        json.dumps({"StreamName": stream.name}).encode(),
+        Content_Type=JSON,
+        X_Amz_Target="Kinesis_20131202.DeleteStream",
+    )
+    assert (response.status, body) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content_Type": JSON, "X_Amz_Target": "Kinesis_20131202.DescribeLimits"},
+        {"Content_Type": JSON, "X_Amz_Target": "DynamoDB_20120810.ListStreams"},
+        {"Content_Type": JSON, "X_Amz_Target": "ListStreams"},
+        {"Content_Type": JSON},
+        {"Content_Type": "application/x-amz-cbor-1.1", "X_Amz_Target": LIST_STREAMS},
+        {"X_Amz_Target": LIST_STREAMS},
+    ],
+)
+def test_what_is_no_operation_in_json_is_refused(send, headers):
+    response, body = send(b"{}", **headers)
+    assert response.status == 400
+    assert json.loads(body)["__type"] == "UnknownOperationException"
+
+
+def test_the_content_type_may_have_parameters(send):
+    response, _ = send(b"{}", Content_Type=f"{JSON}; charset=utf-8", X_Amz_Target=LIST_STREAMS)
+    assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"Limit": "1"}',
+        b'{"Limit": 1.5}',
+        b'{"ExclusiveStartStreamName": "\xff"}',
+    ],
+)
+def test_a_body_that_is_not_of_the_type_is_refused(send, body):
+    response, answer = send(body, Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
+    assert response.status == 400
+    assert json.loads(answer)["__type"] == "SerializationException"
+
+
+def test_unknown_members_and_nulls_are_passed_over(call):
+    status, _ = call("ListStreams", NoSuchMember=1, Limit=None)
+    assert status == 200
+
+
+def test_a_missing_member_is_refused(call):
+    assert call("GetRecords") == (
+        400,
+        {
+            "__type": "ValidationException",
+            "message": "1 validation error detected: Value null at 'shardIterator' failed to satisfy "
+            "constraint: Member must not be null",
+        },
+    )
+
+
+def test_every_value_out_of_bounds_is_named(call):
+    _, error = call(
+        "GetShardIterator",
+        StreamName="not a name",
+        ShardId="s" * 129,
+        ShardIteratorType="SOMEWHERE",
+        StartingSequenceNumber="007",
+    )
+    count, _, rest = error["message"].partition(" validation errors detected: ")
+    assert error["__type"] == "ValidationException"
+    assert count == "4"
+    assert [sentence.split("' at '")[1].split("'")[0] for sentence in rest.split("; ")] == [
+        "streamName",
+        "shardId",
+        "shardIteratorType",
+        "startingSequenceNumber",
+    ]
+    assert "enum value set: [AFTER_SEQUENCE_NUMBER, AT_SEQUENCE_NUMBER," in rest
+
+
+def test_a_value_out_of_bounds_in_a_list_is_named_by_its_place(call, stream):
+    records = [{"Data": "", "PartitionKey": "key"}, {"Data": "", "PartitionKey": ""}]
+    _, error = call("PutRecords", StreamName=stream.name, Records=records)
+    assert "'records.2.member.partitionKey'" in error["message"]
+    assert "length greater than or equal to 1" in error["message"]
+
+
+@pytest.mark.parametrize(("operation", "limit"), [("ListStreams", 0), ("DescribeStream", 10_001)])
+def test_a_number_out_of_range_is_refused(call, stream, operation, limit):
+    _, error = call(operation, StreamName=stream.name, Limit=limit)
+    assert error["__type"] == "ValidationException"
+    assert f"Value '{limit}' at 'limit'" in error["message"]
+
+
+def bounds(kind):
+    """The bounds of a msgspec type, worded as the service's model has them."""
+    if isinstance(kind, inspect.UnionType):
+        return bounds(next(choice for choice in kind.types if not isinstance(choice, inspect.NoneType)))
+    names = {
+        "min": ("min_length", "ge"),
+        "max": ("max_length", "le"),
+        "pattern": ("pattern",),
+        "enum": ("values",),
+    }
+    found = {
+        name: next((value for value in (getattr(kind, key, None) for key in keys) if value is not None), None)
+        for name, keys in names.items()
+    }
+    found["pattern"] = found["pattern"] and found["pattern"].strip("^$")
+    found["enum"] = found["enum"] and sorted(found["enum"])
+    return found
+
+
+def model_bounds(shape):
+    return {
+        "min": shape.metadata.get("min"),
+        "max": shape.metadata.get("max"),
+        "pattern": shape.metadata.get("pattern") and shape.metadata["pattern"].strip("^$"),
+        "enum": sorted(shape.metadata["enum"]) if "enum" in shape.metadata else None,
+    }
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_request_has_the_members_and_bounds_of_the_service_model(model, operation):
+    shape = model.operation_model(operation).input_shape
+    fields = {field.encode_name: field for field in inspect.type_info(OPERATIONS[operation]).fields}
+    assert set(fields) == set(shape.members) - LEFT_OUT
+    for name, field in fields.items():
+        if name not in BOUND_ELSEWHERE:
+            assert field.required == (name in shape.required_members), name
+            assert bounds(field.type) == model_bounds(shape.members[name]), name
+
+
+def assert_fits(shape, value, path):
+    if shape.type_name == "structure":
+        assert set(value) <= set(shape.members), path
+        assert set(shape.required_members) <= set(value), path
+        for name, member in value.items():
+            assert_fits(shape.members[name], member, f"{path}.{name}")
+    elif shape.type_name == "list":
+        for item in value:
+            assert_fits(shape.member, item, f"{path}[]")
+    else:
+        types = {"string": str, "blob": str, "timestamp": float, "boolean": bool, "integer": int, "long": int}
+        assert type(value) is types[shape.type_name], path
+
+
+def test_every_answer_has_the_members_of_the_service_model(model, call, create):
+    stream = create(2)
+    name = {"StreamName": stream.name}
+    record = {"Data": "", "PartitionKey": "key", "ExplicitHashKey": "0"}
+    scaling = {"TargetShardCount": 3, "ScalingType": "UNIFORM_SCALING"}
+    answers = [
+        ("PutRecord", call("PutRecord", **name, **record)),
+        ("PutRecords", call("PutRecords", **name, Records=[record])),
+        ("GetRecords", call("GetRecords", ShardIterator=stream.iterator())),
+        ("UpdateShardCount", call("UpdateShardCount", **name, **scaling)),
+        ("GetRecords", call("GetRecords", ShardIterator=stream.iterator())),
+        ("GetShardIterator", call(
+            "GetShardIterator", **name, ShardId="shardId-000000000000", ShardIteratorType="LATEST"
+        )),
+        ("ListShards", call("ListShards", **name, MaxResults=5)),
+        ("DescribeStream", call("DescribeStream", **name)),
+        ("DescribeStreamSummary", call("DescribeStreamSummary", **name)),
+        ("ListStreams", call("ListStreams", Limit=1)),
+    ]  # fmt: skip
+    for operation, (status, answer) in answers:
+        assert status == 200, answer
+        assert_fits(model.operation_model(operation).output_shape, answer, operation)
+    without_output = set(OPERATIONS) - {operation for operation, _ in answers}
+    assert all(model.operation_model(operation).output_shape is None for operation in without_output)

@@ -1,0 +1,171 @@
+import pytest
+
+
+def describe(client, stream):
+    return client.describe_stream(StreamName=stream.name)["StreamDescription"]
+
+
+def summarize(client, stream):
+    return client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
+
+
+def test_a_new_stream_is_active_with_even_open_shards(create, client):
+    stream = create(3)
+    described = describe(client, stream)
+    assert described["StreamStatus"] == "ACTIVE"
+    assert described["HasMoreShards"] is False
+    ranges = [
+        (int(shard["HashKeyRange"]["StartingHashKey"]), int(shard["HashKeyRange"]["EndingHashKey"]))
+        for shard in described["Shards"]
+    ]
+    third = 2**128 // 3
+    assert ranges == [(0, third - 1), (third, 2 * third - 1), (2 * third, 2**128 - 1)]
+
+
+def test_a_new_shard_has_no_parents_and_no_end(stream):
+    shard = stream.shard()
+    assert sorted(shard) == ["HashKeyRange", "SequenceNumberRange", "ShardId"]
+    assert list(shard["SequenceNumberRange"]) == ["StartingSequenceNumber"]
+
+
+def test_a_new_stream_has_the_defaults_of_the_service(stream, client):
+    summary = summarize(client, stream)
+    assert summary["RetentionPeriodHours"] == 24
+    assert summary["MaxRecordSizeInKiB"] == 1024
+    assert summary["StreamModeDetails"] == {"StreamMode": "PROVISIONED"}
+    assert summary["OpenShardCount"] == 1
+
+
+def test_the_two_descriptions_and_the_list_agree(stream, client):
+    described, summary = describe(client, stream), summarize(client, stream)
+    (listed,) = client.list_streams()["StreamSummaries"]
+    assert {name: described[name] for name in listed} == listed
+    assert {name: summary[name] for name in listed} == listed
+    assert described["StreamARN"] == f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream.name}"
+
+
+def test_a_stream_can_be_created_for_large_records(client, names):
+    name = next(names)
+    client.create_stream(StreamName=name, ShardCount=1, MaxRecordSizeInKiB=2048)
+    summary = client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    client.delete_stream(StreamName=name)
+    assert summary["MaxRecordSizeInKiB"] == 2048
+
+
+def test_a_name_is_taken_while_its_stream_lives(stream, client, refused):
+    with refused(
+        "ResourceInUseException", f"Stream {stream.name} under account 000000000000 already exists."
+    ):
+        client.create_stream(StreamName=stream.name, ShardCount=1)
+
+
+def test_a_stream_needs_a_shard_count(client, refused):
+    with refused("ValidationException", "ShardCount"):
+        client.create_stream(StreamName="unborn")
+
+
+def test_on_demand_capacity_is_refused(client, refused):
+    with refused("ValidationException", "PROVISIONED"):
+        client.create_stream(StreamName="unborn", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+
+
+def test_an_account_has_at_most_20_000_open_shards(client, refused):
+    with refused("LimitExceededException", "Limit: 20000"):
+        client.create_stream(StreamName="unborn", ShardCount=20_001)
+
+
+def test_a_deleted_stream_is_gone(stream, client, refused):
+    client.delete_stream(StreamARN=stream.arn)
+    with refused("ResourceNotFoundException", stream.name):
+        client.describe_stream(StreamName=stream.name)
+    assert stream.name not in client.list_streams()["StreamNames"]
+
+
+def test_a_stream_created_again_is_empty_and_another_one(stream, client):
+    stream.put(b"old")
+    before, shard = describe(client, stream), stream.shard()
+    client.delete_stream(StreamName=stream.name)
+    client.create_stream(StreamName=stream.name, ShardCount=1)
+    assert stream.data() == []
+    assert describe(client, stream)["StreamCreationTimestamp"] > before["StreamCreationTimestamp"]
+    old, new = (int(s["SequenceNumberRange"]["StartingSequenceNumber"]) for s in (shard, stream.shard()))
+    assert new > old
+
+
+def test_streams_are_listed_by_name_a_page_at_a_time(create, client):
+    names = [create().name for _ in range(5)]
+    first = client.list_streams(Limit=2)
+    assert first["StreamNames"] == names[:2]
+    assert first["HasMoreStreams"] is True
+    second = client.list_streams(Limit=2, NextToken=first["NextToken"])
+    assert second["StreamNames"] == names[2:4]
+    last = client.list_streams(ExclusiveStartStreamName=names[3])
+    assert last["StreamNames"] == names[4:]
+    assert last["HasMoreStreams"] is False
+    assert "NextToken" not in last
+
+
+def test_a_token_of_list_streams_expires(create, client, clock, refused):
+    create(), create()
+    token = client.list_streams(Limit=1)["NextToken"]
+    clock.advance(301)
+    with refused("ExpiredNextTokenException"):
+        client.list_streams(NextToken=token)
+
+
+def test_describe_stream_pages_by_shard_id(create, client):
+    stream = create(5)
+    first = client.describe_stream(StreamName=stream.name, Limit=3)["StreamDescription"]
+    assert first["HasMoreShards"] is True
+    rest = client.describe_stream(
+        StreamName=stream.name, ExclusiveStartShardId=first["Shards"][-1]["ShardId"]
+    )["StreamDescription"]
+    assert rest["HasMoreShards"] is False
+    assert first["Shards"] + rest["Shards"] == stream.shards()
+
+
+def test_describe_stream_tells_at_most_100_shards(create, client):
+    stream = create(101)
+    described = client.describe_stream(StreamName=stream.name, Limit=1000)["StreamDescription"]
+    assert len(described["Shards"]) == 100
+    assert described["HasMoreShards"] is True
+
+
+@pytest.mark.parametrize("size", [1023, 10241])
+def test_the_maximum_record_size_is_within_1_and_10_mib(stream, client, refused, size):
+    with refused("ValidationException", "'maxRecordSizeInKiB'"):
+        client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=size)
+
+
+def test_the_retention_can_be_increased_and_decreased(stream, client):
+    client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=8760)
+    assert summarize(client, stream)["RetentionPeriodHours"] == 8760
+    client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
+    assert summarize(client, stream)["RetentionPeriodHours"] == 48
+
+
+@pytest.mark.parametrize(("hours", "word"), [(8761, "too long"), (23, "too short")])
+def test_the_retention_is_within_a_day_and_a_year(stream, client, refused, hours, word):
+    with refused("InvalidArgumentException", word):
+        client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=hours)
+    with refused("InvalidArgumentException", word):
+        client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=hours)
+
+
+def test_an_increase_does_not_decrease_the_retention_nor_the_other_way(stream, client, refused):
+    client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
+    with refused("InvalidArgumentException", "can not be shorter than existing retention period (48 hours)"):
+        client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=24)
+    with refused("InvalidArgumentException", "can not be longer than existing retention period (48 hours)"):
+        client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=72)
+
+
+def test_an_operation_on_a_stream_needs_its_name_or_arn(client, refused):
+    with refused("InvalidArgumentException", "StreamARN"):
+        client.describe_stream()
+
+
+def test_an_arn_of_another_account_or_region_is_not_found(stream, client, refused):
+    for other in (stream.arn.replace("us-east-1", "eu-west-1"), stream.arn.replace("000000000000", "1" * 12)):
+        with refused("ResourceNotFoundException"):
+            client.describe_stream(StreamARN=other)
