@@ -11,6 +11,7 @@ from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.io_manager import ShardIOManager
+from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import Bounds
 from kinesis_assets.resources import KinesisResource
@@ -23,26 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STARTS = (PositionKind.TRIM_HORIZON, PositionKind.LATEST, PositionKind.AT_TIMESTAMP)
-
-
-def stream_key(stream: str) -> dg.AssetKey:
-    """The asset of a stream itself."""
-    return dg.AssetKey(["kinesis", stream])
-
-
-def raw_key(stream: str) -> dg.AssetKey:
-    """The asset of a stream's raw table."""
-    return dg.AssetKey(["kinesis", f"{stream}_raw"])
-
-
-def io_manager_key(stream: str) -> str:
-    """The resource that loads and stores a stream."""
-    return f"{raw_key(stream).to_python_identifier()}_io_manager"
-
-
-def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
-    """A stream's shards as partitions."""
-    return dg.DynamicPartitionsDefinition(name=f"kinesis/{stream}")
 
 
 def build_kinesis_stream(
@@ -122,7 +103,7 @@ def build_kinesis_stream(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         manager = getattr(context.resources, manager_key)
-        return evaluate(manager, context.instance, raw_key(stream), partitions, context.cursor)
+        return evaluate(manager, context.instance, context.cursor)
 
     manager = ShardIOManager(
         stream=stream,

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 import dagster as dg
 
-from kinesis_assets.assets import build_kinesis_stream, io_manager_key, raw_key, shard_partitions
+from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.sensor import contiguous_spans, span_tags
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from dagster._core.storage.tags import (
 )
 
 from kinesis_assets.errors import TableMissing
+from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.table.delta import PositionedTable
 
 RUNS_PER_TICK = 3
@@ -33,26 +35,24 @@ RUNS_PER_TICK = 3
 def evaluate(
     manager: ShardIOManager,
     instance: dg.DagsterInstance,
-    raw_key: dg.AssetKey,
-    partitions: dg.DynamicPartitionsDefinition,
     cursor: str | None,
 ) -> dg.SensorResult:
-    """One tick.
+    """One tick. A shard that is new becomes a partition, told as a materialization of the stream's asset.
 
     Args:
         manager: The stream's I/O manager.
         instance: Where partitions and runs are.
-        raw_key: The raw asset.
-        partitions: Its partitions.
         cursor: The last shard that the tick before asked for: spans after it go first, so that with more
             spans than runs in a tick all get their turn.
     """
     client = manager.client()
+    partitions = shard_partitions(manager.stream)
     listed = client.list_shards()
     finished = _finished_shards(client, manager.positioned_table())
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.
-    new = [shard.shard_id for shard in listed if shard.shard_id not in {*known, *finished}]
+    found = [shard for shard in listed if shard.shard_id not in {*known, *finished}]
+    new = [shard.shard_id for shard in found]
     keys = [*known, *new]
     readable = {
         shard.shard_id
@@ -62,22 +62,34 @@ def evaluate(
             shard.parents, known={other.shard_id for other in listed}, finished=finished
         )
     }
-    busy = _shards_of_unfinished_runs(instance, raw_key, keys)
+    busy = _shards_of_unfinished_runs(instance, raw_key(manager.stream), keys)
     spans = _from_cursor(contiguous_spans(keys, readable - busy), keys, cursor)[:RUNS_PER_TICK]
     return dg.SensorResult(
-        run_requests=[run_request(raw_key, span) for span in spans],
+        run_requests=[run_request(manager.stream, span) for span in spans],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
+        asset_events=[_discovery(manager.stream, shard) for shard in found],
         cursor=spans[-1][-1] if spans else cursor,
         skip_reason=None if spans else "every readable shard has an unfinished run",
     )
 
 
-def run_request(raw_key: dg.AssetKey, span: Sequence[str]) -> dg.RunRequest:
+def _discovery(stream: str, shard: Shard) -> dg.AssetMaterialization:
+    """A new shard, as the stream's page shows it."""
+    metadata = {
+        "shard": shard.shard_id,
+        "parents": ", ".join(shard.parents) or "none",
+        "hash_range": " to ".join(shard.hash_range),
+        "starting_sequence_number": shard.starting_sequence_number,
+    }
+    return dg.AssetMaterialization(stream_key(stream), partition=shard.shard_id, metadata=metadata)
+
+
+def run_request(stream: str, span: Sequence[str]) -> dg.RunRequest:
     """A run over a contiguous span of partitions, as the UI would ask for it.
 
     It has no run key: that of a failed run would block its shards for ever.
     """
-    return dg.RunRequest(asset_selection=[raw_key], tags=span_tags(span))
+    return dg.RunRequest(asset_selection=[raw_key(stream)], tags=span_tags(span))
 
 
 def span_tags(span: Sequence[str]) -> dict[str, str]:
@@ -109,10 +121,10 @@ def _finished_shards(client: StreamClient, table: PositionedTable) -> frozenset[
 
 
 def _shards_of_unfinished_runs(
-    instance: dg.DagsterInstance, raw_key: dg.AssetKey, keys: Sequence[str]
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, keys: Sequence[str]
 ) -> set[str]:
     runs = instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
-    ours = [run for run in runs if run.asset_selection is None or raw_key in run.asset_selection]
+    ours = [run for run in runs if run.asset_selection is None or asset_key in run.asset_selection]
     return {shard_id for run in ours for shard_id in _shards_of(run.tags, keys)}
 
 

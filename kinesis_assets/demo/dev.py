@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SECONDS_BETWEEN_ORDERS = 0.2
+_SECONDS_TO_STOP = 60
 
 
 def run_dev(project: Path, port: int) -> int:
-    """Serve until interrupted, from an empty state. Returns the exit code of Dagster.
+    """Serve until interrupted (Ctrl-C or SIGTERM), from an empty state. Returns the exit code of Dagster.
 
     Args:
         project: The folder of workspace.yaml and dagster.yaml.
         port: Of the UI, on loopback.
     """
     require_java()
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a script's background jobs ignore it
+        signal.signal(number, signal.default_int_handler)
     folder = project / ".local" / "dev"
     # The embedded stream is new each time, so the table and the runs of the last time mean nothing to it.
     shutil.rmtree(folder, ignore_errors=True)
@@ -45,20 +49,34 @@ def run_dev(project: Path, port: int) -> int:
         click.echo(
             f"The embedded stream answers on {local.endpoint_url}; the UI opens on http://127.0.0.1:{port}"
         )
-        # The same interpreter, whatever the PATH says.
-        command = [sys.executable, "-m", "dagster", "dev", "-w", str(project / "workspace.yaml")]
+        # The same interpreter, whatever the PATH says; its own session, so that Ctrl-C reaches it once.
+        dagster = subprocess.Popen(  # noqa: S603
+            [
+                *(sys.executable, "-m", "dagster", "dev", "-w", str(project / "workspace.yaml")),
+                *("-h", "127.0.0.1", "-p", str(port)),
+            ],
+            env=os.environ | {"DAGSTER_HOME": str(home)},
+            cwd=project,
+            start_new_session=True,
+        )
         try:
-            return subprocess.run(  # noqa: S603
-                [*command, "-h", "127.0.0.1", "-p", str(port)],
-                env=os.environ | {"DAGSTER_HOME": str(home)},
-                cwd=project,
-                check=False,
-            ).returncode
+            return dagster.wait()
         except KeyboardInterrupt:
             return 0
         finally:
+            _stop(dagster)
             stopped.set()
             producer.join()
+
+
+def _stop(dagster: subprocess.Popen[bytes]) -> None:
+    """Let Dagster end its webserver, daemon and runs; end it if it does not."""
+    dagster.send_signal(signal.SIGINT)
+    try:
+        dagster.wait(_SECONDS_TO_STOP)
+    except subprocess.TimeoutExpired:
+        os.killpg(dagster.pid, signal.SIGKILL)
+        dagster.wait()
 
 
 def _produce(kinesis: Any, wait: Callable[[float], bool]) -> None:

@@ -13,7 +13,6 @@ import boto3
 import click
 import dagster as dg
 
-from kinesis_assets.assets import raw_key, shard_partitions
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.local import LocalKinesis
@@ -101,9 +100,8 @@ class _Demo:
 
     def _tick(self) -> bool:
         """Whether there was a record, or a shard came to its end, after which its children can be read."""
-        partitions = shard_partitions(STREAM)
         with self._project.manager() as manager:
-            tick = evaluate(manager, self._instance, raw_key(STREAM), partitions, self._cursor)
+            tick = evaluate(manager, self._instance, self._cursor)
         self._cursor = tick.cursor
         for found in tick.dynamic_partitions_requests or []:
             shard_ids = found.partition_keys or []
