@@ -6,6 +6,7 @@ Never import it in a Spark task: the Rust library behind it does not survive a f
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,33 +53,40 @@ class PositionedTable:
 
         Raises:
             TableUnsuitable: There is a table of another shape.
+            TableUnreachable: It can be neither opened nor created.
         """
-        if not DeltaTable.is_deltatable(self.folder.uri):
-            try:
-                DeltaTable.create(
-                    self.folder.uri,
-                    Schema.from_arrow(TABLE_SCHEMA),
-                    mode="error",
-                    partition_by=PARTITION_COLUMNS,
-                    description="Kinesis records as they came, with the positions up to which they are here.",
-                )
-            except DeltaError:
-                if not DeltaTable.is_deltatable(self.folder.uri):
-                    raise
-        self.snapshot()
+        with suppress(TableMissing):
+            self.snapshot()
+            return
+        refused: Exception | None = None
+        try:
+            DeltaTable.create(
+                self.folder.uri,
+                Schema.from_arrow(TABLE_SCHEMA),
+                mode="error",
+                partition_by=PARTITION_COLUMNS,
+                description="Kinesis records as they came, with the positions up to which they are here.",
+            )
+        except (DeltaError, OSError) as error:
+            refused = error  # unless another run was first
+        try:
+            self.snapshot()
+        except TableMissing:
+            raise TableUnreachable(self.uri, f"cannot be created: {refused}") from refused
 
     def snapshot(self) -> TableSnapshot:
         """The table as it stands now.
 
         Raises:
             TableMissing: There is none.
+            TableUnreachable: Its log cannot be read.
             TableUnsuitable: It has another shape.
         """
         try:
             delta = DeltaTable(self.folder.uri)
         except TableNotFoundError as error:
             raise TableMissing(self.uri, "there is no table; the first run creates it") from error
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             raise TableUnreachable(self.uri, f"cannot be opened: {error}") from error
         found = {field.name: field.type for field in delta.schema().fields}
         wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}

@@ -22,4 +22,4 @@ def pipeline(
 ) -> Pipeline:
     """A pipeline of the test's own; the test creates the stream."""
     del spark  # runs in this process share the session
-    return Pipeline(stream, kinesis, settings, tmp_path / "table")
+    return Pipeline(stream, kinesis, settings, str(tmp_path / "table"))

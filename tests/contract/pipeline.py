@@ -15,7 +15,6 @@ from kinesis_assets.table.delta import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kinesis_assets.table.positions import StreamPositions
 
@@ -34,7 +33,7 @@ class Pipeline:
     stream: str
     kinesis: Any
     settings: ClientSettings
-    table: Path
+    table: str
     acknowledged: list[tuple[str, str, bytes]] = field(default_factory=list)
     instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
 
@@ -78,7 +77,7 @@ class Pipeline:
     def project(self, **fields: Any) -> StreamProject:
         return StreamProject.unnamed(
             self.stream,
-            table=str(self.table),
+            table=self.table,
             endpoint_url=self.settings.endpoint_url,
             region_name=self.settings.region_name,
             spark_config=SPARK_CONFIG,
@@ -92,21 +91,21 @@ class Pipeline:
 
     def command(self, *shard_ids: str) -> list[str]:
         """The arguments of `kinesis-assets run` that do the same in a process of its own."""
-        of_stream = ["--stream", self.stream, "--table", str(self.table)]
+        of_stream = ["--stream", self.stream, "--table", self.table]
         reached = ["--endpoint-url", str(self.settings.endpoint_url), "--region", "us-east-1"]
         shards = [word for shard_id in shard_ids for word in ("--shard", shard_id)]
         return ["run", *of_stream, *reached, *shards, "--json"]
 
     def positions(self) -> StreamPositions:
         identity = StreamClient(self.stream, self.settings).describe().identity
-        found = PositionedTable(str(self.table)).snapshot().positions(identity)
+        found = PositionedTable(self.table).snapshot().positions(identity)
         assert found is not None
         return found
 
     def rows(self) -> list[tuple[str, str, bytes]]:
         """(shard id, sequence number, data) of every row in the table, in no order."""
         names = ["shard_id", "sequence_number", "data"]
-        columns = DeltaTable(str(self.table)).to_pyarrow_table(columns=names)
+        columns = DeltaTable(self.table).to_pyarrow_table(columns=names)
         return list(zip(*(columns[name].to_pylist() for name in names), strict=True))
 
     def assert_exactly_once(self) -> None:

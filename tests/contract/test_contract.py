@@ -45,7 +45,7 @@ def test_a_killed_run_has_moved_nothing_before_its_commit(pipeline: Pipeline) ->
     pipeline.create(2)
     pipeline.put(200)
     killed_at("before commit", pipeline)
-    assert list(pipeline.table.glob("arrival_date=*/*.parquet"))  # it had landed
+    assert list(Path(pipeline.table).glob("arrival_date=*/*.parquet"))  # it had landed
     assert pipeline.rows() == []
     pipeline.assert_rows_equal_positions()
 
@@ -81,7 +81,7 @@ class Racer:
     def __init__(self, pipeline: Pipeline, shard_id: str) -> None:
         project = {
             "stream": pipeline.stream,
-            "table": str(pipeline.table),
+            "table": pipeline.table,
             "endpoint_url": pipeline.settings.endpoint_url,
             "spark_config": SPARK_CONFIG,
         }
@@ -304,7 +304,7 @@ def test_an_empty_read_leaves_the_sequence_number_where_it_was(pipeline: Pipelin
 
 def test_an_explicit_start_is_inclusive(clocked: Any, tmp_path: Path, spark: Any) -> None:
     del spark
-    pipeline = Pipeline("orders", clocked.kinesis, clocked.settings, tmp_path / "table")
+    pipeline = Pipeline("orders", clocked.kinesis, clocked.settings, str(tmp_path / "table"))
     pipeline.create(1)
     for _ in range(3):
         clocked.clock.seconds += 0.001
