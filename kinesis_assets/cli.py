@@ -176,7 +176,3 @@ def _cell(value: Any) -> str:
     if value is None or value == []:
         return "-"
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-if __name__ == "__main__":
-    main()

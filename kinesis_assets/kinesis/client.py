@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any
 
 import boto3
@@ -65,9 +64,7 @@ class ClientSettings:
     profile_name: str | None = None
 
 
-@lru_cache(maxsize=8)
 def _boto3_client(settings: ClientSettings) -> Any:
-    """One client per process and setting: making one costs 50 ms, and its threads share connections."""
     session = botocore.session.Session(profile=settings.profile_name)
     session.register_component("response_parser_factory", PageParserFactory())
     config = Config(

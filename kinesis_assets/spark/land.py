@@ -11,6 +11,7 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from queue import Queue
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,7 @@ def _task(
 
 def land_group(job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
-    client = StreamClient(job.stream, job.settings)
+    client = _client(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     readings = [ShardReading(client, range_) for range_ in ranges]
     pages: Queue[tuple[str, pa.RecordBatch | None]] = Queue(maxsize=1)
@@ -169,6 +170,12 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
         _shard_landing(reading, done.result()) for reading, done in zip(readings, reads, strict=True)
     )
     return Landing(tuple(writer.close()), shards)
+
+
+@lru_cache(maxsize=8)
+def _client(stream: str, settings: ClientSettings) -> StreamClient:
+    """Kept by a worker process from task to task: making one costs 50 ms and new connections."""
+    return StreamClient(stream, settings)
 
 
 def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLanding:

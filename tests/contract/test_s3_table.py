@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
@@ -41,7 +42,7 @@ def test_a_table_on_s3_holds_each_record_exactly_once(pipeline: Pipeline, bucket
     pipeline.table = f"{bucket}/raw/orders"
     pipeline.create(2)
     pipeline.put(300)
-    run = [sys.executable, "-m", "kinesis_assets.cli", *pipeline.command()]
+    run = [str(Path(sys.executable).with_name("kinesis-assets")), *pipeline.command()]
     subprocess.run(run, check=True, capture_output=True, timeout=120)
     first, second = pipeline.listed()
     pipeline.merge(first, second)
