@@ -8,6 +8,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import Bounds
 from kinesis_assets.metadata import event_metadata
@@ -58,7 +59,16 @@ class ShardIOManager(dg.ConfigurableIOManager):
         return PositionedTable(self.table)
 
     def load_input(self, context: dg.InputContext) -> RunPlan:
-        """Plan the next range of each of the run's shards."""
+        """Plan the next range of each of the run's shards.
+
+        Raises:
+            InvalidInput: It is another asset than the stream that is loaded.
+        """
+        if context.asset_key != stream_key(self.stream):
+            raise InvalidInput(
+                f"{context.asset_key.to_user_string()} is not the stream {self.stream}; an asset that reads "
+                f"the table opens {self.table} itself, and names it in deps"
+            )
         return plan_run(
             self.client(),
             self.positioned_table(),
