@@ -164,7 +164,7 @@ class AttemptExpired(TableError):
 
 
 class CommitFailed(TableError):
-    """The bounded tries to commit are used up, and nothing was committed."""
+    """The commit did not come about: the bounded tries are used up, or the batch was committed before."""
 
 
 class CommitUnknown(TableError):

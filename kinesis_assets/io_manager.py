@@ -93,8 +93,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             )
         require_java()
         use_this_python()
-        client = self.client()
-        result = execute_run(self.pyspark.spark_session, client.settings, self.positioned_table(), obj)
+        result = execute_run(self.pyspark.spark_session, self.client(), self.positioned_table(), obj)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import ParentUnfinished, ShardUnknown, ShardVanished
+from kinesis_assets.errors import ParentUnfinished, ShardUnknown, ShardVanished, StreamRecreated
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.kinesis.client import ClientSettings, StreamClient, StreamIdentity
+    from kinesis_assets.kinesis.client import StreamClient, StreamIdentity
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
@@ -192,7 +192,7 @@ def plan_run(
 
 
 def execute_run(
-    spark: SparkSession, settings: ClientSettings, table: PositionedTable, plan: RunPlan
+    spark: SparkSession, client: StreamClient, table: PositionedTable, plan: RunPlan
 ) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
@@ -200,10 +200,11 @@ def execute_run(
     are not at their end by then waits. One commit holds all of it.
 
     Raises:
+        StreamRecreated: The stream was recreated since the plan; nothing was committed.
         TableError: Nothing was committed, or (`CommitUnknown`) that cannot be told.
     """
     began = time.monotonic()
-    job = LandingJob(plan.stream.name, settings, table.folder, plan.batch_id)
+    job = LandingJob(client.stream, client.settings, table.folder, plan.batch_id)
     landing = Landing()
     finished = set(plan.expected.finished)
     pending = dict(plan.ranges)
@@ -219,6 +220,9 @@ def execute_run(
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
             del pending[range_.shard_id]
+    # After the reading, so that all of it was of the stream that was planned.
+    if client.describe().identity != plan.stream:
+        raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     landed = {shard.shard_id: shard for shard in landing.shards}
     moved = {
         shard_id: position

@@ -101,7 +101,7 @@ class StreamClient:
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention and the service's clock."""
-        answer = self._call("DescribeStreamSummary", StreamName=self.stream)
+        answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", StreamName=self.stream)
         summary = answer["StreamDescriptionSummary"]
         return StreamSummary(
             identity=StreamIdentity(
@@ -119,10 +119,10 @@ class StreamClient:
             ShardListIncomplete: The list is empty, or names a shard twice.
         """
         # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
-        answer = self._call("ListShards", StreamName=self.stream)
+        answer = self._call("ListShards", "Shards", StreamName=self.stream)
         listed = list(answer["Shards"])
         while token := answer.get("NextToken"):
-            answer = self._call("ListShards", NextToken=token)
+            answer = self._call("ListShards", "Shards", NextToken=token)
             listed += answer["Shards"]
         if not listed:
             raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
@@ -133,19 +133,22 @@ class StreamClient:
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """An iterator at a position; it lives for five minutes."""
         arguments = position.iterator_arguments()
-        answer = self._call("GetShardIterator", StreamName=self.stream, ShardId=shard_id, **arguments)
+        answer = self._call(
+            "GetShardIterator", "ShardIterator", StreamName=self.stream, ShardId=shard_id, **arguments
+        )
         iterator: str = answer["ShardIterator"]
         return iterator
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer."""
-        answer = self._call("GetRecords", ShardIterator=iterator, Limit=limit)
+        answer = self._call("GetRecords", "Page", ShardIterator=iterator, Limit=limit)
         page = answer["Page"]
         if isinstance(page, IncompleteBody):
             raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
         return page, service_time(answer)
 
-    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+    def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
+        """A whole answer. A body cut in transit is no error to the SDK: it lacks what is required."""
         method = botocore.xform_name(operation)
         try:
             answer: dict[str, Any] = getattr(self._client, method)(**arguments)
@@ -159,6 +162,8 @@ class StreamClient:
             raise CallFailed(self.stream, operation, code, message) from error
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
+        if required not in answer:
+            raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
         return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -22,6 +23,9 @@ class PositionKind(StrEnum):
 
 
 _WITH_SEQUENCE_NUMBER = frozenset({PositionKind.AT_SEQUENCE_NUMBER, PositionKind.AFTER_SEQUENCE_NUMBER})
+
+_SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,128}")
+"""AWS API reference, GetShardIterator."""
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -48,8 +52,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         number = self.sequence_number
         if (number is not None) != (self.kind in _WITH_SEQUENCE_NUMBER):
             raise InvalidInput(f"{self.kind} {'needs' if number is None else 'takes no'} sequence number")
-        if number is not None and not (number.isascii() and number.isdigit()):
-            raise InvalidInput(f"a sequence number has decimal digits only, not {number[:80]!r}")
+        if number is not None and not _SEQUENCE_NUMBER.fullmatch(number):
+            raise InvalidInput(f"a sequence number has 1 to 129 decimal digits, unlike {number[:80]!r}")
         if (self.timestamp is not None) != (self.kind is PositionKind.AT_TIMESTAMP):
             raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
@@ -74,7 +78,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         Raises:
             InvalidInput: The text is no position.
         """
-        name, _, argument = text.strip().partition(":")
+        name, colon, argument = text.strip().partition(":")
         try:
             kind = PositionKind(name.upper())
         except ValueError:
@@ -87,7 +91,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
                 raise InvalidInput(
                     f"{text!r} is no position: AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"
                 ) from error
-        return cls(kind, sequence_number=argument or None)
+        return cls(kind, sequence_number=argument if colon else None)
 
     def __str__(self) -> str:
         if self.timestamp is not None:

@@ -43,7 +43,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         until: Ends before the first record that arrived at or after this time (UTC, service's clock).
 
     Raises:
-        InvalidInput: A number is not above 0.
+        InvalidInput: A number is not above 0, or the time has no offset.
     """
 
     max_records: int | None = None
@@ -56,6 +56,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InvalidInput(f"{name} must be above 0, not {value}")
+        if self.until is not None and self.until.tzinfo is None:
+            raise InvalidInput(f"until needs its offset from UTC, as in {self.until.isoformat()}Z")
 
 
 class ShardRange(msgspec.Struct, frozen=True):
@@ -125,6 +127,9 @@ class ShardReading:
         last_progress = time.monotonic()
         deadline: float | None = None
         while self.end is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                self.end = RangeEnd.BOUND
+                break
             page, served = self._next_page()
             records = self._within_bounds(page.records)
             if records:
@@ -138,7 +143,7 @@ class ShardReading:
                 self.end = RangeEnd.BOUND
             else:
                 self.millis_behind_latest = page.millis_behind_latest
-                self.end = self._range_end(page, served, deadline)
+                self.end = self._range_end(page, served)
             if records:
                 yield records
             elif self.end is None and time.monotonic() - last_progress > STALL_SECONDS:
@@ -170,7 +175,7 @@ class ShardReading:
         self.records += len(records)
         self.bytes += sum(len(record.data) for record in records)
 
-    def _range_end(self, page: Page, served: datetime, deadline: float | None) -> RangeEnd | None:
+    def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
         """What ends the range after a page that was taken whole."""
         if page.next_shard_iterator is None:
             return RangeEnd.SHARD_END
@@ -179,8 +184,6 @@ class ShardReading:
             self.tip_time = served
             return RangeEnd.TIP
         if self.range.bounds.max_records is not None and self.records >= self.range.bounds.max_records:
-            return RangeEnd.BOUND
-        if deadline is not None and time.monotonic() >= deadline:
             return RangeEnd.BOUND
         return None
 

@@ -114,7 +114,7 @@ def commit(
     Raises:
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is not there or not with its rows.
-        CommitFailed: The tries are used up.
+        CommitFailed: The tries are used up, or the batch was committed before.
         CommitUnknown: The chain of positions is broken.
     """
     conflicts: dict[str, PositionConflict] = {}
@@ -131,6 +131,8 @@ def commit(
                 "was the table replaced? Look at its history before the next run",
             )
         token = _landed(table, snapshot, current, expected, batch_id)
+        if token is not None and token not in tried:
+            raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
         if token is not None:
             return replace(tried[token], version=snapshot.version_of(token))
         if attempt == _TRIES:

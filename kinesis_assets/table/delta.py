@@ -66,6 +66,8 @@ class PositionedTable:
                 mode="error",
                 partition_by=PARTITION_COLUMNS,
                 description="Kinesis records as they came, with the positions up to which they are here.",
+                # A retry would put a second creation on top of another run's table.
+                commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError) as error:
             refused = error  # unless another run was first

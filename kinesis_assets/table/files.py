@@ -210,8 +210,13 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> Non
             table,
             f"{file.path}: {file.size} bytes were written, {found} found; nothing was committed, run again",
         )
-    with filesystem.open_input_file(file.path) as source:
-        rows = pq.ParquetFile(source).metadata.num_rows
+    try:
+        with filesystem.open_input_file(file.path) as source:
+            rows = pq.ParquetFile(source).metadata.num_rows
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataFileInvalid(
+            table, f"{file.path}: cannot be read back: {error}; nothing was committed, run again"
+        ) from error
     if rows != file.rows:
         raise DataFileInvalid(
             table,

@@ -233,7 +233,6 @@ def test_file_of_other_rows_is_invalid(table):
         verify(table.uri, table.files, told)
 
 
-@pytest.mark.xfail(raises=pa.ArrowInvalid, reason="a damaged file of the right size is an Arrow error")
 def test_damaged_file_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     Path(table.uri, file.path).write_bytes(b"\0" * file.size)

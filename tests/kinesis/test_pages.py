@@ -1,0 +1,154 @@
+"""Pages and records: what the wire has is what comes out, and half a page is none."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.pages import Record
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def first_page(client):
+    page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10_000)
+    return page
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(range(256)), b"", b"\x00", "é€😀".encode(), b"\xa5" * ((1 << 20) - 1)],
+    ids=["every byte", "empty", "zero", "utf-8", "a mebibyte with its key"],
+)
+def test_data_comes_out_byte_for_byte(kinesis, stream, client, data):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
+    (record,) = first_page(client).records
+    assert record.data == data
+
+
+def test_arrival_is_exact_to_the_millisecond(clocked, stream):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+    begin = int(clocked.clock.seconds)
+    for ms in range(0, 1000, 7):
+        clocked.clock.seconds = begin + ms / 1000
+        clocked.kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k")
+    page = first_page(StreamClient(stream, clocked.settings))
+    assert [record.arrival_ms for record in page.records] == [begin * 1000 + ms for ms in range(0, 1000, 7)]
+
+
+@pytest.mark.parametrize("second", [1_763_659_200, 1_795_195_705, 4_102_444_799])
+def test_every_millisecond_of_a_second_is_read_exactly(second):
+    for ms in range(1000):
+        for text in (f"{second}.{ms:03}", f"{second // 10**9}.{second % 10**9:09}{ms:03}E9"):
+            arrival = json.loads(text)
+            assert Record("1", arrival, b"", "k").arrival_ms == second * 1000 + ms, text
+
+
+def test_page_is_what_plain_boto3_reads(kinesis, stream, client):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_records(
+        StreamName=stream,
+        Records=[{"Data": f"{number}é".encode(), "PartitionKey": f"ключ {number}"} for number in range(100)],
+    )
+    iterator = kinesis.get_shard_iterator(StreamName=stream, ShardId=SHARD, ShardIteratorType="TRIM_HORIZON")
+    plain = kinesis.get_records(ShardIterator=iterator["ShardIterator"])
+    page = first_page(client)
+    assert page.millis_behind_latest == plain["MillisBehindLatest"]
+    assert [
+        (record.sequence_number, record.data, record.partition_key, record.arrival_ms)
+        for record in page.records
+    ] == [
+        (
+            record["SequenceNumber"],
+            record["Data"],
+            record["PartitionKey"],
+            round(record["ApproximateArrivalTimestamp"].timestamp() * 1000),
+        )
+        for record in plain["Records"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b'{"NextShardIterator": "abc", "MillisBehindLatest": 0}',
+        b'{"Records": null, "MillisBehindLatest": 0}',
+        b'{"Records": [], "NextShardIterator": "abc"}',
+        b'{"Records": [{"SequenceNumber": "1", "ApproximateArri',
+        b"<html>proxy</html>",
+    ],
+    ids=["nothing", "empty", "without records", "null records", "without lag", "cut", "no json"],
+)
+def test_body_that_is_no_whole_page_is_a_failed_call(kinesis, stream, client, faults, body):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    faults.answer("GetRecords", lambda _, answer: answer.with_body(body))
+    with pytest.raises(CallFailed) as caught:
+        first_page(client)
+    assert caught.value.code == "IncompleteBody"
+
+
+def test_every_cut_of_a_page_is_noticed(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=b"data", PartitionKey="k")
+    whole = []
+    faults.answer("GetRecords", lambda _, answer: whole.append(answer.body))
+    first_page(client)
+    for length in range(len(whole[0])):
+        faults.clear()
+        faults.answer("GetRecords", lambda _, answer, length=length: answer.with_body(answer.body[:length]))
+        with pytest.raises(CallFailed, match="IncompleteBody"):
+            first_page(client)
+
+
+def test_explicit_nulls_are_as_good_as_absent(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    record = {
+        "SequenceNumber": "1",
+        "ApproximateArrivalTimestamp": 1.5,
+        "Data": "eA==",
+        "PartitionKey": "k",
+        "EncryptionType": None,
+    }
+    body = {"Records": [record], "NextShardIterator": None, "MillisBehindLatest": 0, "ChildShards": None}
+    faults.answer("GetRecords", lambda _, answer: answer.with_body(json.dumps(body).encode()))
+    page = first_page(client)
+    assert page.records == [Record("1", 1.5, b"x", "k")]
+    assert page.next_shard_iterator is None
+
+
+def test_members_of_a_newer_service_are_passed_over(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    faults.answer("GetRecords", lambda _, answer: answer.but(Later={"more": 1}))
+    assert first_page(client).records == []
+
+
+def test_batch_has_the_records_columns_in_their_order():
+    records = [Record("9", 1_763_659_200.123, b"\x00", "k"), Record("10", 1_763_659_200.999, b"", "é")]
+    batch = record_batch("orders", SHARD, records)
+    assert batch.schema == RECORD_SCHEMA
+    assert batch.drop_columns(["approximate_arrival_timestamp"]).to_pylist() == [
+        {
+            "stream": "orders",
+            "shard_id": SHARD,
+            "sequence_number": number,
+            "sub_sequence_number": 0,
+            "partition_key": key,
+            "data": data,
+            "error": None,
+        }
+        for number, key, data in [("9", "k", b"\x00"), ("10", "é", b"")]
+    ]
+    assert batch["approximate_arrival_timestamp"].cast(pa.int64()).to_pylist() == [
+        1_763_659_200_123_000,
+        1_763_659_200_999_000,
+    ]

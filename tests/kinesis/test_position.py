@@ -1,0 +1,117 @@
+"""Positions: what they mean, and how they are written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+import pytest
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.position import Position, PositionKind
+
+NUMBER = "49680404395535651255759693338678593731398313481915596802"
+MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123000, UTC)
+
+POSITIONS = [
+    Position(PositionKind.TRIM_HORIZON),
+    Position(PositionKind.LATEST),
+    Position.at_timestamp(MOMENT),
+    Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=NUMBER),
+    Position.after(NUMBER),
+]
+
+
+@pytest.mark.parametrize("position", POSITIONS, ids=lambda position: str(position.kind))
+def test_text_reads_back_as_the_same_position(position):
+    assert Position.parse(str(position)) == position
+
+
+@pytest.mark.parametrize("position", POSITIONS, ids=lambda position: str(position.kind))
+def test_json_reads_back_as_the_same_position(position):
+    assert msgspec.json.decode(msgspec.json.encode(position), type=Position) == position
+
+
+def test_text_is_the_kind_and_its_argument():
+    assert [str(position) for position in POSITIONS] == [
+        "TRIM_HORIZON",
+        "LATEST",
+        "AT_TIMESTAMP:2026-01-31T12:00:00.123000Z",
+        f"AT_SEQUENCE_NUMBER:{NUMBER}",
+        f"AFTER_SEQUENCE_NUMBER:{NUMBER}",
+    ]
+
+
+def test_kind_is_read_in_any_case_and_with_space_around():
+    assert Position.parse(" trim_horizon\n") == Position(PositionKind.TRIM_HORIZON)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "EARLIEST",
+        "TRIM_HORIZON:1",
+        "LATEST:2026-01-31T12:00:00Z",
+        "AT_TIMESTAMP",
+        "AT_TIMESTAMP:yesterday",
+        "AT_TIMESTAMP:2026-01-31T12:00:00",
+        "AT_SEQUENCE_NUMBER",
+        "AFTER_SEQUENCE_NUMBER:",
+        "AFTER_SEQUENCE_NUMBER:4e5",
+        "AFTER_SEQUENCE_NUMBER:-1",
+        "AFTER_SEQUENCE_NUMBER:١٢",  # digits to str.isdigit, but none of Kinesis
+    ],
+)
+def test_text_that_is_no_position_is_invalid_input(text):
+    with pytest.raises(InvalidInput):
+        Position.parse(text)
+
+
+def test_unknown_kind_is_told_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"'EARLIEST' is no position.*TRIM_HORIZON.*AFTER_SEQUENCE_NUMBER"):
+        Position.parse("EARLIEST")
+
+
+@pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
+def test_sequence_number_kinds_need_a_sequence_number(kind):
+    with pytest.raises(InvalidInput, match="needs sequence number"):
+        Position(PositionKind(kind))
+
+
+@pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
+def test_other_kinds_take_no_sequence_number(kind):
+    with pytest.raises(InvalidInput, match="takes no sequence number"):
+        Position(PositionKind(kind), sequence_number=NUMBER)
+
+
+def test_timestamp_kind_needs_a_timestamp():
+    with pytest.raises(InvalidInput, match="needs timestamp"):
+        Position(PositionKind.AT_TIMESTAMP)
+
+
+def test_other_kinds_take_no_timestamp():
+    with pytest.raises(InvalidInput, match="takes no timestamp"):
+        Position(PositionKind.TRIM_HORIZON, timestamp=MOMENT)
+
+
+def test_naive_timestamp_is_invalid_input():
+    with pytest.raises(InvalidInput, match="offset from UTC"):
+        Position.at_timestamp(MOMENT.replace(tzinfo=None))
+
+
+def test_timestamp_of_another_zone_becomes_utc():
+    position = Position.at_timestamp(MOMENT.astimezone(timezone(timedelta(hours=5, minutes=30))))
+    assert position.timestamp is not None
+    assert position.timestamp.tzinfo is UTC
+    assert str(position) == "AT_TIMESTAMP:2026-01-31T12:00:00.123000Z"
+
+
+def test_iterator_arguments_are_those_of_the_api():
+    assert [position.iterator_arguments() for position in POSITIONS] == [
+        {"ShardIteratorType": "TRIM_HORIZON"},
+        {"ShardIteratorType": "LATEST"},
+        {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": MOMENT},
+        {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
+        {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
+    ]

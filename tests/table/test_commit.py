@@ -1,0 +1,525 @@
+"""The commit protocol: rows and positions together or not at all, once, and one winner."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from attempts import (
+    BEGINNING,
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    enter_race,
+    race_to_commit,
+    race_to_freeze,
+    rows_by_shard,
+    shards,
+    standing,
+)
+from deltalake import DeltaTable, Schema
+
+from kinesis_assets.errors import (
+    AttemptExpired,
+    CommitFailed,
+    CommitUnknown,
+    DataFileInvalid,
+    PositionConflict,
+    PositionsUnreadable,
+    StreamRecreated,
+    TableMissing,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.kinesis.client import StreamIdentity
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.table import commit as commit_module
+from kinesis_assets.table.commit import commit, freeze
+from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.tokens import draw_token
+
+RACERS = 8
+LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def frozen(table):
+    """The positions of shards a, b and c, unread, in the test's table."""
+    return freeze(table, STREAM, shards("a", "b", "c"), BEGINNING)
+
+
+@pytest.fixture
+def no_waits(monkeypatch):
+    """No wait between the tries of a commit, and few of them."""
+    monkeypatch.setattr(commit_module, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(commit_module, "_TRIES", 3)
+
+
+@pytest.fixture
+def at_commit(monkeypatch):
+    """Lets the test stand in for a try: `at_commit(stand_in)` gets the real one, and its arguments."""
+    real = TableSnapshot.commit
+
+    def at_commit(stand_in, times=1):
+        left = [times]
+
+        def commit(snapshot, files, positions):
+            if not left[0]:
+                return real(snapshot, files, positions)
+            left[0] -= 1
+            return stand_in(real, snapshot, files, positions)
+
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+
+    return at_commit
+
+
+def lost_answer(real, snapshot, files, positions):
+    """A try that landed, and whose answer was lost."""
+    real(snapshot, files, positions)
+    raise OSError("connection reset")
+
+
+def never_landed(*_):
+    """A try that came to nothing."""
+    raise OSError("connection refused")
+
+
+@pytest.fixture(scope="module")
+def racers():
+    """Processes that race each other."""
+    context = get_context("spawn")
+    barrier = context.Barrier(RACERS)
+    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+        yield pool
+
+
+# Freezing
+
+
+def test_first_freeze_makes_the_table_and_positions_without_rows(table):
+    positions = freeze(table, STREAM, shards("a", "b"), BEGINNING)
+    assert positions == standing(table)
+    assert {shard.position for shard in positions.shards.values()} == {BEGINNING}
+    assert (positions.generation, positions.previous) == (0, None)
+    assert rows_by_shard(table) == {}
+
+
+def test_second_freeze_changes_nothing_whatever_it_asks_for(table):
+    first = freeze(table, STREAM, shards("a"), BEGINNING)
+    version = table.snapshot().version
+    again = freeze(table, STREAM, shards("a", "b"), Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"))
+    assert again == first
+    assert table.snapshot().version == version
+
+
+def test_of_racing_freezes_one_holds_for_all(table, racers):
+    starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
+    results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
+    assert all(result == results[0] for result in results)
+    assert results[0] == standing(table)
+    operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
+    assert operations.count("WRITE") == 1
+
+
+def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
+    at_commit(lost_answer)
+    assert freeze(table, STREAM, shards("a"), BEGINNING) == standing(table)
+    assert table.snapshot().version == 1
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_freeze_gives_up_after_bounded_tries(table, at_commit):
+    at_commit(never_landed, times=99)
+    with pytest.raises(CommitFailed, match="3 tries failed, the last with: connection refused"):
+        freeze(table, STREAM, shards("a"), BEGINNING)
+
+
+def test_two_streams_in_one_table_have_positions_of_their_own(table, frozen):
+    other = StreamIdentity(STREAM.arn + "-2", STREAM.created)
+    positions = freeze(table, other, shards("z"), BEGINNING)
+    assert positions.shards.keys() == {"z"}
+    assert standing(table) == frozen
+
+
+# Committing
+
+
+def test_rows_and_positions_come_together(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 2})
+    assert rows_by_shard(table) == {}
+    result = attempt.commit()
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1, 2]}
+    assert_rows_are_what_positions_say(table)
+    assert (result.version, result.conflicts) == (table.snapshot().version, {})
+    assert list(result.files) == attempt.files
+
+
+def test_positions_of_a_commit_continue_those_before(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.commit()
+    now = standing(table)
+    assert (now.previous, now.generation, now.batch_id) == (frozen.token, 1, attempt.batch_id)
+    assert now.token > frozen.token
+
+
+def test_every_row_carries_the_batch_of_its_attempt(table, frozen):
+    first = Attempt(table, frozen, {"a": 2})
+    first.commit()
+    second = Attempt(table, standing(table), {"a": 1})
+    second.commit()
+    rows = DeltaTable(table.uri).to_pyarrow_table(columns=["sequence_number", "batch_id"]).to_pylist()
+    assert {(row["sequence_number"], row["batch_id"]) for row in rows} == {
+        ("1", first.batch_id),
+        ("2", first.batch_id),
+        ("3", second.batch_id),
+    }
+
+
+def test_commit_of_positions_alone_adds_no_rows(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 0})
+    attempt.moved = {"a": msgspec.structs.replace(frozen.shards["a"], finished=True)}
+    attempt.files = []
+    attempt.commit()
+    assert standing(table).finished == {"a"}
+    assert rows_by_shard(table) == {}
+
+
+def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 1})
+    listed = [*shards("a", "b", "c"), Shard("child", ("a",), ("0", "4"), "8")]
+    commit(
+        table,
+        expected=frozen.with_listed(listed),
+        listed=listed,
+        batch_id=attempt.batch_id,
+        moved=attempt.moved,
+        files=attempt.files,
+    )
+    assert standing(table).shards["child"].position == BEGINNING
+
+
+def test_crash_before_the_commit_leaves_no_row_and_the_old_positions(table, frozen):
+    Attempt(table, frozen, {"a": 3})
+    assert rows_by_shard(table) == {}
+    assert standing(table) == frozen
+
+
+def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, frozen, at_commit):
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments):
+        *_, positions = arguments
+        Path(table.uri, f"_kinesis/positions/{positions.token}.json").write_bytes(b"{")
+        raise Killed
+
+    at_commit(killed)
+    with pytest.raises(Killed):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert standing(table) == frozen
+    assert rows_by_shard(table) == {}
+    Attempt(table, frozen, {"a": 3}).commit()
+    assert_rows_are_what_positions_say(table)
+
+
+# Answers that were lost
+
+
+def test_lost_answer_is_seen_as_landed_and_appends_nothing_twice(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3})
+    at_commit(lost_answer)
+    result = attempt.commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert list(result.files) == attempt.files
+    assert table.snapshot().version == 2
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("shard_id", ["a", "b"])
+def test_lost_answer_is_seen_as_landed_when_other_runs_went_on(table, frozen, at_commit, shard_id):
+    attempt = Attempt(table, frozen, {"a": 3})
+
+    def lost_and_passed(real, snapshot, files, positions):
+        real(snapshot, files, positions)
+        for _ in range(2):
+            Attempt(table, standing(table), {shard_id: 2}).commit()
+        raise OSError("connection reset")
+
+    at_commit(lost_and_passed)
+    result = attempt.commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert table.snapshot().version == 4
+    assert_rows_are_what_positions_say(table)
+
+
+def test_lost_answer_after_a_conflict_tells_what_that_try_held(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    at_commit(lost_answer)
+    result = attempt.commit()
+    assert result.conflicts.keys() == {"a"}
+    assert [file.rows_by_shard for file in result.files] == [{"b": 3}]
+    assert_rows_are_what_positions_say(table)
+
+
+def test_try_that_did_not_land_is_tried_again(table, frozen, at_commit):
+    at_commit(never_landed, times=2)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+    assert_rows_are_what_positions_say(table)
+
+
+def test_each_try_writes_positions_of_its_own(table, frozen, at_commit):
+    tokens = []
+
+    def note(*arguments):
+        *_, positions = arguments
+        tokens.append(positions.token)
+        raise OSError("connection refused")
+
+    at_commit(note, times=3)
+    Attempt(table, frozen, {"a": 3}).commit()
+    assert len({*tokens, standing(table).token}) == 4
+
+
+def test_batch_that_landed_is_not_committed_again(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.commit()
+    with pytest.raises(CommitFailed, match="committed already"):
+        attempt.commit()
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+
+
+# Conflicts
+
+
+def test_conflict_on_one_shard_keeps_the_others_and_takes_out_its_rows(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4, "c": 5})
+    Attempt(table, frozen, {"b": 1}).commit()
+    result = attempt.commit()
+    assert isinstance(result.conflicts["b"], PositionConflict)
+    assert result.conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1], "c": [1, 2, 3, 4, 5]}
+    assert_rows_are_what_positions_say(table)
+
+
+def test_conflict_is_told_though_a_later_try_landed(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+    Attempt(table, frozen, {"b": 1}).commit()
+    at_commit(never_landed, times=2)
+    assert attempt.commit().conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_that_comes_between_look_and_commit_is_fenced(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+
+    def overtaken(real, snapshot, files, positions):
+        Attempt(table, frozen, {"b": 1}).commit()
+        return real(snapshot, files, positions)
+
+    at_commit(overtaken)
+    result = attempt.commit()
+    assert result.conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_on_every_shard_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    version = table.snapshot().version
+    result = attempt.commit()
+    assert (result.version, result.files, result.conflicts.keys()) == (None, (), {"a"})
+    assert table.snapshot().version == version
+
+
+def test_overtaking_run_on_another_shard_is_no_conflict(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3})
+
+    def overtaken(real, snapshot, files, positions):
+        Attempt(table, frozen, {"b": 1}).commit()
+        return real(snapshot, files, positions)
+
+    at_commit(overtaken)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(table)
+
+
+def test_conflict_leaves_the_files_for_vacuum(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    attempt.commit()
+    assert Path(table.uri, attempt.files[0].path).is_file()
+
+
+def test_runs_on_different_shards_never_fail_each_other(table, racers):
+    names = [f"shard-{number}" for number in range(RACERS)]
+    freeze(table, STREAM, shards(*names), BEGINNING)
+    results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [2] * RACERS))
+    assert results == [(2, 0)] * RACERS
+    assert rows_by_shard(table) == {name: [1, 2, 3, 4, 5, 6] for name in names}
+    assert_rows_are_what_positions_say(table)
+
+
+@pytest.mark.usefixtures("frozen")
+def test_of_runs_on_one_shard_one_wins(table, racers):
+    rounds = 2
+    results = list(racers.map(race_to_commit, [table.uri] * RACERS, ["a"] * RACERS, [rounds] * RACERS))
+    won = sum(won for won, _ in results)
+    # A round begins when all stand at the barrier, each from where the round before left the table.
+    assert won == rounds
+    assert rows_by_shard(table) == {"a": list(range(1, 3 * won + 1))}
+    assert_rows_are_what_positions_say(table)
+
+
+# What ends an attempt
+
+
+def test_broken_chain_is_an_unknown_commit(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    for _ in range(3):
+        Attempt(table, standing(table), {"b": 1}).commit()
+    previous = standing(table).previous
+    Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
+    with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
+        attempt.commit()
+
+
+def test_replaced_positions_are_an_unknown_commit(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    expected = msgspec.structs.replace(frozen, token=draw_token())
+    attempt.expected = expected
+    with pytest.raises(CommitUnknown, match=str(expected.token)):
+        attempt.commit()
+
+
+def test_table_without_the_streams_positions_is_an_unknown_commit(frozen, tmp_path):
+    other = PositionedTable(str(tmp_path / "other"))
+    other.create_if_missing()
+    with pytest.raises(CommitUnknown, match="gone"):
+        Attempt(other, frozen, {"a": 3}).commit()
+
+
+def test_attempt_of_a_third_of_the_retention_is_expired(table, frozen):
+    old = int((time.time() - timedelta(days=7).total_seconds() / 3 - 60) * 1000) << 20
+    attempt = Attempt(table, frozen, {"a": 3}, batch_id=old)
+    with pytest.raises(AttemptExpired, match=str(old)):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
+def test_attempt_a_little_younger_is_committed(table, frozen):
+    young = int((time.time() - timedelta(days=7).total_seconds() / 3 + 60) * 1000) << 20
+    assert Attempt(table, frozen, {"a": 3}, batch_id=young).commit().version == 2
+
+
+def test_missing_data_file_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    table.files.delete_file(attempt.files[0].path)
+    with pytest.raises(DataFileInvalid):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
+    at_commit(never_landed, times=99)
+    with pytest.raises(CommitFailed, match="3 tries failed, the last with: connection refused"):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_last_try_that_landed_is_seen(table, frozen, at_commit):
+    tries = []
+
+    def last_lands(real, snapshot, files, positions):
+        tries.append(positions.token)
+        if len(tries) == 3:
+            real(snapshot, files, positions)
+        raise OSError("connection reset")
+
+    at_commit(last_lands, times=99)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+
+
+# Tables
+
+
+def test_table_of_another_schema_is_unsuitable(table):
+    schema = Schema.from_arrow(pa.schema([pa.field("id", pa.int64())]))
+    DeltaTable.create(table.uri, schema)
+    with pytest.raises(TableUnsuitable, match=r"wrong or missing: stream, shard_id"):
+        freeze(table, STREAM, shards("a"), BEGINNING)
+
+
+@pytest.mark.parametrize("column", ["data", "batch_id"])
+def test_table_with_a_column_of_another_type_is_unsuitable(table, column):
+    index = TABLE_SCHEMA.get_field_index(column)
+    DeltaTable.create(
+        table.uri,
+        Schema.from_arrow(TABLE_SCHEMA.set(index, pa.field(column, pa.string()))),
+        partition_by=["arrival_date"],
+    )
+    with pytest.raises(TableUnsuitable, match=f"wrong or missing: {column}"):
+        freeze(table, STREAM, shards("a"), BEGINNING)
+
+
+def test_table_of_another_partitioning_is_unsuitable(table):
+    DeltaTable.create(table.uri, Schema.from_arrow(TABLE_SCHEMA), partition_by=["shard_id"])
+    with pytest.raises(TableUnsuitable, match="partition column"):
+        freeze(table, STREAM, shards("a"), BEGINNING)
+
+
+def test_columns_that_others_added_are_left_alone(table):
+    schema = TABLE_SCHEMA.append(pa.field("note", pa.string()))
+    DeltaTable.create(table.uri, Schema.from_arrow(schema), partition_by=["arrival_date"])
+    frozen = freeze(table, STREAM, shards("a"), BEGINNING)
+    Attempt(table, frozen, {"a": 2}).commit()
+    assert rows_by_shard(table) == {"a": [1, 2]}
+
+
+def test_missing_table_is_told(table):
+    with pytest.raises(TableMissing, match=table.uri):
+        table.snapshot()
+
+
+@pytest.mark.usefixtures("frozen")
+def test_torn_log_makes_the_table_unreachable(table):
+    Path(table.uri, "_delta_log", f"{0:020}.json").write_text("{")
+    with pytest.raises(TableUnreachable):
+        table.snapshot()
+
+
+def test_recreated_stream_is_refused_with_both_times(table, frozen):
+    with pytest.raises(StreamRecreated, match=r"created at 2026-01-01T00:00:00Z.*at 2026-06-01T00:00:00Z"):
+        freeze(table, LATER_STREAM, shards("a"), BEGINNING)
+    assert standing(table) == frozen
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text"])
+def test_damaged_positions_are_unreadable(table, frozen, damage):
+    path = Path(table.uri, f"_kinesis/positions/{frozen.token}.json")
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "empty": b"",
+                "cut": content[: len(content) // 2],
+                "newer": json.dumps(json.loads(content) | {"format": 2}).encode(),
+                "not text": b"\xff\xfe\x00",
+            }[damage]
+        )
+    with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.token}.json"):
+        freeze(table, STREAM, shards("a"), BEGINNING)
