@@ -1,0 +1,74 @@
+"""`kinesis-assets local`: a Kinesis endpoint for whoever has the SDK."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STOP_SECONDS = 10
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command on a free port, and the address that it announced."""
+    with subprocess.Popen(
+        [Path(sys.prefix, "bin", "kinesis-assets"), "local", "--port", "0"],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def client(url: str) -> Any:
+    return boto3.client("kinesis", endpoint_url=url, region_name="us-east-1")
+
+
+def test_boto3_can_talk_to_it(served):
+    _, url = served
+    with closing(client(url)) as kinesis:
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        put = kinesis.put_record(StreamName="orders", PartitionKey="k", Data=b"abc")
+        iterator = kinesis.get_shard_iterator(
+            StreamName="orders", ShardId=put["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        assert [record["Data"] for record in kinesis.get_records(ShardIterator=iterator)["Records"]] == [
+            b"abc"
+        ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_it_at_once_and_without_a_word(served, number):
+    process, url = served
+    with closing(client(url)) as kinesis:  # with a connection open
+        assert kinesis.list_streams()["StreamNames"] == []
+        process.send_signal(number)
+        _, err = process.communicate(timeout=STOP_SECONDS)
+    assert "Traceback" not in err
+    assert process.returncode in {0, 130, -number}
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(_address(url), timeout=1):
+        pass
+
+
+def _address(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return host, int(port)

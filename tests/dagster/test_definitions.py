@@ -1,0 +1,327 @@
+"""What is deployed: the definitions, their YAML, the public names, Dagster's settings."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._config import process_config, validate_config
+from dagster._core.instance.config import dagster_instance_config_schema
+from dagster.components.testing import create_defs_folder_sandbox
+from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
+
+import kinesis_assets
+from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.definitions import defs
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.keys import io_manager_key, raw_key, stream_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(kinesis_assets.__file__).parent
+PROJECT = PACKAGE.parent
+DAGSTER_YAML = PROJECT / "dagster.yaml"
+
+# Dagster warns of what it uses itself when it loads components.
+dagsters_own_warnings = pytest.mark.filterwarnings(
+    "ignore::dagster.BetaWarning",
+    "ignore::dagster.PreviewWarning",
+    "ignore:`parse_obj_as` is deprecated:DeprecationWarning",
+)
+
+
+def python(code: str, **env: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=os.environ | env, cwd=PROJECT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# The deployed definitions
+
+
+@pytest.fixture
+def deployed() -> dg.Definitions:
+    return defs()
+
+
+@dagsters_own_warnings
+class TestDeployed:
+    def test_it_holds_the_orders_stream_and_its_raw_table(self, deployed):
+        graph = deployed.resolve_asset_graph()
+        assert graph.get_all_asset_keys() == {stream_key("orders"), raw_key("orders")}
+        assert graph.get(raw_key("orders")).parent_keys == {stream_key("orders")}
+        assert not graph.get(stream_key("orders")).is_materializable
+        assert graph.get(raw_key("orders")).is_materializable
+
+    def test_both_assets_have_the_same_shards_as_partitions(self, deployed):
+        graph = deployed.resolve_asset_graph()
+        found = {graph.get(key).partitions_def for key in (stream_key("orders"), raw_key("orders"))}
+        assert found == {dg.DynamicPartitionsDefinition(name="kinesis/orders")}
+
+    def test_a_span_of_shards_is_one_run(self, deployed):
+        policy = deployed.resolve_asset_graph().get(raw_key("orders")).backfill_policy
+        assert policy.policy_type.value == "SINGLE_RUN"
+
+    def test_the_sensor_runs_by_default_and_targets_the_raw_table(self, deployed):
+        sensor = deployed.get_repository_def().get_sensor_def("kinesis__orders_raw_sensor")
+        assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+        (target,) = sensor.targets
+        selection = target.resolvable_to_job.selection
+        assert selection.resolve(deployed.resolve_asset_graph()) == {raw_key("orders")}
+
+    def test_runs_stay_in_the_process_that_dagster_starts_for_them(self, deployed):
+        assert deployed.executor is dg.in_process_executor
+
+    def test_the_page_of_the_raw_table_shows_its_columns_and_its_place(self, monkeypatch):
+        monkeypatch.setenv("ORDERS_TABLE", "s3://lake/orders")
+        metadata = defs().resolve_asset_graph().get(raw_key("orders")).metadata
+        columns = [column.name for column in metadata["dagster/column_schema"].columns]
+        assert columns[:4] == ["stream", "shard_id", "sequence_number", "sub_sequence_number"]
+        assert metadata["dagster/uri"] == "s3://lake/orders"
+
+
+def test_two_streams_live_side_by_side(tmp_path):
+    both = dg.Definitions.merge(
+        *(build_kinesis_stream(name, table=str(tmp_path / name)) for name in ("clicks", "page-views.v2"))
+    )
+    assert len(list(both.resolve_asset_graph().get_all_asset_keys())) == 4
+    assert (both.resources or {}).keys() == {io_manager_key("clicks"), io_manager_key("page-views.v2")}
+    assert both.get_repository_def().has_sensor_def("kinesis__page_views_v2_raw_sensor")
+
+
+# dg
+
+
+@pytest.mark.parametrize("what", ["yaml", "defs"])
+def test_dg_check_passes(what):
+    done = subprocess.run(
+        [Path(sys.prefix, "bin", "dg"), "check", what],
+        cwd=PROJECT,
+        env=os.environ | {"VIRTUAL_ENV": sys.prefix},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The YAML form
+
+
+def test_the_yaml_fields_are_arguments_of_the_builder_with_the_same_defaults():
+    arguments = inspect.signature(build_kinesis_stream).parameters
+    for field in dataclasses.fields(KinesisStreamComponent):
+        default = arguments[field.name].default
+        if field.default_factory is not dataclasses.MISSING:
+            assert not field.default_factory(), field.name
+            assert not default, field.name
+        else:
+            missing = field.default is dataclasses.MISSING
+            assert default == (inspect.Parameter.empty if missing else field.default), field.name
+
+
+def loaded(**attributes: Any) -> tuple[dg.Component, dg.Definitions]:
+    """A component of those attributes and its definitions, as a defs folder gives them."""
+    contents = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": attributes}
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=KinesisStreamComponent, defs_yaml_contents=contents)
+        with sandbox.load_component_and_build_defs(defs_path=path) as found:
+            return found
+
+
+@dagsters_own_warnings
+def test_the_yaml_gives_what_the_builder_gives(tmp_path):
+    attributes = {
+        "stream": "clicks",
+        "table": str(tmp_path),
+        "start": "AT_TIMESTAMP:2026-01-31T12:00:00Z",
+        "region_name": "eu-central-1",
+        "endpoint_url": "http://127.0.0.1:1",
+        "profile_name": "lake",
+        "spark_config": {"spark.master": "local[2,4]"},
+    }
+    assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
+
+    component, definitions = loaded(**attributes)
+
+    assert component == KinesisStreamComponent(**attributes)
+    key = io_manager_key("clicks")
+    ours, builders = (
+        (given.resources or {})[key] for given in (definitions, build_kinesis_stream(**attributes))
+    )
+    assert ours.model_dump() == builders.model_dump()
+    told = ours.model_dump()
+    told |= told.pop("kinesis") | told.pop("pyspark")
+    assert {name: told[name] for name in attributes} == attributes
+
+
+@dagsters_own_warnings
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"colour": "red"}, r"attributes\.colour at .*defs\.yaml.*\n.*Extra inputs are not permitted"),
+        ({"table": None}, r"attributes\.table at .*defs\.yaml.*\n.*valid string"),
+        ({"start": "YESTERDAY"}, "'YESTERDAY' is no position: begin with one of TRIM_HORIZON, LATEST"),
+        ({"start": "AT_SEQUENCE_NUMBER:1"}, "clicks: start must be one of TRIM_HORIZON, LATEST, AT_TIMES"),
+        ({"start": "AT_TIMESTAMP:noon"}, "AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"),
+        ({"stream": "page views"}, "'page views' is no stream name: 1 to 128 letters, digits"),
+        ({"table": "gs://lake/clicks"}, "only s3:// and file:// URIs and local paths are supported"),
+    ],
+    ids=["unknown field", "no table", "no start", "start in a shard", "no time", "no name", "no table URI"],
+)
+def test_a_wrong_yaml_is_one_clear_error(wrong, told):
+    with pytest.raises(Exception, match="KinesisStreamComponent") as caught:
+        loaded(**{"stream": "clicks", "table": "clicks"} | wrong)
+    assert re.search(told, str(caught.value.__cause__))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stream": ""},
+        {"stream": "a" * 129},
+        {"table": " "},
+        {"max_records": 0},
+        {"max_bytes": -1},
+        {"max_seconds": 0.0},
+    ],
+    ids=" ".join,
+)
+def test_the_builder_refuses_what_cannot_be_meant(wrong):
+    with pytest.raises(InvalidInput) as caught:
+        build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | wrong)
+    assert "\n" not in str(caught.value)
+
+
+# The public names
+
+
+def test_the_public_names_are_those_that_are_loaded_on_first_use():
+    assert kinesis_assets.__all__ == sorted(kinesis_assets._HOMES)
+    assert dir(kinesis_assets) == kinesis_assets.__all__
+    for name in kinesis_assets.__all__:
+        assert getattr(kinesis_assets, name).__name__ == name
+
+
+def test_type_checkers_see_the_public_names_where_they_are_loaded_from():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    imports = [
+        (alias.name, node.module)
+        for guarded in ast.walk(tree)
+        if isinstance(guarded, ast.If) and ast.unparse(guarded.test) == "TYPE_CHECKING"
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    homes = {name: f"kinesis_assets.{home}" for name, home in kinesis_assets._HOMES.items()}
+    assert dict(imports) == homes
+    assert len(imports) == len(homes)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'kinesis_assets' has no attribute 'nothing'"):
+        _ = kinesis_assets.nothing
+
+
+@pytest.mark.parametrize("module", ["kinesis_assets", "kinesis_assets.spark.land"])
+def test_what_sparks_workers_import_loads_neither_dagster_nor_delta(module):
+    """Workers fork, which delta-rs does not survive, and start for each job."""
+    loaded = python(f"import sys, {module}; print(*sorted(sys.modules))").split()
+    assert module in loaded
+    assert not [name for name in loaded if name.partition(".")[0] in {"dagster", "deltalake"}]
+
+
+# dagster.yaml
+
+
+@pytest.fixture
+def dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(DAGSTER_YAML, tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def production(dagster_home: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance of the shipped dagster.yaml."""
+    with dg.DagsterInstance.get() as instance:
+        assert Path(instance.root_directory) == dagster_home
+        yield instance
+
+
+def test_runs_of_one_shard_wait_for_each_other(production):
+    (limit,) = production.get_concurrency_config().run_queue_config.tag_concurrency_limits
+    assert limit == {
+        "key": "dagster/partition",
+        "value": {"applyLimitPerUniqueValue": True},
+        "limit": 1,
+    }
+
+
+def test_there_are_no_more_runs_at_once_than_the_file_says(production):
+    assert production.get_concurrency_config().run_queue_config.max_concurrent_runs == 4
+
+
+def test_a_run_whose_worker_died_is_run_again_and_a_failed_one_is_not(production):
+    assert production.run_monitoring_enabled
+    assert production.run_retries_enabled
+    assert not production.run_retries_retry_on_asset_or_op_failure
+
+
+def test_nothing_is_reported_to_anyone(production):
+    assert not production.telemetry_enabled
+    assert not production.nux_enabled
+
+
+@pytest.fixture
+def with_everything() -> dict[str, Any]:
+    """dagster.yaml with its comment signs taken away before every setting."""
+    lines: list[str] = []
+    in_block = False
+    for line in DAGSTER_YAML.read_text().splitlines():
+        in_block = line.startswith("#") and (in_block or re.fullmatch(r"# \w+:", line) is not None)
+        lines.append(line.removeprefix("# ") if in_block else line)
+    settings: dict[str, Any] = yaml.safe_load("\n".join(lines))
+    return settings
+
+
+def test_the_settings_for_postgresql_and_s3_are_settings_of_dagster(with_everything):
+    assert {"storage", "compute_logs"} <= with_everything.keys()
+    result = validate_config(dagster_instance_config_schema(), with_everything)
+    assert result.success, result.errors
+
+
+def test_the_settings_for_s3_are_those_of_its_compute_log_manager(with_everything, monkeypatch):
+    monkeypatch.setenv("DAGSTER_COMPUTE_LOGS_BUCKET", "logs")
+    logs = with_everything["compute_logs"]
+    assert (logs["module"], logs["class"]) == (
+        S3ComputeLogManager.__module__,
+        S3ComputeLogManager.__name__,
+    )
+    result = process_config(S3ComputeLogManager.config_type(), logs["config"])
+    assert result.success, result.errors
+    assert result.value["bucket"] == "logs"
+
+
+def test_the_settings_for_postgresql_take_everything_from_the_environment(with_everything):
+    settings = with_everything["storage"]["postgres"]["postgres_db"]
+    assert settings.keys() == {"hostname", "username", "password", "db_name", "port"}
+    secret = {name: value for name, value in settings.items() if name != "port"}
+    assert all(value.keys() == {"env"} for value in secret.values())

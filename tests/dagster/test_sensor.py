@@ -1,0 +1,482 @@
+"""The sensor: which partitions it adds and which runs it asks for, tick by tick."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import msgspec
+import pytest
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from kinesis_assets.errors import StreamNotFound, StreamRecreated
+from kinesis_assets.keys import raw_key, shard_partitions, stream_key
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.materialize import StreamProject
+from kinesis_assets.sensor import RUNS_PER_TICK
+from kinesis_assets.table.commit import commit, freeze
+from kinesis_assets.table.tokens import draw_token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+A, B, C, D, E, F, G, H, I, J = (f"shardId-{number:012d}" for number in range(10))  # noqa: E741
+PARTITION = "dagster/partition"
+FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+Status = dg.DagsterRunStatus
+
+
+class Daemon:
+    """Does with a stream's sensor what Dagster's daemon does, but for launching the runs."""
+
+    def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
+        self.project = project
+        self.instance = instance
+        self.cursor: str | None = None
+        name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
+        (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
+
+    def tick(self) -> SensorExecutionData:
+        """Evaluate the sensor, add the partitions and events that it asks for, keep its cursor."""
+        assert isinstance(self.sensor, dg.SensorDefinition)
+        with dg.build_sensor_context(
+            self.instance,
+            self.cursor,
+            definitions=self.project.definitions,
+            resources=dict(self.project.definitions.resources or {}),
+        ) as context:
+            data = self.sensor.evaluate_tick(context)
+        for request in data.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(
+                request.partitions_def_name, list(request.partition_keys or ())
+            )
+        for event in data.asset_events:
+            self.instance.report_runless_asset_event(event)
+        self.cursor = data.cursor
+        return data
+
+    def spans(self) -> list[Sequence[str]]:
+        """The spans of shards that a tick asks for: (one,) or (first, last)."""
+        return [_span(request.tags) for request in self.tick().run_requests or ()]
+
+    def add_partitions(self, *shard_ids: str) -> None:
+        self.instance.add_dynamic_partitions(str(self.partitions.name), list(shard_ids))
+
+    @property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        return shard_partitions(self.project.stream)
+
+    def partition_keys(self) -> list[str]:
+        return list(self.partitions.get_partition_keys(dynamic_partitions_store=self.instance))
+
+    def run(self, tags: dict[str, str], status: Status = Status.STARTED) -> dg.DagsterRun:
+        """A run over the raw asset with those tags, in that status."""
+        job = self.project.definitions.resolve_implicit_global_asset_job_def()
+        selection = frozenset({raw_key(self.project.stream)})
+        return self.instance.create_run_for_job(
+            job, tags=tags, status=status, asset_selection=selection, remote_job_origin=_origin(job.name)
+        )
+
+    def finish(self, *shard_ids: str) -> None:
+        """Put into the table that shards were read to their end."""
+        with self.project.manager() as manager:
+            client, table = manager.client(), manager.positioned_table()
+        listed = client.list_shards()
+        start = Position(PositionKind.TRIM_HORIZON)
+        expected = freeze(table, client.describe().identity, listed, start).with_listed(listed)
+        moved = {
+            shard_id: msgspec.structs.replace(expected.shards[shard_id], finished=True)
+            for shard_id in shard_ids
+        }
+        result = commit(table, expected=expected, listed=listed, batch_id=draw_token(), moved=moved, files=[])
+        assert not result.conflicts
+
+
+def _origin(job: str) -> RemoteJobOrigin:
+    """Where Dagster would find the job; it wants to know of runs in its queue."""
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
+    return RemoteJobOrigin(RemoteRepositoryOrigin(location, repository_name="__repository__"), job)
+
+
+def _span(tags: dict[str, str]) -> Sequence[str]:
+    if PARTITION in tags:
+        assert not {FIRST, LAST} & tags.keys()
+        return (tags[PARTITION],)
+    return (tags[FIRST], tags[LAST])
+
+
+@pytest.fixture
+def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
+    """Of the test's own stream, which the test creates."""
+    return Daemon(project, instance)
+
+
+# Partitions
+
+
+def test_shards_become_partitions_parents_first_however_they_are_listed(source, daemon, faults):
+    source.create(2)
+    source.split(B)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][::-1]))
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [A, B, C, D]
+
+
+def test_a_tick_adds_only_what_is_new(source, daemon):
+    source.create(2)
+    daemon.tick()
+    source.split(A)
+
+    (request,) = daemon.tick().dynamic_partitions_requests
+
+    assert request.partition_keys == [C, D]
+    assert daemon.partition_keys() == [A, B, C, D]
+    assert not daemon.tick().dynamic_partitions_requests
+
+
+def test_a_shard_finished_before_it_was_first_seen_gets_no_partition(source, daemon):
+    source.create(2)
+    source.split(A)
+    daemon.finish(A)
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [B, C, D]
+
+
+def test_a_shard_that_finishes_keeps_its_partition(source, daemon):
+    source.create(2)
+    source.split(A)
+    daemon.tick()
+    daemon.finish(A)
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [A, B, C, D]
+
+
+def test_the_streams_own_asset_tells_each_shard_once_with_its_parents(source, daemon):
+    source.create(2)
+    source.merge(A, B)
+    daemon.tick()
+    daemon.tick()
+
+    records = daemon.instance.fetch_materializations(stream_key(source.name), limit=10).records
+    told = {
+        record.partition_key: {
+            name: value.value for name, value in record.asset_materialization.metadata.items()
+        }
+        for record in records
+    }
+    assert len(records) == 3
+    assert {shard_id: facts["parents"] for shard_id, facts in told.items()} == {
+        A: "none",
+        B: "none",
+        C: f"{A}, {B}",
+    }
+    assert told[C]["hash_range"] == f"0 to {2**128 - 1}"
+    assert told[C]["starting_sequence_number"].isdigit()
+
+
+# Which runs
+
+
+def test_the_first_tick_asks_for_one_run_over_all_open_shards(source, stream, daemon):
+    source.create(4)
+    (request,) = daemon.tick().run_requests
+    assert {name: request.tags[name] for name in (FIRST, LAST)} == {FIRST: A, LAST: D}
+    assert PARTITION not in request.tags
+    assert request.asset_selection == [raw_key(stream)]
+
+
+def test_a_single_shard_is_asked_for_by_the_partition_tag(source, daemon):
+    source.create(1)
+    (request,) = daemon.tick().run_requests
+    assert request.tags[PARTITION] == A
+    assert not {FIRST, LAST} & request.tags.keys()
+
+
+def test_runs_have_no_run_key(source, daemon):
+    source.create(4)
+    daemon.add_partitions(A, B, C, D)
+    daemon.finish(B)
+    assert [request.run_key for request in daemon.tick().run_requests] == [None, None]
+
+
+def test_spans_are_contiguous_in_insertion_order_not_by_name(source, daemon):
+    source.create(5)
+    daemon.add_partitions(C, A, D, B)
+    daemon.finish(A)
+
+    assert daemon.spans() == [(C,), (D, E)]
+    assert daemon.partition_keys() == [C, A, D, B, E]
+
+
+def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
+    source.create(4)
+    daemon.add_partitions(A, B, "bogus", C)
+    assert daemon.spans() == [(A, B), (C, D)]
+
+
+def test_finished_shards_are_not_asked_for(source, daemon):
+    source.create(4)
+    daemon.tick()
+    daemon.finish(A, C)
+    assert daemon.spans() == [(B,), (D,)]
+
+
+def test_a_child_is_asked_for_when_its_parent_is_finished_and_not_before(source, daemon):
+    source.create(2)
+    source.split(A)
+    assert daemon.spans() == [(A, B)]
+
+    daemon.finish(A)
+
+    assert daemon.spans() == [(B, D)]
+
+
+def test_the_child_of_a_merge_waits_for_both_parents(source, daemon):
+    source.create(2)
+    source.merge(A, B)
+    daemon.finish(A)
+    assert daemon.spans() == [(B,)]
+    daemon.finish(B)
+    assert daemon.spans() == [(C,)]
+
+
+def test_a_grandchild_waits_for_the_whole_line(source, daemon):
+    source.create(1)
+    source.split(A)
+    source.split(B)
+    assert daemon.spans() == [(A,)]
+    daemon.finish(A)
+    assert daemon.spans() == [(B, C)]
+    daemon.finish(B)
+    assert daemon.spans() == [(C, E)]
+
+
+def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobody(source, daemon, faults):
+    source.create(1)
+    source.split(A)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][1:]))
+    assert daemon.spans() == [(B, C)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_runs_that_a_tick_asks_for_materialize_their_shards_and_no_others(source, daemon, instance):
+    source.create(4)
+    daemon.add_partitions(A, B, C, D)
+    daemon.finish(B)
+
+    for request in daemon.tick().run_requests:
+        daemon.project.run(instance, request.tags)
+
+    assert instance.get_materialized_partitions(raw_key(source.name)) == {A, C, D}
+    assert daemon.spans() == [(A,), (C, D)]
+
+
+# Shards in a run
+
+
+UNFINISHED = [
+    Status.QUEUED,
+    Status.NOT_STARTED,
+    Status.STARTING,
+    Status.STARTED,
+    Status.CANCELING,
+]
+
+
+@pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
+def test_the_shard_of_an_unfinished_single_run_is_skipped(status, source, daemon):
+    source.create(4)
+    daemon.tick()
+    daemon.run({PARTITION: B}, status)
+    assert daemon.spans() == [(A,), (C, D)]
+
+
+@pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
+def test_the_shards_of_an_unfinished_range_run_are_skipped(status, source, daemon):
+    source.create(5)
+    daemon.tick()
+    daemon.run({FIRST: B, LAST: D}, status)
+    assert daemon.spans() == [(A,), (E,)]
+
+
+def test_the_range_of_an_unfinished_run_counts_in_insertion_order(source, daemon):
+    source.create(4)
+    daemon.add_partitions(C, A, D, B)
+    daemon.run({FIRST: C, LAST: D})
+    assert daemon.spans() == [(B,)]
+
+
+@pytest.mark.parametrize(
+    "status", [Status.SUCCESS, Status.FAILURE, Status.CANCELED], ids=lambda status: status.value
+)
+def test_the_shards_of_a_finished_run_are_asked_for_again(status, source, daemon):
+    source.create(3)
+    (request,) = daemon.tick().run_requests
+    daemon.run(dict(request.tags), status)
+    assert daemon.spans() == [(A, C)]
+
+
+def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
+    source.create(3)
+    (request,) = daemon.tick().run_requests
+    daemon.run(dict(request.tags))
+
+    data = daemon.tick()
+
+    assert not data.run_requests
+    assert data.skip_message == "every readable shard has an unfinished run"
+
+
+def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, instance):
+    source.create(2)
+
+    @dg.asset(partitions_def=shard_partitions(stream))
+    def parsed() -> None:
+        """An asset of the user's own over the same shards."""
+
+    both = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[parsed]))
+    daemon = Daemon(StreamProject(stream, both), instance)
+    daemon.tick()
+    instance.create_run_for_job(
+        both.resolve_implicit_global_asset_job_def(),
+        tags={PARTITION: A},
+        status=Status.STARTED,
+        asset_selection=frozenset({parsed.key}),
+    )
+
+    assert daemon.spans() == [(A, B)]
+
+
+def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instance):
+    source.create(2)
+    daemon.tick()
+    instance.create_run_for_job(
+        daemon.project.definitions.resolve_implicit_global_asset_job_def(),
+        tags={PARTITION: A},
+        status=Status.STARTED,
+    )
+    assert daemon.spans() == [(B,)]
+
+
+def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
+    other = source.sibling()
+    source.create(3)
+    other.create(3)
+    projects = make_project(), make_project(stream=other.name, table=str(tmp_path / "other"))
+    both = dg.Definitions.merge(*(project.definitions for project in projects))
+    ours, theirs = (Daemon(StreamProject(name, both), instance) for name in (source.name, other.name))
+
+    theirs.tick()
+    assert ours.partition_keys() == []
+    theirs.run({FIRST: A, LAST: B})
+    theirs.finish(C)
+
+    assert ours.spans() == [(A, C)]
+    assert theirs.spans() == []
+
+
+# Turns
+
+
+@pytest.fixture
+def scattered(source, daemon: Daemon) -> list[str]:
+    """Five shards that are no neighbours: A, C, E, G and I; those between are finished."""
+    source.create(10)
+    daemon.add_partitions(A, B, C, D, E, F, G, H, I, J)
+    daemon.finish(B, D, F, H, J)
+    return [A, C, E, G, I]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_tick_asks_for_few_runs(daemon):
+    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert RUNS_PER_TICK == 3
+
+
+def test_with_more_spans_than_runs_all_get_their_turn(daemon, scattered):
+    """Runs may be over before the next tick, so that no shard is ever busy."""
+    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.spans()]
+    assert asked == scattered * 3
+
+
+def test_a_shard_whose_runs_keep_failing_does_not_take_the_turns_of_others(daemon, scattered):
+    asked: list[str] = []
+    for _ in range(2):
+        for (shard_id,) in daemon.spans():
+            daemon.run({PARTITION: shard_id}, Status.FAILURE if shard_id == A else Status.STARTED)
+            asked.append(shard_id)
+    assert asked[:5] == scattered
+    assert daemon.spans() == [(A,)]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_cursor_that_names_no_partition_begins_at_the_first(daemon):
+    daemon.cursor = "shardId-000000000077"
+    assert daemon.spans() == [(A,), (C,), (E,)]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_tick_without_a_run_keeps_the_cursor(daemon):
+    daemon.tick()
+    before = daemon.cursor
+    busy = daemon.run({FIRST: A, LAST: J})
+    assert daemon.spans() == []
+    assert daemon.cursor == before
+    daemon.instance.report_run_canceled(busy)
+    assert daemon.spans() == [(G,), (I,), (A,)]
+
+
+# What it touches
+
+
+def test_a_tick_never_reads_the_stream(source, daemon, faults):
+    source.create(2)
+    source.split(A)
+    daemon.tick()
+    daemon.finish(A)
+    daemon.tick()
+    assert {call.operation for call in faults.calls} <= {
+        "CreateStream",
+        "SplitShard",
+        "ListShards",
+        "DescribeStreamSummary",
+    }
+
+
+def test_a_tick_does_not_make_the_table(source, daemon, tmp_path):
+    source.create(2)
+    daemon.tick()
+    assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+@pytest.mark.usefixtures("kinesis")
+def test_a_missing_stream_is_told_in_one_line(stream, daemon):
+    with pytest.raises(StreamNotFound) as caught:
+        daemon.tick()
+    told = str(caught.value)
+    assert told.startswith(f"stream {stream}: not found")
+    assert "\n" not in told
+
+
+def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
+    source.create(2)
+    daemon.finish(A)
+    source.delete()
+    source.create(2)
+    with pytest.raises(StreamRecreated, match=f"stream {stream}: .* Give the new stream a new table"):
+        daemon.tick()
