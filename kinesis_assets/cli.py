@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _FAILED = 1
 _BAD_INPUT = 2
+_PORT = click.IntRange(0, 65535)
+_QUIET_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 _SHARD_FIELDS = ("stream", "shard", "state", "from", "through", "rows", "bytes", "lag_ms", "error")
 
 
@@ -68,7 +74,7 @@ def demo() -> None:
 
 
 @commands.command()
-@click.option("--port", default=3000, show_default=True, help="Of the UI, on loopback.")
+@click.option("--port", type=_PORT, default=3000, show_default=True, help="Of the UI, on loopback.")
 def dev(port: int) -> None:
     """Open the Dagster UI on the embedded stream, with orders coming in. Run it in the project's folder."""
     from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
@@ -80,12 +86,15 @@ def dev(port: int) -> None:
 
 
 @commands.command()
-@click.option("--port", default=4567, show_default=True, help="On loopback.")
+@click.option("--port", type=_PORT, default=4567, show_default=True, help="On loopback; 0 for a free one.")
 def local(port: int) -> None:
     """Serve the embedded stream: a small Kinesis endpoint in memory."""
     from kinesis_assets.local import serve  # noqa: PLC0415
 
-    serve(port)
+    try:
+        serve(port)
+    except OSError as error:
+        raise InvalidInput(f"port {port}: {error.strerror}") from error
 
 
 @commands.command()
@@ -103,11 +112,14 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         listed = [shard.shard_id for shard in client.list_shards()]
         unknown = sorted(set(shard_ids) - set(listed))
         if unknown:
-            raise InvalidInput(f"stream {project.stream} has no shard {', '.join(unknown)}")
+            raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
     asked = [shard_id for shard_id in listed if not shard_ids or shard_id in shard_ids]
-    facts = project.materialize(_instance(), asked)
-    rows = [{name: fact.get(name) for name in _SHARD_FIELDS} for fact in facts]
-    _print(rows, as_json=as_json, leave_out="stream")
+    rows: list[dict[str, Any]] = []
+    try:
+        for facts in project.materialize(_instance(), asked):
+            rows.append({name: facts.get(name) for name in _SHARD_FIELDS})  # noqa: PERF401  # kept on an error
+    finally:
+        _print(rows, as_json=as_json, leave_out="stream")
     sys.exit(0 if all(row["error"] is None for row in rows) else _FAILED)
 
 
@@ -141,9 +153,10 @@ def _project(stream: str, table: str | None, **fields: str | None) -> StreamProj
 
     given = {name: value for name, value in fields.items() if value is not None}
     if table is not None:
-        return StreamProject.unnamed(stream, table=table, **given)
+        return StreamProject.unnamed(stream, table=table, spark_config=_QUIET_SPARK, **given)
     if given:
-        raise InvalidInput(f"{', '.join(given)} go with --table; a stream with a YAML has them there")
+        options = (f"--{name.removesuffix('_name').replace('_', '-')}" for name in given)
+        raise InvalidInput(f"{', '.join(options)}: only with --table; a stream with a YAML has it there")
     return StreamProject.deployed(stream)
 
 
@@ -151,7 +164,12 @@ def _instance() -> dg.DagsterInstance:
     """The instance of DAGSTER_HOME, or one that is thrown away: the table holds all the state there is."""
     import dagster as dg  # noqa: PLC0415
 
-    return dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else dg.DagsterInstance.ephemeral()
+    if not os.environ.get("DAGSTER_HOME"):
+        return dg.DagsterInstance.ephemeral()
+    try:
+        return dg.DagsterInstance.get()
+    except dg.DagsterInvariantViolationError as error:
+        raise InvalidInput(" ".join(str(error).split())) from error
 
 
 def _print(rows: Sequence[dict[str, Any]], *, as_json: bool, leave_out: str) -> None:

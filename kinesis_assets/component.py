@@ -16,10 +16,14 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     stream: str
     table: str
     start: str = "TRIM_HORIZON"
+    max_records: int | None = 1_000_000
+    max_bytes: int | None = 1 << 30
+    max_seconds: float | None = 300.0
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
     spark_config: dict[str, Any] = field(default_factory=dict)
+    sensor_interval_seconds: int = 30
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The stream's definitions."""

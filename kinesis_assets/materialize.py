@@ -61,14 +61,14 @@ class StreamProject:
         with resource.process_config_and_initialize_cm() as manager:
             yield manager
 
-    def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Materialize the next range of some shards in this process, a run for each contiguous span.
 
         Args:
             instance: Where the runs are kept. Shards that are no partitions there become some.
             shard_ids: Parents before children.
 
-        Returns:
+        Yields:
             The event metadata of each shard, whether it was committed or not; see `metadata`.
 
         Raises:
@@ -79,10 +79,15 @@ class StreamProject:
         new = [shard_id for shard_id in shard_ids if shard_id not in known]
         instance.add_dynamic_partitions(str(partitions.name), new)
         spans = contiguous_spans([*known, *new], set(shard_ids))
-        return [facts for span in spans for facts in self.run(instance, span_tags(span))]
+        for span in spans:
+            told = {facts["shard"]: facts for facts in self.run(instance, span_tags(span))}
+            yield from (told[shard_id] for shard_id in span)
 
     def run(self, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[dict[str, Any]]:
-        """One run, as a run request with those tags asks for it. Returns and raises as `materialize`."""
+        """One run, as a run request with those tags asks for it.
+
+        Returns and raises what `materialize` yields and raises, in no order.
+        """
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
         # Each shard's event says whether it is committed, and why not.

@@ -269,11 +269,7 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
     if shard is None:
         if shard_id not in plan.ranges:
             return ShardOutcome(shard_id, ShardState.FINISHED, start, start)
-        parents = ", ".join(plan.expected.waits_for(shard_id))
-        waiting = ParentUnfinished(
-            shard_id, f"waits for {parents} to be read to the end; nothing to do, a later run reads it"
-        )
-        return ShardOutcome(shard_id, ShardState.WAITING, start, start, error=waiting)
+        return ShardOutcome(shard_id, ShardState.WAITING, start, start, error=_waiting(plan, shard_id))
     if shard_id in result.conflicts:
         return ShardOutcome(shard_id, ShardState.CONFLICT, start, start, error=result.conflicts[shard_id])
     if shard.error is not None:
@@ -290,4 +286,19 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
         files=sum(shard_id in file.rows_by_shard for file in result.files),
         lag_ms=shard.millis_behind_latest,
         error=shard.error,
+    )
+
+
+def _waiting(plan: RunPlan, shard_id: str) -> ParentUnfinished:
+    parents = plan.expected.waits_for(shard_id)
+    vanished = set(parents) - {shard.shard_id for shard in plan.listed}
+    if vanished:
+        return ParentUnfinished(
+            shard_id,
+            f"waits for {', '.join(sorted(vanished))}, which is no longer listed and was not read to the "
+            "end; a run of that shard tells what is lost",
+        )
+    return ParentUnfinished(
+        shard_id,
+        f"waits for {', '.join(parents)} to be read to the end; nothing to do, a later run reads it",
     )

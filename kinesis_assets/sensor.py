@@ -18,7 +18,9 @@ from dagster._core.storage.tags import (
 
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
+from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.positions import initial_positions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,16 +29,13 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.positions import ShardPosition
 
 RUNS_PER_TICK = 3
 """Most runs that one tick asks for."""
 
 
-def evaluate(
-    manager: ShardIOManager,
-    instance: dg.DagsterInstance,
-    cursor: str | None,
-) -> dg.SensorResult:
+def evaluate(manager: ShardIOManager, instance: dg.DagsterInstance, cursor: str | None) -> dg.SensorResult:
     """One tick. A shard that is new becomes a partition, told as a materialization of the stream's asset.
 
     Args:
@@ -48,19 +47,19 @@ def evaluate(
     client = manager.client()
     partitions = shard_partitions(manager.stream)
     listed = client.list_shards()
-    finished = _finished_shards(client, manager.positioned_table())
+    unread = initial_positions(listed, Position(PositionKind.TRIM_HORIZON))
+    shards = unread | _recorded(client, manager.positioned_table())
+    finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.
     found = [shard for shard in listed if shard.shard_id not in {*known, *finished}]
     new = [shard.shard_id for shard in found]
     keys = [*known, *new]
+    # One that is no longer listed and not read to its end is asked for too: its run tells what was lost.
     readable = {
-        shard.shard_id
-        for shard in listed
-        if shard.shard_id not in finished
-        and not unfinished_parents(
-            shard.parents, known={other.shard_id for other in listed}, finished=finished
-        )
+        shard_id
+        for shard_id, shard in shards.items()
+        if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
     busy = _shards_of_unfinished_runs(instance, raw_key(manager.stream), keys)
     spans = _from_cursor(contiguous_spans(keys, readable - busy), keys, cursor)[:RUNS_PER_TICK]
@@ -111,13 +110,13 @@ def _from_cursor(spans: list[list[str]], keys: Sequence[str], cursor: str | None
     return sorted(spans, key=lambda span: span[0] not in after)
 
 
-def _finished_shards(client: StreamClient, table: PositionedTable) -> frozenset[str]:
+def _recorded(client: StreamClient, table: PositionedTable) -> dict[str, ShardPosition]:
     try:
         snapshot = table.snapshot()
     except TableMissing:
-        return frozenset()
+        return {}
     positions = snapshot.positions(client.describe().identity)
-    return frozenset() if positions is None else positions.finished
+    return {} if positions is None else positions.shards
 
 
 def _shards_of_unfinished_runs(

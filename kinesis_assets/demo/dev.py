@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import click
 
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.show import embedded_stream
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.local import LocalKinesis
 from kinesis_assets.spark.java import require_java
 
@@ -31,8 +33,15 @@ def run_dev(project: Path, port: int) -> int:
     Args:
         project: The folder of workspace.yaml and dagster.yaml.
         port: Of the UI, on loopback.
+
+    Raises:
+        InvalidInput: The port is taken.
     """
     require_java()
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise InvalidInput(f"port {port}: {error.strerror}; name another with --port") from error
     for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a script's background jobs ignore it
         signal.signal(number, signal.default_int_handler)
     folder = project / ".local" / "dev"

@@ -95,7 +95,7 @@ class StreamClient:
         try:
             self._client = _boto3_client(settings)
         except (BotoCoreError, ValueError) as error:
-            raise InvalidInput(f"stream {stream}: no Kinesis client with {settings}: {error}") from error
+            raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from error
         meta = self._client.meta
         self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
 

@@ -41,12 +41,19 @@ class PositionedTable:
     Attributes:
         uri: Where it is, as given.
         folder: The same, for reading and writing files.
+
+    Raises:
+        InvalidInput: The URI cannot be meant.
+        TableUnreachable: Its folder cannot be opened.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.folder = TableFolder.at(uri)
-        self.files = self.folder.open()
+        try:
+            self.files = self.folder.open()
+        except OSError as error:
+            raise TableUnreachable(uri, f"its folder cannot be opened: {error}") from error
 
     def create_if_missing(self) -> None:
         """Create the table, empty; of several creators at once, one does.

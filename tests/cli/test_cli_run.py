@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -196,7 +197,7 @@ class TestBadInput:
 
     def test_an_unknown_shard(self, cli, of_stream, stream):
         done = cli("run", *of_stream, "--shard", "shardId-000000000099", "--shard", A)
-        assert f"stream {stream} has no shard shardId-000000000099" in self.bad(done)
+        assert f"stream {stream} has no shard 'shardId-000000000099'" in self.bad(done)
 
     @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
     @pytest.mark.parametrize("command", ["run", "positions"])
@@ -212,6 +213,19 @@ class TestBadInput:
         told = self.bad(cli("run", "--stream", stream, "--table", table))
         assert "s3://" in told
 
+    def test_a_dagster_home_that_is_no_folder(self, cli, of_stream, put, monkeypatch):
+        del put
+        monkeypatch.setenv("DAGSTER_HOME", "relative/home")
+        assert "DAGSTER_HOME" in self.bad(cli("run", *of_stream))
+
+    def test_a_port_that_is_none(self, cli):
+        assert "65535" in cli("local", "--port", "99999999").err
+
+    def test_a_port_that_is_taken(self, cli):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            assert f"port {port}: " in self.bad(cli("local", "--port", port))
+
     def test_a_stream_name_that_is_none(self, cli, tmp_path):
         told = self.bad(cli("run", "--stream", "page views", "--table", str(tmp_path)))
         assert "no stream name" in told
@@ -220,7 +234,7 @@ class TestBadInput:
         "option", [("--start", "LATEST"), ("--endpoint-url", "http://127.0.0.1:1"), ("--region", "eu-west-1")]
     )
     def test_what_goes_with_a_table_without_one(self, option, cli, stream):
-        assert "go with --table" in self.bad(cli("run", "--stream", stream, *option))
+        assert f"{option[0]}: only with --table" in self.bad(cli("run", "--stream", stream, *option))
 
     def test_an_endpoint_that_is_none(self, cli, stream, tmp_path):
         place = ["--stream", stream, "--table", str(tmp_path), "--endpoint-url", "nonsense"]
@@ -312,6 +326,20 @@ def test_positions_before_the_first_run_say_that_there_is_no_table(cli, of_strea
 def test_positions_read_nothing_of_the_stream(cli, of_stream, faults):
     cli("positions", *of_stream)
     assert faults.count("GetShardIterator") == faults.count("GetRecords") == 0
+
+
+@pytest.mark.usefixtures("put")
+def test_a_table_that_is_a_file_is_one_line(cli, stream, settings, tmp_path):
+    (tmp_path / "file").write_text("no table")
+    reached = ["--endpoint-url", settings.endpoint_url]
+    done = cli("run", "--stream", stream, "--table", str(tmp_path / "file"), *reached)
+    assert done.exit_code == 1
+    assert "its folder cannot be opened" in one_line(done.err)
+
+
+def test_lines_come_parents_first_whatever_the_order_of_events(cli, of_stream, put):
+    done = cli("run", *of_stream, "--json")
+    assert [line["shard"] for line in done.lines] == sorted(put)
 
 
 # As a user starts it

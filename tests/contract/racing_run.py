@@ -33,4 +33,4 @@ def waiting(*positional: object, **named: object) -> object:
 run.commit = waiting
 tell("ready")
 while sys.stdin.readline():
-    tell(json.dumps(project.materialize(instance, [arguments["shard"]])))
+    tell(json.dumps(list(project.materialize(instance, [arguments["shard"]]))))

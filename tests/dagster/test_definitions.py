@@ -156,8 +156,13 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "endpoint_url": "http://127.0.0.1:1",
         "profile_name": "lake",
         "spark_config": {"spark.master": "local[2,4]"},
+        "max_records": 10,
+        "max_bytes": 20,
+        "max_seconds": 30.0,
+        "sensor_interval_seconds": 40,
     }
     assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
+    assert attributes.keys() == inspect.signature(build_kinesis_stream).parameters.keys()
 
     component, definitions = loaded(**attributes)
 
@@ -169,6 +174,8 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
     assert ours.model_dump() == builders.model_dump()
     told = ours.model_dump()
     told |= told.pop("kinesis") | told.pop("pyspark")
+    (sensor,) = definitions.sensors or ()
+    told["sensor_interval_seconds"] = sensor.minimum_interval_seconds
     assert {name: told[name] for name in attributes} == attributes
 
 

@@ -480,3 +480,24 @@ def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
     source.create(2)
     with pytest.raises(StreamRecreated, match=f"stream {stream}: .* Give the new stream a new table"):
         daemon.tick()
+
+
+# A shard that vanished
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_shard_that_vanished_unread_is_asked_for_and_its_run_says_so(
+    source, make_project, instance, faults
+):
+    source.create(1)
+    source.put(A, 10)
+    project = make_project(max_records=5)
+    daemon = Daemon(project, instance)
+    assert daemon.spans() == [(A,)]
+    project.run(instance, {PARTITION: A})
+    source.split(A)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][1:]))
+    assert daemon.spans() == [(A,)]
+    (facts,) = project.run(instance, {PARTITION: A})
+    assert facts["state"] == "failed"
+    assert "no longer listed" in facts["error"]

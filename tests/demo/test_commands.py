@@ -32,6 +32,18 @@ MATERIALIZED_SECONDS = 90
 STOP_SECONDS = 65
 
 
+def test_dev_on_a_taken_port_is_one_line(tmp_path):
+    (tmp_path / "workspace.yaml").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [SCRIPT, "dev", "--port", port], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: port {port}: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_demo_ends_well_and_says_what_it_proved(tmp_path):
     done = subprocess.run(
         [SCRIPT, "demo"],
