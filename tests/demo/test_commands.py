@@ -37,7 +37,12 @@ def test_dev_on_a_taken_port_is_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = subprocess.run(
-            [SCRIPT, "dev", "--port", port], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [SCRIPT, "dev", "--port", port],
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=60,
         )
     assert done.returncode == 2
     assert done.stderr.startswith(f"Error: port {port}: ")
