@@ -12,7 +12,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.assets import build_kinesis_stream
     from kinesis_assets.component import KinesisStreamComponent
-    from kinesis_assets.errors import KinesisAssetsError
+    from kinesis_assets.errors import (
+        AttemptExpired,
+        CallFailed,
+        CommitFailed,
+        CommitUnknown,
+        DataFileInvalid,
+        InvalidInput,
+        JavaUnavailable,
+        KinesisAssetsError,
+        LandingFailed,
+        ParentUnfinished,
+        PositionConflict,
+        PositionsUnreadable,
+        ReadFailed,
+        ShardError,
+        ShardLeftOut,
+        ShardListIncomplete,
+        ShardsNotCommitted,
+        ShardStalled,
+        ShardUnknown,
+        ShardVanished,
+        StreamError,
+        StreamNotFound,
+        StreamRecreated,
+        TableError,
+        TableMissing,
+        TableUnreachable,
+        TableUnsuitable,
+    )
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.kinesis.position import Position, PositionKind
     from kinesis_assets.kinesis.reader import Bounds
@@ -21,22 +49,48 @@ if TYPE_CHECKING:
     from kinesis_assets.spark.source import KinesisDataSource
 
 __all__ = [
+    "AttemptExpired",
     "Bounds",
+    "CallFailed",
+    "CommitFailed",
+    "CommitUnknown",
+    "DataFileInvalid",
+    "InvalidInput",
+    "JavaUnavailable",
     "KinesisAssetsError",
     "KinesisDataSource",
     "KinesisResource",
     "KinesisStreamComponent",
+    "LandingFailed",
+    "ParentUnfinished",
     "Position",
+    "PositionConflict",
     "PositionKind",
+    "PositionsUnreadable",
+    "ReadFailed",
     "RunPlan",
+    "ShardError",
     "ShardIOManager",
+    "ShardLeftOut",
+    "ShardListIncomplete",
+    "ShardStalled",
+    "ShardUnknown",
+    "ShardVanished",
+    "ShardsNotCommitted",
+    "StreamError",
+    "StreamNotFound",
+    "StreamRecreated",
+    "TableError",
+    "TableMissing",
+    "TableUnreachable",
+    "TableUnsuitable",
     "build_kinesis_stream",
 ]
 
-# Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta.
+# Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta. What is not
+# named here is an error.
 _HOMES = {
     "Bounds": "kinesis.reader",
-    "KinesisAssetsError": "errors",
     "KinesisDataSource": "spark.source",
     "KinesisResource": "resources",
     "KinesisStreamComponent": "component",
@@ -49,9 +103,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
     globals()[name] = value
     return value
 

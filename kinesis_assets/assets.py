@@ -13,7 +13,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.io_manager import ShardIOManager
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import Bounds
+from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Bounds
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.run import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.sensor import evaluate
@@ -31,9 +31,9 @@ def build_kinesis_stream(
     *,
     table: str,
     start: str = "TRIM_HORIZON",
-    max_records: int | None = 1_000_000,
-    max_bytes: int | None = 1 << 30,
-    max_seconds: float | None = 300.0,
+    max_records: int | None = MAX_RECORDS,
+    max_bytes: int | None = MAX_BYTES,
+    max_seconds: float | None = MAX_SECONDS,
     region_name: str | None = None,
     endpoint_url: str | None = None,
     profile_name: str | None = None,

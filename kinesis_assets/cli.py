@@ -106,14 +106,19 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     Exit 0 only if every shard is committed or finished.
     """
+    from kinesis_assets.run import standing_shards  # noqa: PLC0415
+
     project = _project(**stream)
     with project.manager() as manager:
-        client = manager.client()
-        listed = [shard.shard_id for shard in client.list_shards()]
-        unknown = sorted(set(shard_ids) - set(listed))
-        if unknown:
-            raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
-    asked = [shard_id for shard_id in listed if not shard_ids or shard_id in shard_ids]
+        standing = standing_shards(manager.client(), manager.positioned_table())
+    unknown = sorted(set(shard_ids) - set(standing))
+    if unknown:
+        raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+    asked = [
+        shard_id
+        for shard_id, shard in standing.items()
+        if (shard_id in shard_ids if shard_ids else not shard.finished)
+    ]
     rows: list[dict[str, Any]] = []
     try:
         for facts in project.materialize(_instance(), asked):
@@ -163,12 +168,13 @@ def _project(stream: str, table: str | None, **fields: str | None) -> StreamProj
 def _instance() -> dg.DagsterInstance:
     """The instance of DAGSTER_HOME, or one that is thrown away: the table holds all the state there is."""
     import dagster as dg  # noqa: PLC0415
+    import yaml  # noqa: PLC0415
 
     if not os.environ.get("DAGSTER_HOME"):
         return dg.DagsterInstance.ephemeral()
     try:
         return dg.DagsterInstance.get()
-    except dg.DagsterInvariantViolationError as error:
+    except (dg.DagsterError, yaml.YAMLError) as error:
         raise InvalidInput(" ".join(str(error).split())) from error
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 
 
 @dataclass
@@ -16,9 +17,9 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     stream: str
     table: str
     start: str = "TRIM_HORIZON"
-    max_records: int | None = 1_000_000
-    max_bytes: int | None = 1 << 30
-    max_seconds: float | None = 300.0
+    max_records: int | None = MAX_RECORDS
+    max_bytes: int | None = MAX_BYTES
+    max_seconds: float | None = MAX_SECONDS
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None

@@ -3,6 +3,7 @@
 KinesisAssetsError
 ├── InvalidInput               what was asked for cannot be meant; nothing was touched
 ├── JavaUnavailable            no Java that Spark can run on
+├── LandingFailed              the Spark job failed as a whole; nothing was committed
 ├── StreamError                a whole stream
 │   ├── StreamNotFound
 │   ├── StreamRecreated        same name, other stream: its old positions mean nothing
@@ -12,6 +13,7 @@ KinesisAssetsError
 │   ├── ShardUnknown           not a shard of the stream
 │   ├── ShardVanished          no longer listed, and not read to its end
 │   ├── ParentUnfinished       waits for its parents
+│   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
 │   ├── ShardStalled           neither a record nor the tip within the limit
 │   └── PositionConflict       another run moved the shard first
@@ -45,6 +47,10 @@ class InvalidInput(KinesisAssetsError, ValueError):
 
 class JavaUnavailable(KinesisAssetsError):
     """There is no Java that Spark can run on."""
+
+
+class LandingFailed(KinesisAssetsError):
+    """The Spark job failed as a whole; nothing was committed."""
 
 
 class StreamError(KinesisAssetsError):
@@ -113,6 +119,10 @@ class ShardVanished(ShardError):
 
 class ParentUnfinished(ShardError):
     """The shard waits: its parents are not read to their end."""
+
+
+class ShardLeftOut(ShardError):
+    """The asset's body took the shard out of the plan."""
 
 
 class ReadFailed(ShardError):

@@ -10,12 +10,11 @@ from dagster_pyspark import LazyPySparkResource
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import Bounds
+from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Bounds
 from kinesis_assets.metadata import event_metadata
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.run import RunPlan, execute_run, plan_run
-from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.session import use_this_python
+from kinesis_assets.spark.session import failures_told, prepare
 from kinesis_assets.table.delta import PositionedTable
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
     stream: str
     table: str
     start: str = "TRIM_HORIZON"
-    max_records: int | None = None
-    max_bytes: int | None = None
-    max_seconds: float | None = None
+    max_records: int | None = MAX_RECORDS
+    max_bytes: int | None = MAX_BYTES
+    max_seconds: float | None = MAX_SECONDS
     kinesis: KinesisResource
     pyspark: LazyPySparkResource
 
@@ -83,6 +82,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         """Land and commit a plan, and tell what became of each shard.
 
         Raises:
+            LandingFailed: The Spark job failed.
             ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
                 materialized.
         """
@@ -91,9 +91,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
                 f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
                 "its body must return the plan it was given, or a narrowed one"
             )
-        require_java()
-        use_this_python()
-        result = execute_run(self.pyspark.spark_session, self.client(), self.positioned_table(), obj)
+        prepare(self.pyspark.spark_config)
+        with failures_told(self.stream):
+            result = execute_run(self.pyspark.spark_session, self.client(), self.positioned_table(), obj)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)

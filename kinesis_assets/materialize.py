@@ -12,7 +12,7 @@ import dagster as dg
 from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
-from kinesis_assets.sensor import contiguous_spans, span_tags
+from kinesis_assets.spans import contiguous_spans, span_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +40,17 @@ class StreamProject:
         """As `defs/<stream>/defs.yaml` says.
 
         Raises:
-            InvalidInput: There is no such stream.
+            InvalidInput: There is no such stream, or a YAML cannot be loaded.
         """
         from kinesis_assets.definitions import defs  # noqa: PLC0415  # loads every stream's YAML
 
-        definitions = defs()
+        try:
+            definitions = defs()
+        except Exception as error:
+            innermost = list(_causes(error))[-1]
+            raise InvalidInput(
+                f"the definitions do not load: {' '.join(str(innermost).split())}; `dg check defs` tells more"
+            ) from error
         if io_manager_key(stream) not in (definitions.resources or {}):
             raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml names it; name its table with --table")
         return cls(stream, definitions)
@@ -72,7 +78,7 @@ class StreamProject:
             The event metadata of each shard, whether it was committed or not; see `metadata`.
 
         Raises:
-            KinesisAssetsError: A run failed as a whole, and none of its shards is committed.
+            KinesisAssetsError: A run failed as a whole, and none of its shards is known to be committed.
         """
         partitions = shard_partitions(self.stream)
         known = partitions.get_partition_keys(dynamic_partitions_store=instance)
@@ -101,6 +107,12 @@ class StreamProject:
             )
         records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
         return [_facts(record.event_log_entry) for record in records]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _facts(entry: dg.EventLogEntry) -> dict[str, Any]:

@@ -10,30 +10,24 @@ if TYPE_CHECKING:
     from kinesis_assets.run import RunResult, ShardOutcome
 
 
-def shard_facts(stream: str, outcome: ShardOutcome) -> dict[str, Any]:
-    """One shard of a run, as plain values: text, numbers and None.
+def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, Any]:
+    """A shard's metadata in its event: positions are text, what should plot is a number; no nulls.
 
     `from` and `through` are positions as `Position.parse` reads them.
     """
-    return {
+    facts: dict[str, str | float | None] = {
         "stream": stream,
         "shard": outcome.shard_id,
         "state": str(outcome.state),
-        "from": None if outcome.start is None else str(outcome.start),
-        "through": None if outcome.through is None else str(outcome.through),
+        "from": str(outcome.start) if outcome.start else None,
+        "through": str(outcome.through) if outcome.through else None,
         "rows": outcome.rows,
         "bytes": outcome.bytes,
         "lag_ms": outcome.lag_ms,
-        "error": None if outcome.error is None else str(outcome.error),
-    }
-
-
-def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, Any]:
-    """A shard's metadata in its event: positions are text, what should plot is a number; no nulls."""
-    facts = shard_facts(stream, outcome) | {
         "files": outcome.files,
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
+        "error": str(outcome.error) if outcome.error else None,
     }
     return {name: _value(value) for name, value in facts.items() if value is not None}
 

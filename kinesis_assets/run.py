@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import ParentUnfinished, ShardUnknown, ShardVanished, StreamRecreated
+from kinesis_assets.errors import (
+    InvalidInput,
+    ParentUnfinished,
+    ShardLeftOut,
+    ShardUnknown,
+    ShardVanished,
+    StreamRecreated,
+    TableMissing,
+)
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding, land
 from kinesis_assets.table.commit import CommitResult, commit, freeze
+from kinesis_assets.table.positions import initial_positions
 from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
@@ -28,10 +37,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.kinesis.client import StreamClient, StreamIdentity
+    from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TIP_REFRESH = timedelta(hours=1)
 """An idle shard's tip time is committed anew at this age: well within the shortest retention, 24 h."""
@@ -42,7 +54,7 @@ class RunPlan:
     """What a run reads: the value that goes through the asset's body.
 
     Attributes:
-        stream: Which stream.
+        identity: Which stream.
         batch_id: Names this attempt; every row it lands carries it.
         expected: The positions it begins from, with every listed shard.
         listed: The stream's shards, parents before children.
@@ -51,7 +63,7 @@ class RunPlan:
         refused: The asked shards that cannot be read at all.
     """
 
-    stream: StreamIdentity
+    identity: StreamIdentity
     batch_id: int
     expected: StreamPositions
     listed: Sequence[Shard]
@@ -102,7 +114,7 @@ class ShardOutcome:
         shard_id: The shard.
         state: See `ShardState`.
         start: Where the range began; None for a shard that has no position.
-        through: Where the shard stands now as far as this run knows; the next run begins there.
+        through: Where the run left the shard; on a conflict, where it began.
         rows: Records committed by this run.
         bytes: Their payload bytes.
         files: Data files that hold some of them.
@@ -141,6 +153,21 @@ class RunResult:
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
 
 
+def standing_shards(client: StreamClient, table: PositionedTable) -> dict[str, ShardPosition]:
+    """Every shard that is listed or was ever recorded, as it stands; parents before children.
+
+    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises.
+    """
+    unread = initial_positions(client.list_shards(), Position(PositionKind.TRIM_HORIZON))
+    try:
+        snapshot = table.snapshot()
+    except TableMissing:
+        return unread
+    positions = snapshot.positions(client.describe().identity)
+    recorded = {} if positions is None else positions.shards
+    return recorded | {shard_id: shard for shard_id, shard in unread.items() if shard_id not in recorded}
+
+
 def plan_run(
     client: StreamClient,
     table: PositionedTable,
@@ -159,16 +186,25 @@ def plan_run(
         asked: Shard ids, in any order.
         start: TRIM_HORIZON, LATEST or AT_TIMESTAMP; only the first plan of the stream looks at it.
         bounds: For each shard's range.
+
+    Raises:
+        InvalidInput: The start is a time in the future.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
+        TableError: The table cannot be used.
     """
     summary = client.describe()
     listed = client.list_shards()
     # The Date header has whole seconds, rounded down: what has arrived by now arrived before the next one.
     now = summary.service_time + timedelta(seconds=1)
+    if start.timestamp is not None and not _EPOCH <= start.timestamp < now:
+        raise InvalidInput(
+            f"stream {client.stream}: start {start} is not in the past; the stream's clock says {now}"
+        )
     if start.kind is PositionKind.LATEST:
         start = Position.at_timestamp(summary.service_time)
     expected = freeze(table, summary.identity, listed, start).with_listed(listed)
     bounds = msgspec.structs.replace(bounds, until=min(bounds.until or now, now))
-    present = {shard.shard_id for shard in listed}
+    present = {shard.shard_id: shard for shard in listed}
     asked = list(dict.fromkeys(asked))
     refused: dict[str, ShardError] = {}
     ranges: dict[str, ShardRange] = {}
@@ -187,7 +223,7 @@ def plan_run(
                 "what came after is past the stream's retention",
             )
         else:
-            ranges[shard_id] = ShardRange(shard_id, position.position, bounds)
+            ranges[shard_id] = ShardRange(shard_id, position.position, bounds, present[shard_id].closed)
     return RunPlan(summary.identity, draw_token(), expected, listed, asked, ranges, refused)
 
 
@@ -221,7 +257,7 @@ def execute_run(
         for range_ in ready:
             del pending[range_.shard_id]
     # After the reading, so that all of it was of the stream that was planned.
-    if client.describe().identity != plan.stream:
+    if client.describe().identity != plan.identity:
         raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     landed = {shard.shard_id: shard for shard in landing.shards}
     moved = {
@@ -267,8 +303,11 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
         return ShardOutcome(shard_id, ShardState.FAILED, error=plan.refused[shard_id])
     start = plan.expected.shards[shard_id].position
     if shard is None:
-        if shard_id not in plan.ranges:
+        if plan.expected.shards[shard_id].finished:
             return ShardOutcome(shard_id, ShardState.FINISHED, start, start)
+        if shard_id not in plan.ranges:
+            left_out = ShardLeftOut(shard_id, "left out of the plan by the asset's body; nothing was read")
+            return ShardOutcome(shard_id, ShardState.FAILED, start, start, error=left_out)
         return ShardOutcome(shard_id, ShardState.WAITING, start, start, error=_waiting(plan, shard_id))
     if shard_id in result.conflicts:
         return ShardOutcome(shard_id, ShardState.CONFLICT, start, start, error=result.conflicts[shard_id])

@@ -65,6 +65,7 @@ def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
         "AWS_ENDPOINT_URL_KINESIS": local.endpoint_url,
         "ORDERS_TABLE": str(table),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "NO_PROXY": "127.0.0.1",
     }
     before = dict(os.environ)
     os.environ.update(settings)

@@ -10,49 +10,20 @@ from typing import Any
 
 import boto3
 import botocore.session
-import msgspec
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.pages import IncompleteBody, Page, PageParserFactory
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
-from kinesis_assets.kinesis.shards import Shard, in_lineage_order
+from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order
+from kinesis_assets.kinesis.stream import StreamIdentity, StreamSummary
 
-CONNECTIONS = 64
-"""Connections kept per client: no task reads more shards at once."""
+CONNECTIONS = 16
+"""Calls that one client makes at once without opening a connection anew."""
 
-
-class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which stream it is; a stream created again under its name is another one.
-
-    Attributes:
-        arn: The stream's ARN.
-        created: StreamCreationTimestamp, UTC.
-    """
-
-    arn: str
-    created: datetime
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        return self.arn.rpartition("/")[2]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSummary:
-    """What DescribeStreamSummary tells.
-
-    Attributes:
-        identity: Which stream it is.
-        retention_hours: How long the stream keeps records.
-        service_time: The service's clock at the answer (its `Date` header, whole seconds, rounded down).
-    """
-
-    identity: StreamIdentity
-    retention_hours: int
-    service_time: datetime
+ATTEMPTS = 6
+"""Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +35,11 @@ class ClientSettings:
     profile_name: str | None = None
 
 
-def _boto3_client(settings: ClientSettings) -> Any:
+def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
     session = botocore.session.Session(profile=settings.profile_name)
     session.register_component("response_parser_factory", PageParserFactory())
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": 6},
+        retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=CONNECTIONS,
         connect_timeout=5,
         read_timeout=20,
@@ -85,15 +56,20 @@ class StreamClient:
 
     Every call raises `StreamNotFound` or `CallFailed`, after the SDK's retries.
 
+    Args:
+        stream: The stream's name.
+        settings: How to reach it.
+        attempts: Tries of each call by the SDK.
+
     Attributes:
         stream: The stream's name.
         settings: How it is reached, with what the SDK's chain gave: good for another machine too.
     """
 
-    def __init__(self, stream: str, settings: ClientSettings) -> None:
+    def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
         self.stream = stream
         try:
-            self._client = _boto3_client(settings)
+            self._client = _boto3_client(settings, attempts)
         except (BotoCoreError, ValueError) as error:
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from error
         meta = self._client.meta
@@ -109,14 +85,14 @@ class StreamClient:
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
             retention_hours=summary["RetentionPeriodHours"],
-            service_time=service_time(answer),
+            service_time=_service_time(answer),
         )
 
     def list_shards(self) -> list[Shard]:
         """Every listed shard, parents before children; all pages or an error.
 
         Raises:
-            ShardListIncomplete: The list is empty, or names a shard twice.
+            ShardListIncomplete: The list is empty, names a shard twice, or leaves hash keys out.
         """
         # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
         answer = self._call("ListShards", "Shards", StreamName=self.stream)
@@ -128,7 +104,13 @@ class StreamClient:
             raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
         if len({shard["ShardId"] for shard in listed}) < len(listed):
             raise ShardListIncomplete(self.stream, "ListShards named a shard twice; try again later")
-        return in_lineage_order(_shard(shard) for shard in listed)
+        shards = in_lineage_order(_shard(shard) for shard in listed)
+        if not covers_all_hash_keys(shards):
+            raise ShardListIncomplete(
+                self.stream,
+                "ListShards left out shards: the open ones do not cover all keys; try again later",
+            )
+        return shards
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """An iterator at a position; it lives for five minutes."""
@@ -145,10 +127,10 @@ class StreamClient:
         page = answer["Page"]
         if isinstance(page, IncompleteBody):
             raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
-        return page, service_time(answer)
+        return page, _service_time(answer)
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
-        """A whole answer. A body cut in transit is no error to the SDK: it lacks what is required."""
+        """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
         method = botocore.xform_name(operation)
         try:
             answer: dict[str, Any] = getattr(self._client, method)(**arguments)
@@ -162,8 +144,9 @@ class StreamClient:
             raise CallFailed(self.stream, operation, code, message) from error
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
-        if required not in answer:
-            raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
+        for wanted, where in ((required, answer), ("date", answer["ResponseMetadata"]["HTTPHeaders"])):
+            if wanted not in where:
+                raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {wanted}")
         return answer
 
 
@@ -174,9 +157,10 @@ def _shard(listed: dict[str, Any]) -> Shard:
         parents=tuple(parent for parent in parents if parent),
         hash_range=(listed["HashKeyRange"]["StartingHashKey"], listed["HashKeyRange"]["EndingHashKey"]),
         starting_sequence_number=listed["SequenceNumberRange"]["StartingSequenceNumber"],
+        closed="EndingSequenceNumber" in listed["SequenceNumberRange"],
     )
 
 
-def service_time(answer: dict[str, Any]) -> datetime:
-    """The service's clock at an answer: its `Date` header, UTC, whole seconds, rounded down."""
+def _service_time(answer: dict[str, Any]) -> datetime:
+    """The service's clock at an answer: its `Date` header, whole seconds, rounded down."""
     return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)

@@ -87,7 +87,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         if kind is PositionKind.AT_TIMESTAMP:
             try:
                 return cls.at_timestamp(datetime.fromisoformat(argument))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 raise InvalidInput(
                     f"{text!r} is no position: AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"
                 ) from error

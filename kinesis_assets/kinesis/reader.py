@@ -25,11 +25,50 @@ PAGE_LIMIT = 10_000
 SECONDS_BETWEEN_CALLS = 0.2
 """Five GetRecords a second and shard (AWS, Kinesis quotas)."""
 
-STALL_SECONDS = 300.0
-"""A shard that gives neither a record nor its tip for this long has failed."""
+BYTES_PER_SECOND = 2_000_000
+"""What a shard gives; after a page of more it refuses calls for as long (AWS API reference, GetRecords)."""
 
-_ATTEMPTS = 4
-"""Tries of one page, beyond the SDK's own: an expired iterator, a cut body."""
+STALL_SECONDS = 300.0
+"""A shard that neither gives a record nor comes nearer to its tip for this long has failed."""
+
+MAX_RECORDS = 1_000_000
+MAX_BYTES = 1 << 30
+MAX_SECONDS = 300.0
+"""Bounds of one shard's range in a run, unless it is told otherwise."""
+
+_ATTEMPTS = 6
+"""Tries of one page, but for throttling, which is waited out until the shard counts as stalled."""
+
+_LONGEST_WAIT = 5.0
+
+_THROTTLED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "LimitExceededException",
+        "ThrottlingException",
+        "KMSThrottlingException",
+    }
+)
+
+_TRIED_AGAIN = _THROTTLED | {
+    "ExpiredIteratorException",
+    "IncompleteBody",
+    # The service's own failures, as codes or bare statuses.
+    "InternalFailure",
+    "InternalFailureException",
+    "ServiceUnavailable",
+    "500",
+    "502",
+    "503",
+    "504",
+    # No whole answer came: names of botocore's exceptions.
+    "ConnectTimeoutError",
+    "ReadTimeoutError",
+    "EndpointConnectionError",
+    "ConnectionClosedError",
+    "ResponseStreamingError",
+    "HTTPClientError",
+}
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -67,6 +106,7 @@ class ShardRange(msgspec.Struct, frozen=True):
         shard_id: The shard.
         start: Where to begin; see `Position` for which kinds include the record they name.
         bounds: Where to end at the latest; the tip and the shard's end always end it.
+        closed: The shard takes no more records: it ends at its null iterator alone, never at the tip.
         tip_not_before: Take MillisBehindLatest 0 for the tip only in an answer given at or after this time
             (service's clock). None takes any. It makes reading up to a time repeatable.
     """
@@ -74,6 +114,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     shard_id: str
     start: Position
     bounds: Bounds
+    closed: bool = False
     tip_not_before: datetime | None = None
 
 
@@ -97,14 +138,13 @@ class ShardReading:
         end: What ended the range; None before that, and after an error.
         records: Records handed out.
         bytes: Their payload bytes.
-        first_sequence_number: Of the first record handed out.
         last_arrival: Arrival of the last record handed out.
         millis_behind_latest: How far `position` is behind the tip, as of the last answer; None before it.
         tip_time: The service's clock when the tip was last seen.
 
     Raises (while iterating):
-        ReadFailed: A call failed after bounded retries.
-        ShardStalled: Neither a record nor the tip within `STALL_SECONDS`.
+        ReadFailed: A call failed after bounded tries.
+        ShardStalled: Neither a record nor any nearer to the tip within `STALL_SECONDS`.
     """
 
     def __init__(self, client: StreamClient, range_: ShardRange) -> None:
@@ -113,18 +153,18 @@ class ShardReading:
         self.end: RangeEnd | None = None
         self.records = 0
         self.bytes = 0
-        self.first_sequence_number: str | None = None
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
         self.tip_time: datetime | None = None
         self._client = client
         self._iterator: str | None = None
         self._next_call = 0.0
+        self._last_progress = 0.0
 
     def __iter__(self) -> Iterator[list[Record]]:
         """Hand out the range's records, a page at a time."""
         bounds = self.range.bounds
-        last_progress = time.monotonic()
+        self._last_progress = time.monotonic()
         deadline: float | None = None
         while self.end is None:
             if deadline is not None and time.monotonic() >= deadline:
@@ -132,26 +172,32 @@ class ShardReading:
                 break
             page, served = self._next_page()
             records = self._within_bounds(page.records)
-            if records:
-                last_progress = time.monotonic()
-                if deadline is None and bounds.max_seconds is not None:
-                    deadline = last_progress + bounds.max_seconds
-                self._advance(records)
+            behind = page.millis_behind_latest
             if len(records) < len(page.records):
                 unread_ms = int(served.timestamp() * 1000) - page.records[len(records)].arrival_ms
-                self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
+                behind = max(behind, unread_ms)
                 self.end = RangeEnd.BOUND
-            else:
-                self.millis_behind_latest = page.millis_behind_latest
+            nearer = self.millis_behind_latest is None or behind < self.millis_behind_latest
+            self.millis_behind_latest = behind
+            if records:
+                if deadline is None and bounds.max_seconds is not None:
+                    deadline = time.monotonic() + bounds.max_seconds
+                self._advance(records)
+            if self.end is None:
                 self.end = self._range_end(page, served)
             if records:
                 yield records
-            elif self.end is None and time.monotonic() - last_progress > STALL_SECONDS:
+            if records or nearer:
+                self._last_progress = time.monotonic()
+            elif self.end is None and self._stalled():
                 raise ShardStalled(
                     self.range.shard_id,
-                    f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}; "
-                    f"still {page.millis_behind_latest} ms behind. Run again; it goes on from there",
+                    f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
+                    f"{behind} ms behind it. What was read before is kept; run again",
                 )
+
+    def _stalled(self) -> bool:
+        return time.monotonic() - self._last_progress > STALL_SECONDS
 
     def _within_bounds(self, records: list[Record]) -> list[Record]:
         """The leading records that are still within the bounds."""
@@ -168,8 +214,6 @@ class ShardReading:
         return records
 
     def _advance(self, records: list[Record]) -> None:
-        if self.first_sequence_number is None:
-            self.first_sequence_number = records[0].sequence_number
         self.position = Position.after(records[-1].sequence_number)
         self.last_arrival = datetime.fromtimestamp(records[-1].arrival_ms / 1000, UTC)
         self.records += len(records)
@@ -180,7 +224,8 @@ class ShardReading:
         if page.next_shard_iterator is None:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
-        if page.millis_behind_latest == 0 and (not_before is None or served >= not_before):
+        at_tip = page.millis_behind_latest == 0 and not self.range.closed
+        if at_tip and (not_before is None or served >= not_before):
             self.tip_time = served
             return RangeEnd.TIP
         if self.range.bounds.max_records is not None and self.records >= self.range.bounds.max_records:
@@ -188,36 +233,39 @@ class ShardReading:
         return None
 
     def _next_page(self) -> tuple[Page, datetime]:
-        shard_id = self.range.shard_id
-        for attempt in range(_ATTEMPTS):
+        """The page after `position`, tried again within bounds."""
+        attempt = 0
+        while True:
             try:
                 if self._iterator is None:
-                    self._iterator = self._client.shard_iterator(shard_id, self.position)
-                self._pace()
+                    self._iterator = self._client.shard_iterator(self.range.shard_id, self.position)
+                self._wait_for_turn()
                 page, served = self._client.get_records(self._iterator, self._limit())
             except CallFailed as error:
-                # Only these two are worth more than the SDK's retries. A fresh iterator begins exactly after
-                # the last record handed out.
-                retried = error.code in ("ExpiredIteratorException", "IncompleteBody")
-                if not retried or attempt == _ATTEMPTS - 1:
-                    raise ReadFailed(
-                        shard_id,
-                        f"reading from {self.position} failed: {error}. What was read before is kept; "
-                        "run again when the cause is gone",
-                    ) from error
-                self._iterator = None
-                time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311  # jitter, not a secret
-                continue
-            self._iterator = page.next_shard_iterator
-            return page, served
-        raise AssertionError("the loop ends by return or raise")
+                if error.code not in _THROTTLED:
+                    self._iterator = None  # a fresh one begins exactly after the last record handed out
+                self._give_up_or_wait(error, attempt)
+                attempt += 1
+            else:
+                self._iterator = page.next_shard_iterator
+                seconds = sum(len(record.data) for record in page.records) / BYTES_PER_SECOND
+                self._next_call = time.monotonic() + max(SECONDS_BETWEEN_CALLS, seconds)
+                return page, served
+
+    def _give_up_or_wait(self, error: CallFailed, attempt: int) -> None:
+        lasting = self._stalled() if error.code in _THROTTLED else attempt >= _ATTEMPTS - 1
+        if lasting or error.code not in _TRIED_AGAIN:
+            raise ReadFailed(
+                self.range.shard_id,
+                f"reading from {self.position} failed: {error}. What was read before is kept; "
+                "run again when the cause is gone",
+            ) from error
+        time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.2 * 2**attempt)))  # noqa: S311  # jitter
 
     def _limit(self) -> int:
         most = self.range.bounds.max_records
         return PAGE_LIMIT if most is None else max(1, min(PAGE_LIMIT, most - self.records))
 
-    def _pace(self) -> None:
-        wait = self._next_call - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
+    def _wait_for_turn(self) -> None:
+        time.sleep(max(0.0, self._next_call - time.monotonic()))
         self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS

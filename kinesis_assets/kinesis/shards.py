@@ -9,30 +9,48 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+_HASH_KEYS = 1 << 128
+
 
 class Shard(msgspec.Struct, frozen=True):
     """A shard as ListShards gives it.
 
-    Its EndingSequenceNumber is left out on purpose: it may be smaller or larger than the last record's, so
-    nothing can be concluded from it.
+    The value of its EndingSequenceNumber is left out on purpose: it may be smaller or larger than the last
+    record's, so nothing can be concluded from it.
 
     Attributes:
         shard_id: `shardId-000000000000` and so on.
         parents: The shards it was split or merged from: none, one or two.
         hash_range: First and last hash key, both inclusive, as decimal text (they have 128 bits).
         starting_sequence_number: No record of the shard is below it. Decimal text.
+        closed: It takes no more records, since it was split or merged.
     """
 
     shard_id: str
     parents: tuple[str, ...]
     hash_range: tuple[str, str]
     starting_sequence_number: str
+    closed: bool = False
 
 
 def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:
     """Parents before children, else by the shards' start (as integers) and id."""
     # A child is created after its parents were closed, so its start is above every number of theirs.
     return sorted(shards, key=lambda shard: (int(shard.starting_sequence_number), shard.shard_id))
+
+
+def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
+    """Whether the open shards have every hash key between them, as those of a stream always do.
+
+    Source: https://docs.aws.amazon.com/streams/latest/dev/key-concepts.html (partition keys map to 128 bits)
+    """
+    ranges = sorted(tuple(map(int, shard.hash_range)) for shard in shards if not shard.closed)
+    following = 0
+    for first, last in ranges:
+        if first > following:
+            return False
+        following = max(following, last + 1)
+    return following == _HASH_KEYS
 
 
 def unfinished_parents(

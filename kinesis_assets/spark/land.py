@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.errors import ShardError
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
 from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.table.files import DataFile, DataFileWriter
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.table.storage import TableFolder
 
-THREADS = 16
-"""Shards read at once by a task. Each holds at most one page (10 MB), which bounds the task's memory."""
+THREADS = CONNECTIONS
+"""Shards read at once by a task. Each holds one page (at most 10 MB, three times over while it is taken
+apart), which bounds the task's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,8 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
 @lru_cache(maxsize=8)
 def _client(stream: str, settings: ClientSettings) -> StreamClient:
     """Kept by a worker process from task to task: making one costs 50 ms and new connections."""
-    return StreamClient(stream, settings)
+    # The reader tries again by itself: the SDK's budget of retries would be one for all shards.
+    return StreamClient(stream, settings, attempts=1)
 
 
 def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLanding:

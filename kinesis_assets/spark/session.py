@@ -1,11 +1,49 @@
-"""What a Spark session needs from the process that starts it."""
+"""What a Spark session needs from the process that starts it, and how its failures are told."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import LandingFailed
+from kinesis_assets.spark.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
-def use_this_python() -> None:
-    """Let Spark's workers here run the interpreter that has this package, unless told otherwise."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+def prepare(spark_config: Mapping[str, Any]) -> None:
+    """Before a session is started here: see that Java is there, and let workers here run this interpreter.
+
+    A Spark Connect server has a Java of its own, and a cluster's executors a Python of their own.
+
+    Raises:
+        JavaUnavailable: Spark would start a JVM here and cannot.
+    """
+    if "spark.remote" in spark_config or "SPARK_REMOTE" in os.environ:
+        return
+    require_java()
+    if str(spark_config.get("spark.master", "local")).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+@contextmanager
+def failures_told(stream: str) -> Iterator[None]:
+    """Tell a failed session or job in one line.
+
+    Raises:
+        LandingFailed: Spark raised.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415  # Spark's workers need neither
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        causes = [line for line in lines if "Error: " in line or "Exception: " in line]
+        raise LandingFailed(
+            f"stream {stream}: the Spark job failed, nothing was committed: {(causes or lines or [''])[-1]}"
+        ) from error

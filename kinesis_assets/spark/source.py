@@ -37,8 +37,8 @@ class KinesisDataSource(DataSource):
     Options:
         stream: The stream's name. Required.
         until: RFC 3339 time, not in the future. Records that arrived before it are read. Required.
-        start: A position as `Position.parse` reads it; TRIM_HORIZON by default. LATEST has no fixed meaning
-            in a closed range and is refused.
+        start: A position as `Position.parse` reads it; a sequence number goes with one shard. TRIM_HORIZON by
+            default, which moves on as records expire. LATEST has no fixed meaning and is refused.
         shard_ids: Comma-separated; all listed shards by default.
         region_name, endpoint_url, profile_name: As for boto3; the SDK's own settings by default.
 
@@ -85,9 +85,13 @@ class _Reader(DataSourceReader):
         self._stream = options["stream"]
         self._until = _time(options["until"])
         self._start = Position.parse(options.get("start", "TRIM_HORIZON"))
+        self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
         if self._start.kind is PositionKind.LATEST:
             raise InvalidInput("start LATEST has no fixed meaning in a closed range; name a time")
-        self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        if self._start.timestamp is not None and self._start.timestamp >= self._until:
+            raise InvalidInput(f"start {self._start} is not before until {self._until.isoformat()}")
+        if self._start.sequence_number is not None and len(self._shard_ids) != 1:
+            raise InvalidInput(f"start {self._start} means one shard; name it with shard_ids")
         self._settings = ClientSettings(
             options.get("region_name"), options.get("endpoint_url"), options.get("profile_name")
         )
@@ -100,8 +104,8 @@ class _Reader(DataSourceReader):
             raise InvalidInput(
                 f"until {self._until.isoformat()} is in the future; the stream's clock says {now}"
             )
-        listed = [shard.shard_id for shard in client.list_shards()]
-        unknown = sorted(set(self._shard_ids) - set(listed))
+        listed = {shard.shard_id: shard for shard in client.list_shards()}
+        unknown = sorted(set(self._shard_ids) - listed.keys())
         if unknown:
             raise InvalidInput(f"stream {self._stream} has no shard {', '.join(unknown)}")
         return [
@@ -110,6 +114,7 @@ class _Reader(DataSourceReader):
                     shard_id=shard_id,
                     start=self._start,
                     bounds=Bounds(until=self._until),
+                    closed=listed[shard_id].closed,
                     tip_not_before=self._until + TIP_GRACE,
                 )
             )
@@ -119,7 +124,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A shard's records, a batch a page."""
         assert isinstance(partition, _ShardPartition)  # noqa: S101  # Spark hands back what partitions() gave
-        client = StreamClient(self._stream, self._settings)
+        client = StreamClient(self._stream, self._settings, attempts=1)  # the reader tries again by itself
         for records in ShardReading(client, partition.range):
             yield record_batch(self._stream, partition.range.shard_id, records)
 

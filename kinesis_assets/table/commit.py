@@ -10,13 +10,21 @@ that no commit points at are vacuum's.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kinesis_assets.errors import AttemptExpired, CommitFailed, CommitUnknown, PositionsUnreadable
+from kinesis_assets.errors import (
+    AttemptExpired,
+    CommitFailed,
+    CommitUnknown,
+    KinesisAssetsError,
+    PositionsUnreadable,
+    TableUnreachable,
+)
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -25,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.errors import PositionConflict
-    from kinesis_assets.kinesis.client import StreamIdentity
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.files import DataFile
     from kinesis_assets.table.positions import ShardPosition
@@ -35,8 +43,11 @@ if TYPE_CHECKING:
 VACUUM_RETENTION = timedelta(days=7)
 """Files that no commit points at are kept at least so long."""
 
+_Told_co = TypeVar("_Told_co", covariant=True)
+
 _TRIES = 40
 _LONGEST_WAIT = 1.0
+_LONGEST_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class CommitResult:
 
 
 def freeze(
-    table: PositionedTable, stream: StreamIdentity, listed: Sequence[Shard], start: Position
+    table: PositionedTable, identity: StreamIdentity, listed: Sequence[Shard], start: Position
 ) -> StreamPositions:
     """The stream's positions in the table, made by one position-only commit if there are none yet.
 
@@ -65,31 +76,34 @@ def freeze(
 
     Args:
         table: The table; created if missing.
-        stream: Which stream.
+        identity: Which stream.
         listed: All its shards.
         start: Where to begin; LATEST must have been made a time already.
+
+    Raises:
+        CommitFailed: The tries are used up.
+        TableError: The table cannot be used.
     """
     table.create_if_missing()
-    error: Exception | None = None
-    for attempt in range(_TRIES + 1):
+
+    def look(*, and_try: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
-        standing = snapshot.positions(stream)
-        if standing is not None:
-            return standing
-        if attempt == _TRIES:
-            break
-        token = draw_token()
-        first = StreamPositions(
-            format=FORMAT,
-            stream=stream,
-            token=token,
-            previous=None,
-            generation=0,
-            batch_id=token,
-            shards=initial_positions(listed, start),
-        )
-        error = _try(snapshot, [], first, attempt)
-    raise _failed(table, error)
+        standing = snapshot.positions(identity)
+        if standing is None and and_try:
+            token = draw_token()
+            first = StreamPositions(
+                format=FORMAT,
+                identity=identity,
+                token=token,
+                previous=None,
+                generation=0,
+                batch_id=token,
+                shards=initial_positions(listed, start),
+            )
+            snapshot.commit([], first)
+        return standing
+
+    return _until_told(table, look)
 
 
 def commit(
@@ -115,32 +129,33 @@ def commit(
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is not there or not with its rows.
         CommitFailed: The tries are used up, or the batch was committed before.
-        CommitUnknown: The chain of positions is broken.
+        CommitUnknown: The chain of positions is broken, or the table could not be looked at after a try.
     """
     conflicts: dict[str, PositionConflict] = {}
-    error: Exception | None = None
     # By token, what each try held: one that raised may turn out to have landed.
     tried: dict[int, CommitResult] = {}
-    for attempt in range(_TRIES + 1):
+
+    def look(*, and_try: bool) -> CommitResult | None:
+        nonlocal moved, files
         snapshot = table.snapshot()
-        current = snapshot.positions(expected.stream)
+        current = snapshot.positions(expected.identity)
         if current is None:
             raise CommitUnknown(
                 table.uri,
-                f"the positions of {expected.stream.name} that batch {batch_id} began from are gone; "
+                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
                 "was the table replaced? Look at its history before the next run",
             )
         token = _landed(table, snapshot, current, expected, batch_id)
-        if token is not None and token not in tried:
-            raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
         if token is not None:
+            if token not in tried:
+                raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
             return replace(tried[token], version=snapshot.version_of(token))
-        if attempt == _TRIES:
-            break
+        if not and_try:
+            return None
         current = current.with_listed(listed)
         merged, lost = merge(current, expected, moved)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more.
-        conflicts |= lost
+        conflicts.update(lost)
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
         files = [part for file in files for part in without_shards(table.files, file, lost)]
         if not moved:
@@ -148,7 +163,7 @@ def commit(
         _check(table, batch_id, files)
         following = StreamPositions(
             format=FORMAT,
-            stream=expected.stream,
+            identity=expected.identity,
             token=draw_token(),
             previous=current.token,
             generation=current.generation + 1,
@@ -156,8 +171,47 @@ def commit(
             shards=merged,
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
-        error = _try(snapshot, files, following, attempt)
-    raise _failed(table, error)
+        snapshot.commit(files, following)
+        return None
+
+    return _until_told(table, look)
+
+
+class _Look(Protocol[_Told_co]):
+    """One look at the table: what became of the commit, or None and, if asked to, one try of it."""
+
+    def __call__(self, *, and_try: bool) -> _Told_co | None: ...
+
+
+def _until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
+    """Look and try, bounded, until the table tells what became of the commit.
+
+    Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
+    what no further look can mend ends it.
+    """
+    error: Exception | None = None
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    for attempt in itertools.count():
+        last = attempt == _TRIES or time.monotonic() > deadline
+        try:
+            told = look(and_try=not last)
+        except Exception as raised:
+            if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
+                raise
+            if last:
+                raise CommitUnknown(
+                    table.uri,
+                    f"whether the commit landed cannot be told, the table cannot be looked at: {raised}. "
+                    "Run again when it can be: a run goes on from what the table holds",
+                ) from raised
+            error = raised
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
+            continue
+        if told is not None:
+            return told
+        if last:
+            break
+    raise CommitFailed(table.uri, f"{attempt} tries failed, the last with: {error}. Nothing lost; run again")
 
 
 def _landed(
@@ -190,18 +244,6 @@ def _landed(
     return None
 
 
-def _try(
-    snapshot: TableSnapshot, files: Sequence[DataFile], positions: StreamPositions, attempt: int
-) -> Exception | None:
-    """One try, and a wait after an error, which is kept for the report: the next look at the table tells."""
-    try:
-        snapshot.commit(files, positions)
-    except Exception as error:  # noqa: BLE001  # whatever was raised, the commit may have landed
-        time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
-        return error
-    return None
-
-
 def _check(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
     if age > VACUUM_RETENTION / 3:
@@ -212,7 +254,3 @@ def _check(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> 
         )
     for file in files:
         verify(table.uri, table.files, file)
-
-
-def _failed(table: PositionedTable, error: Exception | None) -> CommitFailed:
-    return CommitFailed(table.uri, f"{_TRIES} tries failed, the last with: {error}. Nothing lost; run again")

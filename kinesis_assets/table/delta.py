@@ -28,7 +28,7 @@ from kinesis_assets.table.storage import TableFolder, write_new
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_assets.kinesis.client import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.files import DataFile
     from kinesis_assets.table.positions import StreamPositions
 
@@ -44,16 +44,12 @@ class PositionedTable:
 
     Raises:
         InvalidInput: The URI cannot be meant.
-        TableUnreachable: Its folder cannot be opened.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.folder = TableFolder.at(uri)
-        try:
-            self.files = self.folder.open()
-        except OSError as error:
-            raise TableUnreachable(uri, f"its folder cannot be opened: {error}") from error
+        self.files = self.folder.open()
 
     def create_if_missing(self) -> None:
         """Create the table, empty; of several creators at once, one does.
@@ -116,28 +112,23 @@ class TableSnapshot:
         self._table = table
         self._delta = delta
 
-    @property
-    def version(self) -> int:
-        """The version of the table's log."""
-        return self._delta.version()
-
-    def positions(self, stream: StreamIdentity) -> StreamPositions | None:
+    def positions(self, identity: StreamIdentity) -> StreamPositions | None:
         """Where the stream's shards are, or None if the table has never seen the stream.
 
         Raises:
             PositionsUnreadable: The file that the log points at is missing or not understood.
             StreamRecreated: They are the positions of an older stream of the same name.
         """
-        token = self._delta.transaction_version(_application(stream))
+        token = self._delta.transaction_version(_application(identity))
         if token is None:
             return None
         found = self.positions_at(token)
-        if found.stream.created != stream.created:
+        if found.identity.created != identity.created:
             raise StreamRecreated(
-                stream.name,
+                identity.name,
                 f"the table {self._table.uri} has positions of the stream created at "
-                f"{found.stream.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
-                f"{stream.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
+                f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
+                f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
                 "Give the new stream a new table",
             )
         return found
@@ -147,15 +138,24 @@ class TableSnapshot:
 
         Raises:
             PositionsUnreadable: It is missing or not understood.
+            TableUnreachable: It cannot be read now.
         """
         path = _positions_path(token)
         try:
             with self._table.files.open_input_file(path) as source:
-                return positions_file.decode(source.read())
-        except (OSError, msgspec.MsgspecError) as error:
+                content = source.read()
+        except FileNotFoundError as error:
+            raise PositionsUnreadable(
+                self._table.uri, f"{path}, which the log points at, is gone. Restore that file"
+            ) from error
+        except OSError as error:
+            raise TableUnreachable(self._table.uri, f"{path} cannot be read: {error}") from error
+        try:
+            return positions_file.decode(content)
+        except msgspec.MsgspecError as error:
             raise PositionsUnreadable(
                 self._table.uri,
-                f"{path} cannot be read: {error}. Restore that file, or upgrade if a newer version wrote it",
+                f"{path} is not understood: {error}. Restore it, or upgrade if a newer version wrote it",
             ) from error
 
     def commit(self, files: Iterable[DataFile], positions: StreamPositions) -> None:
@@ -173,7 +173,7 @@ class TableSnapshot:
             schema=Schema.from_arrow(TABLE_SCHEMA),
             partition_by=PARTITION_COLUMNS,
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(_application(positions.stream), positions.token)],
+                app_transactions=[Transaction(_application(positions.identity), positions.token)],
                 custom_metadata={_TOKEN_KEY: str(positions.token)},
             ),
         )
@@ -186,9 +186,9 @@ class TableSnapshot:
         return None
 
 
-def _application(stream: StreamIdentity) -> str:
+def _application(identity: StreamIdentity) -> str:
     """The log's name for a stream's entry: one for all incarnations, so that an old one's run is fenced."""
-    return f"kinesis/{stream.arn}"
+    return f"kinesis/{identity.arn}"
 
 
 def _positions_path(token: int) -> str:

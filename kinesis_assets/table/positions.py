@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import PositionConflict
-from kinesis_assets.kinesis.client import StreamIdentity
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.kinesis.stream import StreamIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ class StreamPositions(
 
     Attributes:
         format: `FORMAT` of the writer.
-        stream: Which stream.
+        identity: Which stream.
         token: Names this file; the table's log points at it.
         previous: The token before it; None for the first.
         generation: Commits since the first, which is 0.
@@ -63,7 +63,7 @@ class StreamPositions(
     """
 
     format: int
-    stream: StreamIdentity
+    identity: StreamIdentity
     token: int
     previous: int | None
     generation: int
@@ -132,7 +132,7 @@ def merge(
             finished={parent for parent in position.parents if parent in merged and merged[parent].finished},
         )
     }:
-        merged |= ready
+        merged |= {shard_id: _newer_tip(position, merged[shard_id]) for shard_id, position in ready.items()}
         pending = {shard_id: position for shard_id, position in pending.items() if shard_id not in ready}
     for shard_id, position in pending.items():
         conflicts[shard_id] = PositionConflict(
@@ -141,6 +141,12 @@ def merge(
             "record its end; this run added none of its rows. Nothing to do: the next run reads it",
         )
     return merged, conflicts
+
+
+def _newer_tip(moved: ShardPosition, current: ShardPosition) -> ShardPosition:
+    """Another run may have seen the tip later without moving the position."""
+    seen = [time for time in (moved.tip_time, current.tip_time) if time is not None]
+    return msgspec.structs.replace(moved, tip_time=max(seen, default=None))
 
 
 def encode(positions: StreamPositions) -> bytes:

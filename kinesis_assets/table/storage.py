@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,20 +29,19 @@ class TableFolder:
         Raises:
             InvalidInput: Neither a path nor a URI of a supported kind.
         """
-        scheme, separator, _ = table.partition("://")
         if not table.strip():
             raise InvalidInput("a table needs a path or a URI, as in s3://bucket/orders")
-        if not separator:
+        if "://" not in table:
             return cls(Path(table).expanduser().absolute().as_uri())
-        if scheme not in ("file", "s3"):
-            raise InvalidInput(f"table {table}: only s3:// and file:// URIs and local paths are supported")
+        if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/\S+)?|file:///\S+", table):
+            raise InvalidInput(
+                f"table {table}: give a path, s3://bucket/prefix or file:///path; no other is supported"
+            )
         return cls(table.rstrip("/"))
 
     def open(self) -> pyarrow.fs.FileSystem:
-        """A file system whose root is the folder. S3 is reached as the AWS SDK's environment says."""
+        """A file system whose root is the folder, there or not. S3 is reached as the environment says."""
         filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
-        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
-            filesystem.create_dir(path, recursive=True)
         return pyarrow.fs.SubTreeFileSystem(path, filesystem)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import os
 import re
@@ -189,7 +190,10 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         ({"start": "AT_SEQUENCE_NUMBER:1"}, "clicks: start must be one of TRIM_HORIZON, LATEST, AT_TIMES"),
         ({"start": "AT_TIMESTAMP:noon"}, "AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"),
         ({"stream": "page views"}, "'page views' is no stream name: 1 to 128 letters, digits"),
-        ({"table": "gs://lake/clicks"}, "only s3:// and file:// URIs and local paths are supported"),
+        (
+            {"table": "gs://lake/clicks"},
+            "give a path, s3://bucket/prefix or file:///path",
+        ),
     ],
     ids=["unknown field", "no table", "no start", "start in a shard", "no time", "no name", "no table URI"],
 )
@@ -220,8 +224,15 @@ def test_the_builder_refuses_what_cannot_be_meant(wrong):
 # The public names
 
 
+def errors() -> set[str]:
+    """The whole tree of errors is public."""
+    module = importlib.import_module("kinesis_assets.errors")
+    return {name for name, value in vars(module).items() if isinstance(value, type)}
+
+
 def test_the_public_names_are_those_that_are_loaded_on_first_use():
-    assert kinesis_assets.__all__ == sorted(kinesis_assets._HOMES)
+    assert set(kinesis_assets.__all__) == {*kinesis_assets._HOMES, *errors()}
+    assert kinesis_assets.__all__ == sorted(kinesis_assets.__all__)
     assert dir(kinesis_assets) == kinesis_assets.__all__
     for name in kinesis_assets.__all__:
         assert getattr(kinesis_assets, name).__name__ == name
@@ -237,7 +248,8 @@ def test_type_checkers_see_the_public_names_where_they_are_loaded_from():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-    homes = {name: f"kinesis_assets.{home}" for name, home in kinesis_assets._HOMES.items()}
+    homes = dict.fromkeys(errors(), "kinesis_assets.errors")
+    homes |= {name: f"kinesis_assets.{home}" for name, home in kinesis_assets._HOMES.items()}
     assert dict(imports) == homes
     assert len(imports) == len(homes)
 

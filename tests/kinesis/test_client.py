@@ -181,3 +181,16 @@ def test_parents_that_were_never_seen_are_not_waited_for():
     assert unfinished_parents(("gone", "open", "done"), known={"open", "done"}, finished={"done"}) == (
         "open",
     )
+
+
+def test_list_that_leaves_hash_keys_out_is_incomplete(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=3)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][::2]))
+    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+        client.list_shards()
+
+
+def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.split_shard(StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=MIDDLE)
+    assert [shard.closed for shard in client.list_shards()] == [True, False, False]

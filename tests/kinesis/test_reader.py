@@ -342,7 +342,7 @@ def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, 
     assert faults.count("GetRecords") == 4
 
 
-def test_reader_gives_up_after_four_tries_and_names_shard_and_position(put, reading_of, faults):
+def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
     fail_after(faults, 1, lambda answer: answer.with_body(b"{}"))
@@ -351,7 +351,7 @@ def test_reader_gives_up_after_four_tries_and_names_shard_and_position(put, read
         data(reading)
     assert caught.value.shard_id == SHARD
     assert f"AFTER_SEQUENCE_NUMBER:{numbers[1]}" in str(caught.value)
-    assert faults.count("GetRecords") == 1 + 4
+    assert faults.count("GetRecords") == 1 + 6
 
 
 def test_tries_are_counted_for_each_page(put, reading_of, faults):
@@ -375,7 +375,6 @@ def test_error_after_some_pages_leaves_the_truth_about_them(put, reading_of, fau
         read.extend(int(record.data) for records in reading for record in records)
     assert reading.position == Position.after(numbers[3])
     assert (reading.records, reading.bytes, reading.end) == (4, 4, None)
-    assert reading.first_sequence_number == numbers[0]
 
 
 def test_error_that_no_retry_helps_is_not_retried(put, reading_of, faults):
@@ -460,3 +459,76 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
     assert data(reading) == [1]
     assert reading.millis_behind_latest == 30_000
     assert reading.tip_time is None
+
+
+# Throttling, idle spans, closed shards
+
+
+@pytest.fixture
+def patient(stream, settings, monkeypatch):
+    """A reading as a Spark task makes it: the SDK tries nothing again; back-off takes no time."""
+    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    client = StreamClient(stream, settings, attempts=1)
+    return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), **fields))
+
+
+@pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
+def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, code):
+    put(*range(3))
+    faults.answer("GetRecords", lambda _, answer: answer.error(code), times=12)
+    assert data(patient()) == [0, 1, 2]
+    assert faults.count("GetShardIterator") == 1
+
+
+def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, monkeypatch):
+    monkeypatch.setattr(reader, "STALL_SECONDS", 0.5)
+    put(0)
+    faults.answer("GetRecords", lambda _, answer: answer.error("ProvisionedThroughputExceededException"))
+    with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
+        data(patient())
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
+    put(0, 1)
+    faults.answer("GetRecords", lambda _, answer: answer.error("InternalFailure", status), times=2)
+    assert data(patient()) == [0, 1]
+
+
+def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
+    monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
+    put(0)
+    behind = iter(range(8, 0, -1))
+    faults.answer(
+        "GetRecords",
+        lambda call, answer: answer.but(
+            Records=[], MillisBehindLatest=next(behind), NextShardIterator=call.arguments["ShardIterator"]
+        ),
+        times=8,
+    )
+    assert data(reading_of()) == [0]
+
+
+def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
+    put, split, patient, faults, kinesis, stream
+):
+    put(0, 1)
+    split()
+    after = kinesis.get_shard_iterator(StreamName=stream, ShardId=SHARD, ShardIteratorType="LATEST")
+    faults.answer(
+        "GetRecords",
+        lambda _, answer: answer.but(NextShardIterator=after["ShardIterator"], MillisBehindLatest=0),
+        times=1,
+    )
+    reading = patient(closed=True)
+    assert data(reading) == [0, 1]
+    assert reading.end is RangeEnd.SHARD_END
+
+
+def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, monkeypatch):
+    monkeypatch.setattr(reader, "BYTES_PER_SECOND", 10)
+    put(10_000, 20_000)
+    faults.page_size(1)
+    data(patient())
+    first, second, *_ = (call.at for call in faults.calls if call.operation == "GetRecords")
+    assert second - first >= 0.5

@@ -96,7 +96,7 @@ class Workbench:
 
     @property
     def version(self) -> int:
-        return self.table.snapshot().version
+        return DeltaTable(self.table.folder.uri).version()
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from kinesis_assets.errors import (
+    InvalidInput,
+    LandingFailed,
     ParentUnfinished,
     PositionConflict,
     ReadFailed,
@@ -20,6 +23,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import Bounds
 from kinesis_assets.run import ShardState
 from kinesis_assets.spark import land as land_module
+from kinesis_assets.spark.session import failures_told
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
@@ -366,9 +370,10 @@ def test_unknown_shard_is_refused_and_its_neighbours_commit(bench):
 
 def test_vanished_shard_is_refused_with_its_position_and_its_neighbours_commit(bench, faults):
     first, second = bench.create(2)
-    bench.put(0)
-    bench.run()
+    bench.put(0, 2)
+    bench.run(max_records=1)
     position = bench.positions.shards[first].position
+    bench.split(first, part=0.25)
     bench.put(1, part=0.5)
     hide(faults, first)
     result = bench.run([first, second])
@@ -497,3 +502,31 @@ def test_run_that_dies_before_its_commit_leaves_no_row_and_the_next_lands_all(be
     assert bench.items == []
     bench.run()
     assert bench.items == [0, 1]
+
+
+# Plans that cannot be meant
+
+
+def test_start_in_the_future_is_refused_before_anything_is_frozen(bench):
+    bench.create()
+    with pytest.raises(InvalidInput, match="not in the past"):
+        bench.plan(start="AT_TIMESTAMP:2099-01-01T00:00:00Z")
+    bench.plan()
+
+
+def test_shard_that_the_body_left_out_is_no_finished_one(bench):
+    first, second = bench.create(2)
+    bench.put(0)
+    plan = bench.plan()
+    left = replace(plan, ranges={second: plan.ranges[second]})
+    assert states(bench.execute(left)) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
+
+
+def test_spark_failure_is_told_in_one_line(spark):
+    def boom(batches):
+        raise ValueError("no room on the disk")
+        yield from batches
+
+    with pytest.raises(LandingFailed, match="no room on the disk") as told, failures_told("orders"):
+        spark.range(1).mapInArrow(boom, "id long").collect()
+    assert "\n" not in str(told.value)

@@ -205,6 +205,11 @@ def test_closed_and_open_shards_are_read_alike(create, put, split, clock, load):
         ({}, "option until is missing"),
         ({"stream": None}, "option stream, until is missing"),
         ({"until": "2026-01-31T12:00:00Z", "topic": "orders"}, "unknown option topic"),
+        ({"until": "2026-01-31T12:00:00Z", "start": "AT_SEQUENCE_NUMBER:1"}, "means one shard"),
+        (
+            {"until": "2026-01-31T12:00:00Z", "start": "AT_TIMESTAMP:2026-02-01T00:00:00Z"},
+            "is not before until",
+        ),
         ({"until": "2026-01-31T12:00:00Z", "start": "LATEST"}, "LATEST has no fixed meaning"),
         ({"until": "2026-01-31T12:00:00Z", "start": "EARLIEST"}, "'EARLIEST' is no position"),
         ({"until": "2026-01-31T12:00:00"}, "is no time with an offset"),

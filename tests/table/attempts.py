@@ -12,11 +12,11 @@ import msgspec
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import PositionConflict
-from kinesis_assets.kinesis.client import StreamIdentity
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.files import DataFileWriter

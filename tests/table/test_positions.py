@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from kinesis_assets.kinesis.client import StreamIdentity
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import (
     FORMAT,
     ShardPosition,
@@ -32,7 +32,7 @@ def shard_at(position=BEGINNING, parents=(), **rest):
 
 def positions_of(**shards):
     return StreamPositions(
-        format=FORMAT, stream=STREAM, token=7, previous=None, generation=0, batch_id=7, shards=shards
+        format=FORMAT, identity=STREAM, token=7, previous=None, generation=0, batch_id=7, shards=shards
     )
 
 
@@ -50,7 +50,7 @@ def finished(shard):
 def test_file_reads_back_as_the_same_positions():
     positions = StreamPositions(
         format=FORMAT,
-        stream=STREAM,
+        identity=STREAM,
         token=(1 << 62) - 1,
         previous=1 << 60,
         generation=12,
@@ -70,11 +70,11 @@ def test_file_reads_back_as_the_same_positions():
     assert decode(encode(positions)) == positions
 
 
-@pytest.mark.parametrize("where", ["top", "stream", "shard", "position"])
+@pytest.mark.parametrize("where", ["top", "identity", "shard", "position"])
 def test_unknown_field_is_refused(where):
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     shard = content["shards"]["a"]
-    {"top": content, "stream": content["stream"], "shard": shard, "position": shard["position"]}[where][
+    {"top": content, "identity": content["identity"], "shard": shard, "position": shard["position"]}[where][
         "later"
     ] = 1
     with pytest.raises(msgspec.ValidationError, match="later"):
@@ -175,7 +175,16 @@ def test_shard_that_another_run_merely_saw_at_its_tip_is_no_conflict():
     current = positions_of(a=shard_at(tip_time=datetime(2026, 2, 1, tzinfo=UTC)))
     moved = {"a": moved_to(expected.shards["a"], "5")}
     merged, conflicts = merge(current, expected, moved)
-    assert (merged, conflicts) == (moved, {})
+    assert conflicts == {}
+    assert merged["a"].same_place(moved["a"])
+
+
+def test_newer_tip_that_another_run_saw_is_kept():
+    expected = positions_of(a=shard_at())
+    newer = datetime(2026, 2, 1, tzinfo=UTC)
+    moved = {"a": moved_to(expected.shards["a"], "5")}
+    merged, _ = merge(positions_of(a=shard_at(tip_time=newer)), expected, moved)
+    assert merged["a"].tip_time == newer
 
 
 def test_shards_that_another_run_listed_meanwhile_stay():
