@@ -154,10 +154,11 @@ def commit(
             return None
         current = current.with_listed(listed)
         merged, lost = merge(current, expected, moved)
-        # Lost for good: a shard that came back to where it was has no rows of this attempt any more.
-        conflicts.update(lost)
-        moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
+        # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
+        # first: if that fails, the next look must find these shards still to be taken out.
         files = [part for file in files for part in without_shards(table.files, file, lost)]
+        moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
+        conflicts.update(lost)
         if not moved:
             return CommitResult(None, (), conflicts)
         _check(table, batch_id, files)

@@ -44,7 +44,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.files import TABLE_SCHEMA, without_shards
 from kinesis_assets.table.tokens import draw_token
 
 RACERS = 8
@@ -339,6 +339,21 @@ def test_conflict_is_told_though_a_later_try_landed(table, frozen, at_commit):
     attempt = Attempt(table, frozen, {"a": 3, "b": 4})
     Attempt(table, frozen, {"b": 1}).commit()
     at_commit(never_landed, times=2)
+    assert attempt.commit().conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_whose_rows_could_not_be_taken_out_at_once_keeps_them_out(table, frozen, monkeypatch):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+    Attempt(table, frozen, {"b": 1}).commit()
+    failing = iter([True])
+
+    def unreadable_once(*arguments):
+        if next(failing, False):
+            raise OSError("as the test says")
+        return without_shards(*arguments)
+
+    monkeypatch.setattr(commit_module, "without_shards", unreadable_once)
     assert attempt.commit().conflicts.keys() == {"b"}
     assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
 
