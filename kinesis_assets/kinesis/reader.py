@@ -50,25 +50,27 @@ _THROTTLED = frozenset(
     }
 )
 
-_TRIED_AGAIN = _THROTTLED | {
-    "ExpiredIteratorException",
-    "IncompleteBody",
-    # The service's own failures, as codes or bare statuses.
-    "InternalFailure",
-    "InternalFailureException",
-    "ServiceUnavailable",
-    "500",
-    "502",
-    "503",
-    "504",
-    # No whole answer came: names of botocore's exceptions.
-    "ConnectTimeoutError",
-    "ReadTimeoutError",
-    "EndpointConnectionError",
-    "ConnectionClosedError",
-    "ResponseStreamingError",
-    "HTTPClientError",
-}
+_TRIED_AGAIN = frozenset(
+    {
+        "ExpiredIteratorException",
+        "IncompleteBody",
+        # The service's own failures, as codes or bare statuses.
+        "InternalFailure",
+        "InternalFailureException",
+        "ServiceUnavailable",
+        "500",
+        "502",
+        "503",
+        "504",
+        # No whole answer came: names of botocore's exceptions.
+        "ConnectTimeoutError",
+        "ReadTimeoutError",
+        "EndpointConnectionError",
+        "ConnectionClosedError",
+        "ResponseStreamingError",
+        "HTTPClientError",
+    }
+)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -234,7 +236,7 @@ class ShardReading:
 
     def _next_page(self) -> tuple[Page, datetime]:
         """The page after `position`, tried again within bounds."""
-        attempt = 0
+        throttled = failed = 0
         while True:
             try:
                 if self._iterator is None:
@@ -242,25 +244,26 @@ class ShardReading:
                 self._wait_for_turn()
                 page, served = self._client.get_records(self._iterator, self._limit())
             except CallFailed as error:
-                if error.code not in _THROTTLED:
+                if error.code in _THROTTLED:
+                    throttled += 1
+                    lasting = self._stalled()
+                else:
                     self._iterator = None  # a fresh one begins exactly after the last record handed out
-                self._give_up_or_wait(error, attempt)
-                attempt += 1
+                    failed += 1
+                    lasting = failed == _ATTEMPTS or error.code not in _TRIED_AGAIN
+                if lasting:
+                    raise ReadFailed(
+                        self.range.shard_id,
+                        f"reading from {self.position} failed: {error}. What was read before is kept; "
+                        "run again when the cause is gone",
+                    ) from error
+                longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(throttled + failed, 10))
+                time.sleep(random.uniform(0, longest))  # noqa: S311  # jitter
             else:
                 self._iterator = page.next_shard_iterator
                 seconds = sum(len(record.data) for record in page.records) / BYTES_PER_SECOND
                 self._next_call = time.monotonic() + max(SECONDS_BETWEEN_CALLS, seconds)
                 return page, served
-
-    def _give_up_or_wait(self, error: CallFailed, attempt: int) -> None:
-        lasting = self._stalled() if error.code in _THROTTLED else attempt >= _ATTEMPTS - 1
-        if lasting or error.code not in _TRIED_AGAIN:
-            raise ReadFailed(
-                self.range.shard_id,
-                f"reading from {self.position} failed: {error}. What was read before is kept; "
-                "run again when the cause is gone",
-            ) from error
-        time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.2 * 2**attempt)))  # noqa: S311  # jitter
 
     def _limit(self) -> int:
         most = self.range.bounds.max_records
