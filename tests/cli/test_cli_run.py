@@ -228,6 +228,13 @@ class TestBadInput:
         monkeypatch.setenv("DAGSTER_HOME", "relative/home")
         assert "DAGSTER_HOME" in self.bad(cli("run", *of_stream))
 
+    @pytest.mark.parametrize("content", ["storage: [", "no_such_key: 1"])
+    def test_a_dagster_yaml_that_cannot_be_meant(self, cli, of_stream, put, monkeypatch, tmp_path, content):
+        del put
+        (tmp_path / "dagster.yaml").write_text(content)
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+        self.bad(cli("run", *of_stream))
+
     def test_a_port_that_is_none(self, cli):
         assert "65535" in cli("local", "--port", "99999999").err
 

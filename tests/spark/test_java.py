@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from kinesis_assets.errors import JavaUnavailable
 from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.session import prepare
 
 
 @pytest.fixture
@@ -82,3 +86,16 @@ def test_java_home_is_looked_at_before_the_path(java, tmp_path, monkeypatch):
     script.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
     require_java()
+
+
+def test_a_session_on_spark_connect_needs_no_java_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    prepare({"spark.remote": "sc://127.0.0.1:1"})
+
+
+@pytest.mark.parametrize(("master", "told"), [("local[2,4]", sys.executable), ("spark://127.0.0.1:1", None)])
+def test_only_workers_on_this_machine_are_told_to_run_this_python(monkeypatch, master, told):
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is put back
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    prepare({"spark.master": master})
+    assert os.environ.get("PYSPARK_PYTHON") == told
