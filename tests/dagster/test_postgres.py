@@ -1,0 +1,89 @@
+"""dagster.yaml's block for PostgreSQL, switched on, on a server of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+import yaml
+
+import kinesis_assets
+from kinesis_assets.keys import raw_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(kinesis_assets.__file__).parents[1]
+
+
+def binaries() -> Path:
+    """Where the server's programs are: Debian keeps them off the PATH."""
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if found:
+        return found[-1]
+    missing = pytest.fail if os.environ.get("CI") else pytest.skip
+    missing("PostgreSQL's initdb is not here")
+    raise AssertionError("unreachable")
+
+
+@pytest.fixture
+def postgres_port() -> Iterator[int]:
+    """A server on loopback; PostgreSQL refuses to run as root, so root runs it as its user."""
+    programs = binaries()
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    folder = Path(tempfile.mkdtemp())
+    if as_user:
+        shutil.chown(folder, "postgres")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    data = ["-D", str(folder / "data")]
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
+
+    def run(program: str, *arguments: str) -> None:
+        command = [*as_user, str(programs / program), *data, *arguments]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+    run("initdb", "-A", "trust", "-U", "dagster")
+    run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")
+    try:
+        yield port
+    finally:
+        run("pg_ctl", "-m", "fast", "stop")
+        shutil.rmtree(folder)
+
+
+def switched_on(text: str, port: int) -> str:
+    """dagster.yaml with the comment signs of its storage block taken away."""
+    before, mark, rest = text.partition("# storage:\n")
+    block, gap, after = rest.partition("\n\n")
+    lines = [mark, *(line + "\n" for line in block.splitlines())]
+    return (
+        before + "".join(line.removeprefix("# ") for line in lines).replace("5432", str(port)) + gap + after
+    )
+
+
+def test_a_run_is_kept_in_postgresql(postgres_port, source, settings, tmp_path, monkeypatch):
+    content = switched_on((PROJECT / "dagster.yaml").read_text(), postgres_port)
+    assert "postgres_db" in yaml.safe_load(content)["storage"]["postgres"]
+    (tmp_path / "dagster.yaml").write_text(content)
+    for name, value in {"HOST": "127.0.0.1", "USER": "dagster", "PASSWORD": "-", "DB": "postgres"}.items():
+        monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", value)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    source.create(2)
+    script = str(Path(sys.prefix, "bin", "kinesis-assets"))
+    of_stream = ["--stream", source.name, "--table", str(tmp_path / "table")]
+    command = [script, "run", *of_stream, "--endpoint-url", str(settings.endpoint_url)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with dg.DagsterInstance.get() as instance:
+        assert type(instance.run_storage).__name__ == "PostgresRunStorage"
+        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
+        assert len(instance.get_materialized_partitions(raw_key(source.name))) == 2
