@@ -76,7 +76,7 @@ class StreamClient:
         self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
 
     def describe(self) -> StreamSummary:
-        """Which stream it is, its retention and the service's clock."""
+        """Which stream it is, and the service's clock."""
         answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", StreamName=self.stream)
         summary = answer["StreamDescriptionSummary"]
         return StreamSummary(
@@ -84,7 +84,6 @@ class StreamClient:
                 arn=summary["StreamARN"],
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
-            retention_hours=summary["RetentionPeriodHours"],
             service_time=_service_time(answer),
         )
 

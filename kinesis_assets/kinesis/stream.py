@@ -31,10 +31,8 @@ class StreamSummary:
 
     Attributes:
         identity: Which stream it is.
-        retention_hours: How long the stream keeps records.
         service_time: The service's clock at the answer, UTC, whole seconds, rounded down.
     """
 
     identity: StreamIdentity
-    retention_hours: int
     service_time: datetime

@@ -132,17 +132,15 @@ def test_missing_region_is_invalid_input(stream, monkeypatch):
         StreamClient(stream, ClientSettings(endpoint_url="http://127.0.0.1:1/no-region"))
 
 
-def test_description_tells_identity_retention_and_the_services_clock(clocked, stream):
+def test_description_tells_identity_and_the_services_clock(clocked, stream):
     clocked.clock.seconds += 100.75
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     created = clocked.clock.seconds
-    clocked.kinesis.increase_stream_retention_period(StreamName=stream, RetentionPeriodHours=48)
     clocked.clock.seconds += 50
     summary = StreamClient(stream, clocked.settings).describe()
     assert summary.identity.name == stream
     assert summary.identity.arn.endswith(f":stream/{stream}")
     assert summary.identity.created == datetime.fromtimestamp(created, UTC)
-    assert summary.retention_hours == 48
     assert summary.service_time == datetime.fromtimestamp(int(clocked.clock.seconds), UTC)
 
 
