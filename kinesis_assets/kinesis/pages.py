@@ -15,19 +15,23 @@ from botocore.parsers import JSONParser, ResponseParserFactory
 
 
 class Record(msgspec.Struct, frozen=True, rename="pascal", gc=False):
-    """One record as the wire has it.
+    """One record: as the wire has it, or taken out of an aggregate.
 
     Attributes:
         sequence_number: Decimal text.
         approximate_arrival_timestamp: Seconds since the epoch, exact to the millisecond.
         data: The payload's bytes.
         partition_key: As the producer gave it.
+        sub_sequence_number: Its place in the aggregate, from 0; 0 for a plain record.
+        error: What is wrong with it; None when all is well.
     """
 
     sequence_number: str
     approximate_arrival_timestamp: float
     data: bytes
     partition_key: str
+    sub_sequence_number: int = 0
+    error: str | None = None
 
     @property
     def arrival_ms(self) -> int:
