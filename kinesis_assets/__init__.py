@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         CommitFailed,
         CommitUnknown,
         DataFileInvalid,
+        DataLost,
         InvalidInput,
         JavaUnavailable,
         KinesisAssetsError,
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
         TableMissing,
         TableUnreachable,
         TableUnsuitable,
+        TooManyBadRecords,
     )
     from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.kinesis.bounds import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind
-    from kinesis_assets.kinesis.reader import Bounds
+    from kinesis_assets.plan import RunPlan
     from kinesis_assets.resources import KinesisResource
-    from kinesis_assets.run import RunPlan
     from kinesis_assets.spark.source import KinesisDataSource
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "CommitFailed",
     "CommitUnknown",
     "DataFileInvalid",
+    "DataLost",
     "InvalidInput",
     "JavaUnavailable",
     "KinesisAssetsError",
@@ -84,19 +87,20 @@ __all__ = [
     "TableMissing",
     "TableUnreachable",
     "TableUnsuitable",
+    "TooManyBadRecords",
     "build_kinesis_stream",
 ]
 
 # Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta. What is not
 # named here is an error.
 _HOMES = {
-    "Bounds": "kinesis.reader",
+    "Bounds": "kinesis.bounds",
     "KinesisDataSource": "spark.source",
     "KinesisResource": "resources",
     "KinesisStreamComponent": "component",
     "Position": "kinesis.position",
     "PositionKind": "kinesis.position",
-    "RunPlan": "run",
+    "RunPlan": "plan",
     "ShardIOManager": "io_manager",
     "build_kinesis_stream": "assets",
 }

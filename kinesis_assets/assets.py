@@ -12,10 +12,11 @@ from dagster_pyspark import LazyPySparkResource
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.io_manager import ShardIOManager
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Bounds
+from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
-from kinesis_assets.run import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.files import TABLE_SCHEMA
 from kinesis_assets.table.storage import TableFolder
@@ -23,17 +24,21 @@ from kinesis_assets.table.storage import TableFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STARTS = (PositionKind.TRIM_HORIZON, PositionKind.LATEST, PositionKind.AT_TIMESTAMP)
-
 
 def build_kinesis_stream(
     stream: str,
     *,
     table: str,
-    start: str = "TRIM_HORIZON",
+    start: str | Mapping[str, str] = "TRIM_HORIZON",
     max_records: int | None = MAX_RECORDS,
     max_bytes: int | None = MAX_BYTES,
     max_seconds: float | None = MAX_SECONDS,
+    max_run_records: int | None = None,
+    max_run_bytes: int | None = None,
+    max_run_seconds: float | None = None,
+    max_bad_records: int | None = None,
+    on_data_loss: str = OnDataLoss.FAIL,
+    on_recreated: str = OnRecreated.FAIL,
     region_name: str | None = None,
     endpoint_url: str | None = None,
     profile_name: str | None = None,
@@ -45,11 +50,22 @@ def build_kinesis_stream(
     Args:
         stream: The stream's name.
         table: Path or URI (`s3://`, `file://`) of the stream's Delta table; made by the first run.
-        start: Where the first run begins: TRIM_HORIZON, LATEST or AT_TIMESTAMP:2026-01-31T12:00:00Z.
-            Later runs go on from the table's positions.
+        start: Where the first run begins: TRIM_HORIZON, LATEST, AT_TIMESTAMP:2026-01-31T12:00:00Z,
+            AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number; or a map of shard ids to such
+            positions, with `default` for the rest; or `file://` and the path of a JSON or YAML file with
+            that. Later runs go on from the table's positions.
         max_records: Most records of one shard in a run. None for no bound, here and below.
         max_bytes: Most payload bytes of one shard in a run.
         max_seconds: A run begins no further page of a shard so many seconds after its first record.
+        max_run_records: Most records of all shards in a run.
+        max_run_bytes: Most payload bytes of all shards in a run.
+        max_run_seconds: A run begins no further page so many seconds after it began.
+        max_bad_records: A shard's range ends before the damaged record that would be one more in a run, and
+            the shard fails. By default damaged records never hold a shard: they land as they came, marked.
+        on_data_loss: Where records may have expired unread: `fail` the shard, or `continue` from what there
+            is, with the gap recorded.
+        on_recreated: Where the stream was deleted and created again: `fail`, or `restart` with the new one in
+            the same table.
         region_name: As for boto3; by default the AWS SDK's own chain, here and below.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
@@ -63,8 +79,26 @@ def build_kinesis_stream(
     Raises:
         InvalidInput: A value cannot be meant.
     """
-    _validate(stream, table, start)
-    Bounds(max_records=max_records, max_bytes=max_bytes, max_seconds=max_seconds)
+    _validate(stream, table)
+    manager = ShardIOManager(
+        stream=stream,
+        table=table,
+        start=str(Starts.of(start)),
+        max_records=max_records,
+        max_bytes=max_bytes,
+        max_seconds=max_seconds,
+        max_run_records=max_run_records,
+        max_run_bytes=max_run_bytes,
+        max_run_seconds=max_run_seconds,
+        max_bad_records=max_bad_records,
+        on_data_loss=on_data_loss,
+        on_recreated=on_recreated,
+        kinesis=KinesisResource(
+            region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
+        ),
+        pyspark=LazyPySparkResource(spark_config=dict(spark_config or {})),
+    )
+    manager.policy()  # refuses here what no run could use
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
     external = dg.AssetSpec(
@@ -102,31 +136,16 @@ def build_kinesis_stream(
         description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        manager = getattr(context.resources, manager_key)
-        return evaluate(manager, context.instance, context.cursor)
+        return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 
-    manager = ShardIOManager(
-        stream=stream,
-        table=table,
-        start=start,
-        max_records=max_records,
-        max_bytes=max_bytes,
-        max_seconds=max_seconds,
-        kinesis=KinesisResource(
-            region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
-        ),
-        pyspark=LazyPySparkResource(spark_config=dict(spark_config or {})),
-    )
     return dg.Definitions(assets=[external, raw], sensors=[sensor], resources={manager_key: manager})
 
 
-def _validate(stream: str, table: str, start: str) -> None:
+def _validate(stream: str, table: str) -> None:
     # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_CreateStream.html
     if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", stream):
         raise InvalidInput(f"{stream[:200]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'")
     TableFolder.at(table)
-    if Position.parse(start).kind not in STARTS:
-        raise InvalidInput(f"stream {stream}: start must be one of {', '.join(STARTS)}, not {start}")
 
 
 def _identifier(stream: str) -> str:

@@ -27,7 +27,18 @@ _QUIET_SPARK = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-_SHARD_FIELDS = ("stream", "shard", "state", "from", "through", "rows", "bytes", "lag_ms", "error")
+_SHARD_FIELDS = (
+    "stream",
+    "shard",
+    "state",
+    "from",
+    "through",
+    "rows",
+    "bytes",
+    "lag_ms",
+    "time_to_loss_ms",
+    "error",
+)
 
 
 def main() -> None:
@@ -57,7 +68,9 @@ def _of_stream(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--region", "region_name", help="As for the AWS SDK, with --table."),
         click.option("--endpoint-url", help="As for the AWS SDK, with --table."),
-        click.option("--start", help="TRIM_HORIZON, LATEST or AT_TIMESTAMP:time, with --table."),
+        click.option(
+            "--start", help="A position, or file:// and a map of shards to positions, with --table."
+        ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
         click.option("--stream", required=True, help="The stream's name."),
     ):
@@ -106,11 +119,9 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     Exit 0 only if every shard is committed or finished.
     """
-    from kinesis_assets.run import standing_shards  # noqa: PLC0415
-
     project = _project(**stream)
     with project.manager() as manager:
-        standing = standing_shards(manager.client(), manager.positioned_table())
+        standing = manager.standing_shards()
     unknown = sorted(set(shard_ids) - set(standing))
     if unknown:
         raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
@@ -147,6 +158,8 @@ def positions(*, as_json: bool, **stream: Any) -> None:
             "position": str(shard.position),
             "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
             "tip_time": shard.tip_time and shard.tip_time.isoformat(),
+            "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
+            "gaps": [str(gap) for gap in shard.gaps],
         }
         for shard_id, shard in shards.items()
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from kinesis_assets.assets import build_kinesis_stream
-from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 
 
 @dataclass
@@ -16,10 +16,16 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
 
     stream: str
     table: str
-    start: str = "TRIM_HORIZON"
+    start: str | dict[str, str] = "TRIM_HORIZON"
     max_records: int | None = MAX_RECORDS
     max_bytes: int | None = MAX_BYTES
     max_seconds: float | None = MAX_SECONDS
+    max_run_records: int | None = None
+    max_run_bytes: int | None = None
+    max_run_seconds: float | None = None
+    max_bad_records: int | None = None
+    on_data_loss: str = "fail"
+    on_recreated: str = "fail"
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None

@@ -16,6 +16,8 @@ KinesisAssetsError
 │   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
 │   ├── ShardStalled           neither a record nor the tip within the limit
+│   ├── DataLost               records may have expired unread
+│   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
 │   └── PositionConflict       another run moved the shard first
 ├── TableError
 │   ├── TableMissing           no table there yet
@@ -131,6 +133,14 @@ class ReadFailed(ShardError):
 
 class ShardStalled(ShardError):
     """The shard gave neither a record nor its tip within the limit."""
+
+
+class DataLost(ShardError):
+    """Records may have expired before they were read; the position stays where it is."""
+
+
+class TooManyBadRecords(ShardError):
+    """The shard has more damaged records than a run may take; its range ended before the next one."""
 
 
 class PositionConflict(ShardError):

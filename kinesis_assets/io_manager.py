@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import stream_key
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Bounds
+from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
+from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.metadata import event_metadata
+from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.resources import KinesisResource
-from kinesis_assets.run import RunPlan, execute_run, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land
 from kinesis_assets.spark.session import failures_told, prepare
 from kinesis_assets.table.delta import PositionedTable
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.run import RunResult
+    from kinesis_assets.table.positions import ShardPosition
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class ShardIOManager(dg.ConfigurableIOManager):
@@ -32,10 +40,16 @@ class ShardIOManager(dg.ConfigurableIOManager):
     Attributes:
         stream: The stream's name.
         table: Path or URI of its table.
-        start: Where the first plan of the stream begins: TRIM_HORIZON, LATEST or AT_TIMESTAMP:time.
+        start: Where the first plan of the stream begins, as `Starts.of` reads it.
         max_records: Bound on each shard's range, see `Bounds`.
         max_bytes: Likewise.
         max_seconds: Likewise.
+        max_run_records: Bound on all ranges of a run together, see `Allowance`.
+        max_run_bytes: Likewise.
+        max_run_seconds: Likewise.
+        max_bad_records: See `ReadPolicy`.
+        on_data_loss: See `OnDataLoss`.
+        on_recreated: See `OnRecreated`.
         kinesis: How to reach Kinesis.
         pyspark: Whose Spark session lands the records.
     """
@@ -46,12 +60,41 @@ class ShardIOManager(dg.ConfigurableIOManager):
     max_records: int | None = MAX_RECORDS
     max_bytes: int | None = MAX_BYTES
     max_seconds: float | None = MAX_SECONDS
+    max_run_records: int | None = None
+    max_run_bytes: int | None = None
+    max_run_seconds: float | None = None
+    max_bad_records: int | None = None
+    on_data_loss: str = OnDataLoss.FAIL
+    on_recreated: str = OnRecreated.FAIL
     kinesis: KinesisResource
     pyspark: LazyPySparkResource
 
     def client(self) -> StreamClient:
         """The calls to the stream."""
         return self.kinesis.stream(self.stream)
+
+    def policy(self) -> ReadPolicy:
+        """How the stream is read.
+
+        Raises:
+            InvalidInput: A value cannot be meant.
+        """
+        return ReadPolicy(
+            starts=Starts.of(self.start),
+            bounds=Bounds(
+                max_records=self.max_records, max_bytes=self.max_bytes, max_seconds=self.max_seconds
+            ),
+            allowance=Allowance(
+                records=self.max_run_records, bytes=self.max_run_bytes, seconds=self.max_run_seconds
+            ),
+            on_data_loss=_one_of(OnDataLoss, "on_data_loss", self.on_data_loss),
+            on_recreated=_one_of(OnRecreated, "on_recreated", self.on_recreated),
+            max_bad_records=self.max_bad_records,
+        )
+
+    def standing_shards(self) -> dict[str, ShardPosition]:
+        """Every shard of the stream as it stands, see `plan.standing_shards`."""
+        return standing_shards(self.client(), self.positioned_table(), self.policy().on_recreated)
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""
@@ -72,10 +115,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             self.client(),
             self.positioned_table(),
             asked=sorted(context.asset_partition_keys),
-            start=Position.parse(self.start),
-            bounds=Bounds(
-                max_records=self.max_records, max_bytes=self.max_bytes, max_seconds=self.max_seconds
-            ),
+            policy=self.policy(),
         )
 
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
@@ -93,7 +133,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
             )
         prepare(self.pyspark.spark_config)
         with failures_told(self.stream):
-            result = execute_run(self.pyspark.spark_session, self.client(), self.positioned_table(), obj)
+            landing = partial(land, self.pyspark.spark_session)
+            result = execute_run(landing, self.client(), self.positioned_table(), obj)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)
@@ -102,6 +143,13 @@ class ShardIOManager(dg.ConfigurableIOManager):
             context.step_context.add_asset_metadata(
                 event_metadata(self.stream, outcome, result), partition_key=shard_id
             )
+
+
+def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:

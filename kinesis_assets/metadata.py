@@ -23,10 +23,14 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "through": str(outcome.through) if outcome.through else None,
         "rows": outcome.rows,
         "bytes": outcome.bytes,
+        "bad_records": outcome.bad_records,
+        "outside_hash_range": outcome.outside_hash_range,
         "lag_ms": outcome.lag_ms,
+        "time_to_loss_ms": outcome.time_to_loss_ms,
         "files": outcome.files,
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
+        "gap": str(outcome.gap) if outcome.gap else None,
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: _value(value) for name, value in facts.items() if value is not None}

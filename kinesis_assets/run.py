@@ -1,94 +1,42 @@
-"""One run over some of a stream's shards: plan, land, commit, and what became of each shard.
+"""One run of a plan: land, commit, and what became of each shard.
 
-Knows nothing of Dagster; the I/O manager calls `plan_run` where the asset is loaded and `execute_run` where
-it is stored.
+Knows nothing of Dagster, and of Spark only how a landing looks.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import (
-    InvalidInput,
-    ParentUnfinished,
-    ShardLeftOut,
-    ShardUnknown,
-    ShardVanished,
-    StreamRecreated,
-    TableMissing,
-)
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import Bounds, RangeEnd, ShardRange
+from kinesis_assets.errors import ParentUnfinished, ShardLeftOut, StreamRecreated
+from kinesis_assets.kinesis.bounds import Allowance
+from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding, land
-from kinesis_assets.table.commit import CommitResult, commit, freeze
-from kinesis_assets.table.positions import initial_positions
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
+from kinesis_assets.table.commit import CommitResult, commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Mapping
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.delta import PositionedTable
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions import ShardPosition
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
+"""Lands ranges that do not depend on each other, as `land` does in Spark."""
 
 TIP_REFRESH = timedelta(hours=1)
 """An idle shard's tip time is committed anew at this age: well within the shortest retention, 24 h."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """What a run reads: the value that goes through the asset's body.
-
-    Attributes:
-        identity: Which stream.
-        batch_id: Names this attempt; every row it lands carries it.
-        expected: The positions it begins from, with every listed shard.
-        listed: The stream's shards, parents before children.
-        asked: The shards the run was asked for.
-        ranges: By shard id, what is to be read: the asked shards that are neither finished nor refused.
-        refused: The asked shards that cannot be read at all.
-    """
-
-    identity: StreamIdentity
-    batch_id: int
-    expected: StreamPositions
-    listed: Sequence[Shard]
-    asked: Sequence[str]
-    ranges: Mapping[str, ShardRange]
-    refused: Mapping[str, ShardError]
-
-    def narrowed(self, bounds: Bounds) -> RunPlan:
-        """The same plan with tighter bounds. Fields that are None keep the plan's; none can be widened."""
-
-        def tighter(planned: Bounds) -> Bounds:
-            names = Bounds.__struct_fields__
-            both = {name: (getattr(planned, name), getattr(bounds, name)) for name in names}
-            return Bounds(
-                **{
-                    name: min((value for value in values if value is not None), default=None)
-                    for name, values in both.items()
-                }
-            )
-
-        ranges = {
-            shard_id: msgspec.structs.replace(range_, bounds=tighter(range_.bounds))
-            for shard_id, range_ in self.ranges.items()
-        }
-        return replace(self, ranges=ranges)
 
 
 class ShardState(StrEnum):
@@ -118,7 +66,12 @@ class ShardOutcome:
         rows: Records committed by this run.
         bytes: Their payload bytes.
         files: Data files that hold some of them.
+        bad_records: Those of the rows that are damaged aggregates, as they came.
+        outside_hash_range: Those of the rows that belong to another shard.
         lag_ms: How far `through` is behind the tip; None if that was not seen.
+        time_to_loss_ms: How long until the first unread record may expire; None for a finished shard, or if
+            that is not known.
+        gap: Where records may be missing, if the run went on past that.
         error: Why the state is waiting, conflict or failed; None otherwise.
     """
 
@@ -129,7 +82,11 @@ class ShardOutcome:
     rows: int = 0
     bytes: int = 0
     files: int = 0
+    bad_records: int = 0
+    outside_hash_range: int = 0
     lag_ms: int | None = None
+    time_to_loss_ms: int | None = None
+    gap: Gap | None = None
     error: ShardError | None = None
 
 
@@ -153,86 +110,10 @@ class RunResult:
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
 
 
-def standing_shards(client: StreamClient, table: PositionedTable) -> dict[str, ShardPosition]:
-    """Every shard that is listed or was ever recorded, as it stands; parents before children.
-
-    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises.
-    """
-    unread = initial_positions(client.list_shards(), Position(PositionKind.TRIM_HORIZON))
-    try:
-        snapshot = table.snapshot()
-    except TableMissing:
-        return unread
-    positions = snapshot.positions(client.describe().identity)
-    recorded = {} if positions is None else positions.shards
-    return recorded | {shard_id: shard for shard_id, shard in unread.items() if shard_id not in recorded}
-
-
-def plan_run(
-    client: StreamClient,
-    table: PositionedTable,
-    *,
-    asked: Iterable[str],
-    start: Position,
-    bounds: Bounds,
-) -> RunPlan:
-    """Plan the next range of each asked shard.
-
-    The first plan of a stream freezes every listed shard at `start` in the table, before anything is read.
-
-    Args:
-        client: The stream.
-        table: Its table; created if missing.
-        asked: Shard ids, in any order.
-        start: TRIM_HORIZON, LATEST or AT_TIMESTAMP; only the first plan of the stream looks at it.
-        bounds: For each shard's range.
-
-    Raises:
-        InvalidInput: The start is a time in the future.
-        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
-        TableError: The table cannot be used.
-    """
-    summary = client.describe()
-    listed = client.list_shards()
-    # The Date header has whole seconds, rounded down: what has arrived by now arrived before the next one.
-    now = summary.service_time + timedelta(seconds=1)
-    if start.timestamp is not None and not _EPOCH <= start.timestamp < now:
-        raise InvalidInput(
-            f"stream {client.stream}: start {start} is not in the past; the stream's clock says {now}"
-        )
-    if start.kind is PositionKind.LATEST:
-        start = Position.at_timestamp(summary.service_time)
-    expected = freeze(table, summary.identity, listed, start).with_listed(listed)
-    bounds = msgspec.structs.replace(bounds, until=min(bounds.until or now, now))
-    present = {shard.shard_id: shard for shard in listed}
-    asked = list(dict.fromkeys(asked))
-    refused: dict[str, ShardError] = {}
-    ranges: dict[str, ShardRange] = {}
-    for shard_id in asked:
-        position = expected.shards.get(shard_id)
-        if position is None:
-            refused[shard_id] = ShardUnknown(
-                shard_id, f"stream {client.stream} has no such shard; remove the partition"
-            )
-        elif position.finished:
-            continue
-        elif shard_id not in present:
-            refused[shard_id] = ShardVanished(
-                shard_id,
-                f"no longer listed by stream {client.stream}, and read only up to {position.position}; "
-                "what came after is past the stream's retention",
-            )
-        else:
-            ranges[shard_id] = ShardRange(shard_id, position.position, bounds, present[shard_id].closed)
-    return RunPlan(summary.identity, draw_token(), expected, listed, asked, ranges, refused)
-
-
-def execute_run(
-    spark: SparkSession, client: StreamClient, table: PositionedTable, plan: RunPlan
-) -> RunResult:
+def execute_run(land: Land, client: StreamClient, table: PositionedTable, plan: RunPlan) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
-    Parents are landed before their children, each generation by a Spark job of its own; a child whose parents
+    Parents are landed before their children, each generation by a landing of its own; a child whose parents
     are not at their end by then waits. One commit holds all of it.
 
     Raises:
@@ -242,7 +123,7 @@ def execute_run(
     began = time.monotonic()
     job = LandingJob(client.stream, client.settings, table.folder, plan.batch_id)
     landing = Landing()
-    finished = set(plan.expected.finished)
+    finished = plan.expected.finished | plan.given_up.keys()
     pending = dict(plan.ranges)
     while ready := [
         range_
@@ -251,7 +132,8 @@ def execute_run(
             plan.expected.shards[shard_id].parents, known=plan.expected.shards, finished=finished
         )
     ]:
-        generation = land(spark, job, ready)
+        left = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - began)
+        generation = land(job, ready, left)
         landing += generation
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
@@ -260,7 +142,7 @@ def execute_run(
     if client.describe().identity != plan.identity:
         raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     landed = {shard.shard_id: shard for shard in landing.shards}
-    moved = {
+    moved = dict(plan.given_up) | {
         shard_id: position
         for shard_id, shard in landed.items()
         if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard))
@@ -270,7 +152,7 @@ def execute_run(
         result = commit(
             table,
             expected=plan.expected,
-            listed=plan.listed,
+            listing=plan.listing,
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
@@ -287,6 +169,8 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         finished=shard.end is RangeEnd.SHARD_END,
         tip_time=shard.tip_time or before.tip_time,
         last_arrival=shard.last_arrival or before.last_arrival,
+        retention_hours=plan.listing.summary.retention_hours,
+        gaps=before.gaps if shard.gap is None else (*before.gaps, shard.gap),
     )
 
 
@@ -299,38 +183,73 @@ def _worth_a_commit(before: ShardPosition, after: ShardPosition) -> bool:
 
 
 def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult) -> ShardOutcome:
-    if shard_id in plan.refused:
-        return ShardOutcome(shard_id, ShardState.FAILED, error=plan.refused[shard_id])
-    start = plan.expected.shards[shard_id].position
-    if shard is None:
-        if plan.expected.shards[shard_id].finished:
-            return ShardOutcome(shard_id, ShardState.FINISHED, start, start)
-        if shard_id not in plan.ranges:
-            left_out = ShardLeftOut(shard_id, "left out of the plan by the asset's body; nothing was read")
-            return ShardOutcome(shard_id, ShardState.FAILED, start, start, error=left_out)
-        return ShardOutcome(shard_id, ShardState.WAITING, start, start, error=_waiting(plan, shard_id))
-    if shard_id in result.conflicts:
-        return ShardOutcome(shard_id, ShardState.CONFLICT, start, start, error=result.conflicts[shard_id])
-    if shard.error is not None:
-        state = ShardState.FAILED
-    else:
-        state = ShardState.FINISHED if shard.end is RangeEnd.SHARD_END else ShardState.COMMITTED
+    state, error = _verdict(plan, shard_id, shard, result)
+    before = plan.expected.shards.get(shard_id)
+    if before is None:
+        return ShardOutcome(shard_id, state, error=error)
+    unfinished = state is not ShardState.FINISHED
+    if shard is None or state is ShardState.CONFLICT:
+        return ShardOutcome(
+            shard_id=shard_id,
+            state=state,
+            start=before.position,
+            through=before.position,
+            time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
+            gap=plan.given_up[shard_id].gaps[-1] if shard_id in plan.given_up and not error else None,
+            error=error,
+        )
+    lag_ms = shard.millis_behind_latest
     return ShardOutcome(
         shard_id=shard_id,
         state=state,
-        start=start,
+        start=before.position,
         through=shard.position,
         rows=shard.rows,
         bytes=shard.bytes,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
-        lag_ms=shard.millis_behind_latest,
-        error=shard.error,
+        bad_records=shard.bad_records,
+        outside_hash_range=shard.outside_hash_range,
+        lag_ms=lag_ms,
+        time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
+        gap=shard.gap,
+        error=error,
     )
+
+
+def _verdict(
+    plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
+) -> tuple[ShardState, ShardError | None]:
+    if shard_id in plan.refused:
+        return ShardState.FAILED, plan.refused[shard_id]
+    if shard_id in result.conflicts:
+        return ShardState.CONFLICT, result.conflicts[shard_id]
+    if shard is not None:
+        ended = ShardState.FINISHED if shard.end is RangeEnd.SHARD_END else ShardState.COMMITTED
+        return (ShardState.FAILED if shard.error else ended), shard.error
+    if shard_id in plan.given_up or plan.expected.shards[shard_id].finished:
+        return ShardState.FINISHED, None
+    if shard_id in plan.ranges:
+        return ShardState.WAITING, _waiting(plan, shard_id)
+    return ShardState.FAILED, ShardLeftOut(
+        shard_id, "left out of the plan by the asset's body; nothing was read"
+    )
+
+
+def _time_to_loss_ms(plan: RunPlan, before: ShardPosition, lag_ms: int | None) -> int | None:
+    """The retention less the age of the first unread record, or of the last one read where none was seen."""
+    summary = plan.listing.summary
+    if lag_ms is not None:
+        left = timedelta(hours=summary.retention_hours, milliseconds=-lag_ms)
+    elif before.safe_until is not None:
+        left = before.safe_until - summary.service_time
+    else:
+        return None
+    return max(0, left // timedelta(milliseconds=1))
 
 
 def _waiting(plan: RunPlan, shard_id: str) -> ParentUnfinished:
     parents = plan.expected.waits_for(shard_id)
-    vanished = set(parents) - {shard.shard_id for shard in plan.listed}
+    vanished = set(parents) - {shard.shard_id for shard in plan.listing.shards}
     if vanished:
         return ParentUnfinished(
             shard_id,

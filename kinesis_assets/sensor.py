@@ -12,7 +12,6 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.run import standing_shards
 from kinesis_assets.spans import contiguous_spans, span_tags, tagged_span
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def evaluate(manager: ShardIOManager, instance: dg.DagsterInstance, cursor: str 
             spans than runs in a tick all get their turn.
     """
     stream, partitions = manager.stream, shard_partitions(manager.stream)
-    shards = standing_shards(manager.client(), manager.positioned_table())
+    shards = manager.standing_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.

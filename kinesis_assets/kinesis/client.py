@@ -17,7 +17,7 @@ from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete,
 from kinesis_assets.kinesis.pages import IncompleteBody, Page, PageParserFactory
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamSummary
+from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 
 CONNECTIONS = 16
 """Calls that one client makes at once without opening a connection anew."""
@@ -76,7 +76,7 @@ class StreamClient:
         self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
 
     def describe(self) -> StreamSummary:
-        """Which stream it is, and the service's clock."""
+        """Which stream it is, its retention, and the service's clock."""
         answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", StreamName=self.stream)
         summary = answer["StreamDescriptionSummary"]
         return StreamSummary(
@@ -85,7 +85,12 @@ class StreamClient:
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
             service_time=_service_time(answer),
+            retention_hours=summary["RetentionPeriodHours"],
         )
+
+    def listing(self) -> StreamListing:
+        """The stream and all its shards. Raises what `list_shards` raises."""
+        return StreamListing(self.describe(), self.list_shards())
 
     def list_shards(self) -> list[Shard]:
         """Every listed shard, parents before children; all pages or an error.

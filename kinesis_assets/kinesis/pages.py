@@ -7,6 +7,7 @@ credentials, endpoints and retries stay botocore's.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -37,6 +38,11 @@ class Record(msgspec.Struct, frozen=True, rename="pascal", gc=False):
     def arrival_ms(self) -> int:
         """The arrival in milliseconds since the epoch."""
         return round(self.approximate_arrival_timestamp * 1000)
+
+    @property
+    def arrival(self) -> datetime:
+        """The arrival, UTC."""
+        return datetime.fromtimestamp(self.arrival_ms / 1000, UTC)
 
 
 class Page(msgspec.Struct, frozen=True, rename="pascal"):

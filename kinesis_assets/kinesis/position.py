@@ -27,6 +27,8 @@ _WITH_SEQUENCE_NUMBER = frozenset({PositionKind.AT_SEQUENCE_NUMBER, PositionKind
 _SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,128}")
 """AWS API reference, GetShardIterator."""
 
+_SUB_SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
+
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where a shard is read from next.
@@ -39,6 +41,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         sequence_number: Decimal digits, as Kinesis writes them; set for the two SEQUENCE_NUMBER kinds alone.
             Order them with `int`, never as text: lengths differ.
         timestamp: Aware, UTC; set for AT_TIMESTAMP alone.
+        sub_sequence_number: With AFTER_SEQUENCE_NUMBER alone, where the record is an aggregate that has been
+            read up to and including this one of its sub-records, but not to its end.
 
     Raises:
         InvalidInput: The fields do not fit the kind.
@@ -47,6 +51,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     kind: PositionKind
     sequence_number: str | None = None
     timestamp: datetime | None = None
+    sub_sequence_number: int | None = None
 
     def __post_init__(self) -> None:
         number = self.sequence_number
@@ -58,11 +63,18 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
             raise InvalidInput(f"a timestamp needs its offset from UTC, as in {self.timestamp.isoformat()}Z")
+        sub = self.sub_sequence_number
+        if sub is not None and (self.kind is not PositionKind.AFTER_SEQUENCE_NUMBER or sub < 0):
+            raise InvalidInput(f"{self.kind} takes no sub-sequence number {sub}")
 
     @classmethod
-    def after(cls, sequence_number: str) -> Position:
-        """The position of a shard that has been read up to and including a record."""
-        return cls(PositionKind.AFTER_SEQUENCE_NUMBER, sequence_number=sequence_number)
+    def after(cls, sequence_number: str, sub_sequence_number: int | None = None) -> Position:
+        """The position of a shard that has been read up to and including a record, or one of its parts."""
+        return cls(
+            PositionKind.AFTER_SEQUENCE_NUMBER,
+            sequence_number=sequence_number,
+            sub_sequence_number=sub_sequence_number,
+        )
 
     @classmethod
     def at_timestamp(cls, timestamp: datetime) -> Position:
@@ -73,7 +85,10 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read what `str` wrote: `KIND`, `KIND:SEQUENCE_NUMBER` or `AT_TIMESTAMP:RFC 3339`.
+        """Read what `str` wrote.
+
+        The forms are `KIND`, `KIND:SEQUENCE_NUMBER`, `AT_TIMESTAMP:RFC 3339`, and inside an aggregate
+        `AFTER_SEQUENCE_NUMBER:SEQUENCE_NUMBER:SUB_SEQUENCE_NUMBER`.
 
         Raises:
             InvalidInput: The text is no position.
@@ -91,19 +106,28 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
                 raise InvalidInput(
                     f"{text!r} is no position: AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"
                 ) from error
-        return cls(kind, sequence_number=argument if colon else None)
+        number, second_colon, sub = argument.partition(":")
+        if second_colon and not _SUB_SEQUENCE_NUMBER.fullmatch(sub):
+            raise InvalidInput(f"{text[:200]!r} is no position: its sub-sequence number is no number")
+        return cls(
+            kind,
+            sequence_number=number if colon else None,
+            sub_sequence_number=int(sub) if second_colon else None,
+        )
 
     def __str__(self) -> str:
         if self.timestamp is not None:
             return f"{self.kind}:{self.timestamp.isoformat().replace('+00:00', 'Z')}"
-        return f"{self.kind}:{self.sequence_number}" if self.sequence_number else str(self.kind)
+        parts = (self.kind, self.sequence_number, self.sub_sequence_number)
+        return ":".join(str(part) for part in parts if part is not None)
 
     def iterator_arguments(self) -> dict[str, Any]:
-        """The arguments of GetShardIterator that say the same.
+        """The arguments of GetShardIterator that say the same; inside an aggregate, they begin at it.
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html
         """
-        arguments: dict[str, Any] = {"ShardIteratorType": str(self.kind)}
+        kind = self.kind if self.sub_sequence_number is None else PositionKind.AT_SEQUENCE_NUMBER
+        arguments: dict[str, Any] = {"ShardIteratorType": str(kind)}
         if self.sequence_number is not None:
             arguments["StartingSequenceNumber"] = self.sequence_number
         if self.timestamp is not None:

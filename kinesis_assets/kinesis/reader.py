@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import CallFailed, InvalidInput, ReadFailed, ShardStalled
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled, TooManyBadRecords
+from kinesis_assets.kinesis.aggregation import deaggregate, is_aggregate, is_damaged
+from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
+from kinesis_assets.kinesis.loss import CLOCK_STEP, Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.position import Position, PositionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.pages import Page, Record
@@ -31,10 +35,8 @@ BYTES_PER_SECOND = 2_000_000
 STALL_SECONDS = 300.0
 """A shard that neither gives a record nor comes nearer to its tip for this long has failed."""
 
-MAX_RECORDS = 1_000_000
-MAX_BYTES = 1 << 30
-MAX_SECONDS = 300.0
-"""Bounds of one shard's range in a run, unless it is told otherwise."""
+HORIZON_MARGIN = timedelta(minutes=1)
+"""Who began at the oldest record there is has drawn away from it when so far inside the retention."""
 
 _ATTEMPTS = 6
 """Tries of one page, but for throttling, which is waited out until the shard counts as stalled."""
@@ -73,34 +75,6 @@ _TRIED_AGAIN = frozenset(
 )
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a shard's range ends at the latest. All hold at once; the first one met ends the range.
-
-    Attributes:
-        max_records: At most so many records; at least 1.
-        max_bytes: Ends before the record that would take the sum of payload bytes above it; the first record
-            is always taken.
-        max_seconds: Begins no further page so many seconds after the first record.
-        until: Ends before the first record that arrived at or after this time (UTC, service's clock).
-
-    Raises:
-        InvalidInput: A number is not above 0, or the time has no offset.
-    """
-
-    max_records: int | None = None
-    max_bytes: int | None = None
-    max_seconds: float | None = None
-    until: datetime | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("max_records", "max_bytes", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InvalidInput(f"{name} must be above 0, not {value}")
-        if self.until is not None and self.until.tzinfo is None:
-            raise InvalidInput(f"until needs its offset from UTC, as in {self.until.isoformat()}Z")
-
-
 class ShardRange(msgspec.Struct, frozen=True):
     """What is to be read of one shard.
 
@@ -108,16 +82,22 @@ class ShardRange(msgspec.Struct, frozen=True):
         shard_id: The shard.
         start: Where to begin; see `Position` for which kinds include the record they name.
         bounds: Where to end at the latest; the tip and the shard's end always end it.
+        hash_range: The shard's first and last hash key, both inclusive, decimal text.
         closed: The shard takes no more records: it ends at its null iterator alone, never at the tip.
         tip_not_before: Take MillisBehindLatest 0 for the tip only in an answer given at or after this time
             (service's clock). None takes any. It makes reading up to a time repeatable.
+        expiry: Tells when records may have expired unread; None does not look.
+        max_bad_records: End before the damaged record that would be one more; None takes all of them.
     """
 
     shard_id: str
     start: Position
     bounds: Bounds
+    hash_range: tuple[str, str]
     closed: bool = False
     tip_not_before: datetime | None = None
+    expiry: Expiry | None = None
+    max_bad_records: int | None = None
 
 
 class RangeEnd(StrEnum):
@@ -131,8 +111,13 @@ class RangeEnd(StrEnum):
 class ShardReading:
     """One pass over a shard's range.
 
-    Iterate it for lists of records, in order, none empty. Its attributes tell the truth about what the
-    iteration has handed out, at any moment and after any error.
+    Iterate it for lists of records, in order, none empty. KPL aggregates come as their sub-records. Its
+    attributes tell the truth about what the iteration has handed out, at any moment and after any error.
+
+    Args:
+        client: The stream.
+        range_: What to read.
+        budget: What it shares with other readings.
 
     Attributes:
         range: What is read.
@@ -140,86 +125,172 @@ class ShardReading:
         end: What ended the range; None before that, and after an error.
         records: Records handed out.
         bytes: Their payload bytes.
+        bad_records: Those of them that are damaged aggregates, as they came.
+        outside_hash_range: Those of them that belong to another shard.
         last_arrival: Arrival of the last record handed out.
         millis_behind_latest: How far `position` is behind the tip, as of the last answer; None before it.
         tip_time: The service's clock when the tip was last seen.
+        gap: Where records may be missing, if that was to be recorded and gone past.
 
     Raises (while iterating):
         ReadFailed: A call failed after bounded tries.
         ShardStalled: Neither a record nor any nearer to the tip within `STALL_SECONDS`.
+        DataLost: Records may have expired unread, and `expiry` says that this fails.
+        TooManyBadRecords: The next record is one more damaged one than allowed.
     """
 
-    def __init__(self, client: StreamClient, range_: ShardRange) -> None:
+    def __init__(self, client: StreamClient, range_: ShardRange, budget: Budget | None = None) -> None:
         self.range = range_
         self.position = range_.start
         self.end: RangeEnd | None = None
         self.records = 0
         self.bytes = 0
+        self.bad_records = 0
+        self.outside_hash_range = 0
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
         self.tip_time: datetime | None = None
+        self.gap: Gap | None = None
+        bounds = range_.bounds
+        own = Budget(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
+        self._budgets = [own] if budget is None else [own, budget]
+        self._complete_until = None if range_.expiry is None else range_.expiry.complete_until
         self._client = client
         self._iterator: str | None = None
         self._next_call = 0.0
         self._last_progress = 0.0
+        self._deadline: float | None = None
 
     def __iter__(self) -> Iterator[list[Record]]:
-        """Hand out the range's records, a page at a time."""
-        bounds = self.range.bounds
+        """Hand out the range's records, at most a page at a time."""
         self._last_progress = time.monotonic()
-        deadline: float | None = None
         while self.end is None:
-            if deadline is not None and time.monotonic() >= deadline:
+            if self._spent():
                 self.end = RangeEnd.BOUND
                 break
             page, served = self._next_page()
-            records = self._within_bounds(page.records)
-            behind = page.millis_behind_latest
-            if len(records) < len(page.records):
-                unread_ms = int(served.timestamp() * 1000) - page.records[len(records)].arrival_ms
-                behind = max(behind, unread_ms)
-                self.end = RangeEnd.BOUND
-            nearer = self.millis_behind_latest is None or behind < self.millis_behind_latest
-            self.millis_behind_latest = behind
-            if records:
-                if deadline is None and bounds.max_seconds is not None:
-                    deadline = time.monotonic() + bounds.max_seconds
-                self._advance(records)
+            self._look_for_loss(page, served)
+            progress = False
+            for records in self._user_records(page):
+                taken = self._take(records)
+                if taken:
+                    progress = True
+                    self._advance(records, taken, served)
+                    yield records if taken == len(records) else records[:taken]
+                if taken < len(records):
+                    self._cut(page, records[taken], served)
+                    break
             if self.end is None:
+                progress |= self.millis_behind_latest is None
+                progress |= page.millis_behind_latest < (self.millis_behind_latest or 0)
+                self.millis_behind_latest = page.millis_behind_latest
                 self.end = self._range_end(page, served)
-            if records:
-                yield records
-            if records or nearer:
+            if progress:
                 self._last_progress = time.monotonic()
             elif self.end is None and self._stalled():
                 raise ShardStalled(
                     self.range.shard_id,
                     f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
-                    f"{behind} ms behind it. What was read before is kept; run again",
+                    f"{self.millis_behind_latest} ms behind it. What was read before is kept; run again",
                 )
+
+    def _spent(self) -> bool:
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late or any(budget.spent for budget in self._budgets)
 
     def _stalled(self) -> bool:
         return time.monotonic() - self._last_progress > STALL_SECONDS
 
-    def _within_bounds(self, records: list[Record]) -> list[Record]:
-        """The leading records that are still within the bounds."""
-        bounds = self.range.bounds
-        if bounds.max_bytes is None and bounds.until is None:
-            return records  # max_records is kept by the page's limit
-        room = float("inf") if bounds.max_bytes is None else bounds.max_bytes - self.bytes
-        until_ms = float("inf") if bounds.until is None else bounds.until.timestamp() * 1000
-        for index, record in enumerate(records):
-            room -= len(record.data)
-            over = room < 0 and (index or self.records)
-            if over or record.arrival_ms >= until_ms:
-                return records[:index]
-        return records
+    def _look_for_loss(self, page: Page, served: datetime) -> None:
+        """Tell of records that may have expired before this page, once it is seen what comes next."""
+        expiry, since = self.range.expiry, self._complete_until
+        if expiry is None or since is None or served + CLOCK_STEP < since + expiry.retention:
+            return
+        first = page.records[0] if page.records else None
+        if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
+            return  # not known yet
+        if first is not None and first.sequence_number == self.position.sequence_number:
+            return  # the last record that was read is still there, and so is all after it
+        gap = Gap(
+            after=self.position,
+            since=since,
+            next_sequence_number=None if first is None else first.sequence_number,
+            until=served if first is None else first.arrival,
+        )
+        if expiry.on_data_loss is OnDataLoss.FAIL:
+            raise DataLost(
+                self.range.shard_id,
+                f"records may have expired unread: {gap}. To go on from there with this gap recorded, run "
+                f"with on_data_loss: {OnDataLoss.CONTINUE}",
+            )
+        self.gap, self._complete_until = gap, None
 
-    def _advance(self, records: list[Record]) -> None:
-        self.position = Position.after(records[-1].sequence_number)
-        self.last_arrival = datetime.fromtimestamp(records[-1].arrival_ms / 1000, UTC)
-        self.records += len(records)
-        self.bytes += sum(len(record.data) for record in records)
+    def _user_records(self, page: Page) -> Iterator[list[Record]]:
+        """The page's records, aggregates as their sub-records, in lists that are not much too long."""
+        if not any(map(is_aggregate, page.records)):
+            yield page.records
+            return
+        begin = self.position
+        records: list[Record] = []
+        for record in page.records:
+            parts = deaggregate(record, self.range.hash_range)
+            if record.sequence_number == begin.sequence_number and begin.sub_sequence_number is not None:
+                parts = parts[begin.sub_sequence_number + 1 :]
+            records += parts
+            if len(records) >= PAGE_LIMIT:
+                yield records
+                records = []
+        yield records
+
+    def _take(self, records: Sequence[Record]) -> int:
+        """How many of the leading records are within the bounds and budgets; they count as taken."""
+        count = len(records)
+        until = self.range.bounds.until
+        if until is not None:
+            seconds = until.timestamp()
+            late = (i for i, record in enumerate(records) if record.approximate_arrival_timestamp >= seconds)
+            count = next(late, count)
+        if self.range.max_bad_records is not None:
+            room = self.range.max_bad_records - self.bad_records
+            bad = (i for i in range(count) if is_damaged(records[i]))
+            count = next(islice(bad, room, None), count)
+        for budget in self._budgets:
+            count = budget.take(records[:count])
+        return count
+
+    def _advance(self, records: Sequence[Record], taken: int, served: datetime) -> None:
+        last = records[taken - 1]
+        inside = taken < len(records) and records[taken].sequence_number == last.sequence_number
+        self.position = Position.after(last.sequence_number, last.sub_sequence_number if inside else None)
+        self.last_arrival = last.arrival
+        expiry = self.range.expiry
+        if expiry is not None:
+            # Whoever begins at the oldest record there is may see some expire until it has drawn away.
+            drawn_away = last.arrival + expiry.retention > served + HORIZON_MARGIN
+            horizon = self.records == 0 and self.range.start.kind is PositionKind.TRIM_HORIZON
+            watched = drawn_away or not (horizon or self._complete_until is None)
+            self._complete_until = last.arrival if watched else None
+        if self._deadline is None and self.range.bounds.max_seconds is not None:
+            self._deadline = time.monotonic() + self.range.bounds.max_seconds
+        self.records += taken
+        for record in islice(records, taken):
+            self.bytes += len(record.data)
+            if record.error is not None:
+                self.bad_records += is_damaged(record)
+                self.outside_hash_range += not is_damaged(record)
+
+    def _cut(self, page: Page, unread: Record, served: datetime) -> None:
+        """End the range before a record of a page."""
+        unread_ms = int(served.timestamp() * 1000) - unread.arrival_ms
+        self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
+        if is_damaged(unread) and self.bad_records == self.range.max_bad_records:
+            raise TooManyBadRecords(
+                self.range.shard_id,
+                f"record {unread.sequence_number} is damaged ({unread.error}), and max_bad_records is "
+                f"{self.range.max_bad_records} in a run. What was read before is kept; to go on past it, "
+                "raise max_bad_records",
+            )
+        self.end = RangeEnd.BOUND
 
     def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
         """What ends the range after a page that was taken whole."""
@@ -230,8 +301,6 @@ class ShardReading:
         if at_tip and (not_before is None or served >= not_before):
             self.tip_time = served
             return RangeEnd.TIP
-        if self.range.bounds.max_records is not None and self.records >= self.range.bounds.max_records:
-            return RangeEnd.BOUND
         return None
 
     def _next_page(self) -> tuple[Page, datetime]:
@@ -266,8 +335,8 @@ class ShardReading:
                 return page, served
 
     def _limit(self) -> int:
-        most = self.range.bounds.max_records
-        return PAGE_LIMIT if most is None else max(1, min(PAGE_LIMIT, most - self.records))
+        left = [budget.records for budget in self._budgets if budget.records is not None]
+        return max(1, min([PAGE_LIMIT, *left]))
 
     def _wait_for_turn(self) -> None:
         time.sleep(max(0.0, self._next_call - time.monotonic()))

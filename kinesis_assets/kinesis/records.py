@@ -23,7 +23,8 @@ RECORD_SCHEMA = pa.schema(
         pa.field("error", pa.string(), nullable=True),
     ]
 )
-"""One row a record. `sub_sequence_number` is 0 for a plain record; `error` is null when all is well."""
+"""One row a record. `sub_sequence_number` is 0 for a plain record, else the place in its aggregate, from 0;
+`error` is null when all is well."""
 
 
 def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
@@ -34,11 +35,11 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
             pa.repeat(pa.scalar(stream, pa.string()), count),
             pa.repeat(pa.scalar(shard_id, pa.string()), count),
             pa.array([record.sequence_number for record in records], pa.string()),
-            pa.repeat(pa.scalar(0, pa.int64()), count),
+            pa.array([record.sub_sequence_number for record in records], pa.int64()),
             pa.array([record.partition_key for record in records], pa.string()),
             pa.array([record.data for record in records], pa.binary()),
             pa.array([record.arrival_ms * 1000 for record in records], pa.timestamp("us", tz="UTC")),
-            pa.nulls(count, pa.string()),
+            pa.array([record.error for record in records], pa.string()),
         ],
         schema=RECORD_SCHEMA,
     )

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.kinesis.shards import Shard
 
 
 class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,7 +38,22 @@ class StreamSummary:
     Attributes:
         identity: Which stream it is.
         service_time: The service's clock at the answer, UTC, whole seconds, rounded down.
+        retention_hours: Records are there for so long.
     """
 
     identity: StreamIdentity
     service_time: datetime
+    retention_hours: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamListing:
+    """A stream and all its shards, as one look found them.
+
+    Attributes:
+        summary: Asked for before the shards: one that is not listed was opened after its `service_time`.
+        shards: Every listed shard, parents before children.
+    """
+
+    summary: StreamSummary
+    shards: Sequence[Shard]

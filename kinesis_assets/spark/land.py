@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.errors import ShardError
+from kinesis_assets.kinesis.bounds import Allowance, Budget
 from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
 from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.table.storage import TableFolder
@@ -65,9 +67,12 @@ class ShardLanding:
         end: What ended the range; None if an error did.
         rows: Records landed.
         bytes: Their payload bytes.
+        bad_records: Those of them that are damaged aggregates.
+        outside_hash_range: Those of them that belong to another shard.
         last_arrival: Arrival of the last of them.
         millis_behind_latest: As the last answer told it; None if none came.
         tip_time: When the tip was seen (service's clock), if it was.
+        gap: Where records may be missing before them, if that was gone past.
         error: What ended the range early.
     """
 
@@ -76,9 +81,12 @@ class ShardLanding:
     end: RangeEnd | None
     rows: int
     bytes: int
+    bad_records: int
+    outside_hash_range: int
     last_arrival: datetime | None
     millis_behind_latest: int | None
     tip_time: datetime | None
+    gap: Gap | None
     error: ShardError | None
 
 
@@ -92,15 +100,32 @@ class Landing:
     def __add__(self, other: Landing) -> Landing:
         return Landing(self.files + other.files, self.shards + other.shards)
 
+    @property
+    def rows(self) -> int:
+        """Records landed."""
+        return sum(shard.rows for shard in self.shards)
 
-def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+    @property
+    def bytes(self) -> int:
+        """Their payload bytes."""
+        return sum(shard.bytes for shard in self.shards)
+
+
+def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """Read ranges of different shards and write them to files in the table's folder.
 
     Ranges must not depend on each other: a child goes into a later landing than its parents.
     A shard that fails ends its own range only; any other error fails the job.
+
+    Args:
+        spark: Where.
+        job: What all ranges have in common.
+        ranges: What to read; the first ones are begun first.
+        allowance: What they may read together.
     """
     tasks = min(len(ranges), _parallelism(spark))
-    groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
+    shares = allowance.shares(tasks)
+    groups = [(tuple(ranges[task::tasks]), shares[task]) for task in range(tasks)]
     numbers = spark.range(0, tasks, 1, tasks)
     rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
     # Spark itself pickles what goes between these same processes.
@@ -119,22 +144,23 @@ def _parallelism(spark: SparkSession) -> int:
 
 
 def _task(
-    job: LandingJob, groups: Sequence[Sequence[ShardRange]]
+    job: LandingJob, groups: Sequence[tuple[Sequence[ShardRange], Allowance]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch["id"].to_pylist():
-                landing = land_group(job, groups[number])
+                landing = land_group(job, *groups[number])
                 yield pa.RecordBatch.from_pydict({"landing": [pickle.dumps(landing)]})
 
     return run
 
 
-def land_group(job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
+    budget = Budget(allowance)
     client = _client(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
-    readings = [ShardReading(client, range_) for range_ in ranges]
+    readings = [ShardReading(client, range_, budget) for range_ in ranges]
     pages: Queue[tuple[str, pa.RecordBatch | None]] = Queue(maxsize=1)
     stopped = threading.Event()
 
@@ -187,8 +213,11 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         end=reading.end,
         rows=reading.records,
         bytes=reading.bytes,
+        bad_records=reading.bad_records,
+        outside_hash_range=reading.outside_hash_range,
         last_arrival=reading.last_arrival,
         millis_behind_latest=reading.millis_behind_latest,
         tip_time=reading.tip_time,
+        gap=reading.gap,
         error=error,
     )

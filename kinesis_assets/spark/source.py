@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import Bounds, ShardRange, ShardReading
+from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class _Reader(DataSourceReader):
                     shard_id=shard_id,
                     start=self._start,
                     bounds=Bounds(until=self._until),
+                    hash_range=listed[shard_id].hash_range,
                     closed=listed[shard_id].closed,
                     tip_not_before=self._until + TIP_GRACE,
                 )

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.files import DataFile
     from kinesis_assets.table.positions import ShardPosition
@@ -67,41 +66,49 @@ class CommitResult:
 
 
 def freeze(
-    table: PositionedTable, identity: StreamIdentity, listed: Sequence[Shard], start: Position
+    table: PositionedTable,
+    listing: StreamListing,
+    starts: Mapping[str, Position],
+    *,
+    replacing_older: bool = False,
 ) -> StreamPositions:
     """The stream's positions in the table, made by one position-only commit if there are none yet.
 
-    Every shard listed at that moment gets the start. Of several runs at once, one freezes and all go on from
-    what it wrote.
+    Of several runs at once, one freezes and all go on from what it wrote.
 
     Args:
         table: The table; created if missing.
-        identity: Which stream.
-        listed: All its shards.
-        start: Where to begin; LATEST must have been made a time already.
+        listing: The stream and all its shards.
+        starts: Where to begin, by shard id; LATEST must have been made a time already.
+        replacing_older: Take the place of an older stream of the same name.
 
     Raises:
         CommitFailed: The tries are used up.
         TableError: The table cannot be used.
     """
     table.create_if_missing()
+    summary = listing.summary
 
     def look(*, and_try: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
-        standing = snapshot.positions(identity)
-        if standing is None and and_try:
+        standing = snapshot.positions(summary.identity, or_older=replacing_older)
+        if standing is not None and standing.identity == summary.identity:
+            return standing
+        if and_try:
             token = draw_token()
             first = StreamPositions(
                 format=FORMAT,
-                identity=identity,
+                identity=summary.identity,
                 token=token,
-                previous=None,
-                generation=0,
+                previous=None if standing is None else standing.token,
+                generation=0 if standing is None else standing.generation + 1,
                 batch_id=token,
-                shards=initial_positions(listed, start),
+                shards=initial_positions(listing, starts, wanted_from=summary.service_time),
+                listed_at=summary.service_time,
+                predecessors=() if standing is None else standing.as_predecessors(),
             )
             snapshot.commit([], first)
-        return standing
+        return None
 
     return _until_told(table, look)
 
@@ -110,7 +117,7 @@ def commit(
     table: PositionedTable,
     *,
     expected: StreamPositions,
-    listed: Sequence[Shard],
+    listing: StreamListing,
     batch_id: int,
     moved: Mapping[str, ShardPosition],
     files: Sequence[DataFile],
@@ -120,7 +127,7 @@ def commit(
     Args:
         table: The table.
         expected: The positions the attempt began from, with every listed shard.
-        listed: The stream's shards as the attempt listed them.
+        listing: The stream and its shards as the attempt listed them.
         batch_id: The attempt's; every row of its files carries it.
         moved: The shards it read, as it leaves them.
         files: What it landed; rows of `moved` shards only.
@@ -152,7 +159,7 @@ def commit(
             return replace(tried[token], version=snapshot.version_of(token))
         if not and_try:
             return None
-        current = current.with_listed(listed)
+        current = current.with_listing(listing)
         merged, lost = merge(current, expected, moved)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
         # first: if that fails, the next look must find these shards still to be taken out.
@@ -170,6 +177,8 @@ def commit(
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
+            listed_at=current.listed_at,
+            predecessors=current.predecessors,
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
         snapshot.commit(files, following)

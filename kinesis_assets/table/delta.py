@@ -112,8 +112,12 @@ class TableSnapshot:
         self._table = table
         self._delta = delta
 
-    def positions(self, identity: StreamIdentity) -> StreamPositions | None:
+    def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
         """Where the stream's shards are, or None if the table has never seen the stream.
+
+        Args:
+            identity: Which stream.
+            or_older: Give those of an older stream of the same name too.
 
         Raises:
             PositionsUnreadable: The file that the log points at is missing or not understood.
@@ -123,13 +127,14 @@ class TableSnapshot:
         if token is None:
             return None
         found = self.positions_at(token)
-        if found.identity.created != identity.created:
+        older = found.identity.created < identity.created
+        if found.identity != identity and not (or_older and older):
             raise StreamRecreated(
                 identity.name,
                 f"the table {self._table.uri} has positions of the stream created at "
                 f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
                 f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
-                "Give the new stream a new table",
+                "Give the new stream a new table, or set on_recreated: restart to begin again in this one",
             )
         return found
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import PositionConflict
+from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 1
-"""Raised with any change that an older version must not read."""
+FORMAT = 2
+"""Raised with any change that an older version must not read. Older files are read as they are: what they
+lack is not known."""
 
 
 class ShardPosition(
@@ -33,6 +35,10 @@ class ShardPosition(
         finished: Read to its end; never read again.
         tip_time: When it was last read to its tip (service's clock).
         last_arrival: Arrival of the last record committed.
+        wanted_from: No record that arrived before is to be read: when its start was frozen, the time where it
+            starts, or when it was not listed yet.
+        retention_hours: The stream's lowest retention seen since the shard was last read.
+        gaps: Where records may be missing, oldest first.
     """
 
     parents: tuple[str, ...]
@@ -41,10 +47,38 @@ class ShardPosition(
     finished: bool = False
     tip_time: datetime | None = None
     last_arrival: datetime | None = None
+    wanted_from: datetime | None = None
+    retention_hours: int | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def complete_until(self) -> datetime | None:
+        """Every record that arrived before this is in the table, or not wanted; None if that is not known."""
+        read = [time for time in (self.tip_time, self.last_arrival) if time is not None]
+        return max(read, default=self.wanted_from)
+
+    @property
+    def safe_until(self) -> datetime | None:
+        """Until then no unread record can be past its retention; None if that is not known."""
+        if self.complete_until is None or self.retention_hours is None:
+            return None
+        return self.complete_until + timedelta(hours=self.retention_hours)
 
     def same_place(self, other: ShardPosition) -> bool:
         """Whether both stand at the same record; when the tip was seen does not matter."""
-        return self.position == other.position and self.finished == other.finished
+        return (self.position, self.finished, self.gaps) == (other.position, other.finished, other.gaps)
+
+
+class Predecessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An older stream of the same name, whose unread rest was given up.
+
+    Attributes:
+        identity: Which stream.
+        unfinished: Where each shard stood that was not read to its end.
+    """
+
+    identity: StreamIdentity
+    unfinished: dict[str, Position]
 
 
 class StreamPositions(
@@ -60,6 +94,8 @@ class StreamPositions(
         generation: Commits since the first, which is 0.
         batch_id: The attempt that made the commit.
         shards: By shard id.
+        listed_at: When the shards were last listed (service's clock): one that is not here was opened later.
+        predecessors: Older streams of the same name that rows of this table came from, oldest first.
     """
 
     format: int
@@ -69,6 +105,8 @@ class StreamPositions(
     generation: int
     batch_id: int
     shards: dict[str, ShardPosition]
+    listed_at: datetime | None = None
+    predecessors: tuple[Predecessor, ...] = ()
 
     @property
     def finished(self) -> frozenset[str]:
@@ -80,20 +118,63 @@ class StreamPositions(
         parents = self.shards[shard_id].parents
         return unfinished_parents(parents, known=self.shards, finished=self.finished)
 
-    def with_listed(self, listed: Iterable[Shard]) -> StreamPositions:
-        """With every listed shard that is new, at TRIM_HORIZON: nothing of a later shard was ever seen."""
+    def as_predecessors(self) -> tuple[Predecessor, ...]:
+        """What the positions of a newer stream of the same name keep of these."""
+        unfinished = {
+            shard_id: shard.position for shard_id, shard in self.shards.items() if not shard.finished
+        }
+        return (*self.predecessors, Predecessor(self.identity, unfinished))
+
+    def with_listing(self, listing: StreamListing) -> StreamPositions:
+        """With every listed shard that is new, and a retention that was lowered.
+
+        A new shard is at TRIM_HORIZON: nothing of a later one was ever seen.
+        """
         new = initial_positions(
-            (shard for shard in listed if shard.shard_id not in self.shards),
-            Position(PositionKind.TRIM_HORIZON),
+            listing,
+            {
+                shard.shard_id: Position(PositionKind.TRIM_HORIZON)
+                for shard in listing.shards
+                if shard.shard_id not in self.shards
+            },
+            wanted_from=self.listed_at,
         )
-        return msgspec.structs.replace(self, shards=self.shards | new)
+        hours = listing.summary.retention_hours
+        known = {
+            shard_id: msgspec.structs.replace(
+                shard, retention_hours=min(shard.retention_hours or hours, hours)
+            )
+            for shard_id, shard in self.shards.items()
+        }
+        return msgspec.structs.replace(self, shards=known | new, listed_at=_later(self.listed_at, listing))
 
 
-def initial_positions(shards: Iterable[Shard], start: Position) -> dict[str, ShardPosition]:
-    """Unread shards, all to be read from the same start."""
+def _later(listed_at: datetime | None, listing: StreamListing) -> datetime:
+    return max(listed_at or listing.summary.service_time, listing.summary.service_time)
+
+
+def initial_positions(
+    listing: StreamListing, starts: Mapping[str, Position], *, wanted_from: datetime | None
+) -> dict[str, ShardPosition]:
+    """Unread shards, each at its start.
+
+    Args:
+        listing: The stream.
+        starts: By shard id; listed shards that it does not name are left out.
+        wanted_from: See `ShardPosition`; a start at a time means that time.
+    """
+    created = listing.summary.identity.created
     return {
-        shard.shard_id: ShardPosition(parents=shard.parents, hash_range=shard.hash_range, position=start)
-        for shard in shards
+        shard.shard_id: ShardPosition(
+            parents=shard.parents,
+            hash_range=shard.hash_range,
+            position=starts[shard.shard_id],
+            # Nothing can have arrived before there was a stream.
+            wanted_from=max(created, starts[shard.shard_id].timestamp or wanted_from or created),
+            retention_hours=listing.summary.retention_hours,
+        )
+        for shard in listing.shards
+        if shard.shard_id in starts
     }
 
 
@@ -161,8 +242,8 @@ def decode(content: bytes) -> StreamPositions:
         msgspec.MsgspecError: It is something else, or of a newer format.
     """
     header = msgspec.json.decode(content, type=_Header)
-    if header.format != FORMAT:
-        raise msgspec.ValidationError(f"format {header.format}, and this version reads {FORMAT}")
+    if not 1 <= header.format <= FORMAT:
+        raise msgspec.ValidationError(f"format {header.format}, and this version reads up to {FORMAT}")
     return msgspec.json.decode(content, type=StreamPositions)
 
 

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
-FIELDS = ["stream", "shard", "state", "from", "through", "rows", "bytes", "lag_ms", "error"]
+FIELDS = [
+    "stream",
+    "shard",
+    "state",
+    "from",
+    "through",
+    "rows",
+    "bytes",
+    "lag_ms",
+    "time_to_loss_ms",
+    "error",
+]
 
 
 @pytest.fixture
@@ -79,6 +90,7 @@ class TestRun:
                 "rows": 1,
                 "bytes": 3,
                 "lag_ms": 0,
+                "time_to_loss_ms": 86_400_000,
                 "error": None,
             }
             for shard_id, number in put.items()

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.keys import io_manager_key, raw_key, stream_key
+from kinesis_assets.kinesis.starts import Starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,6 +162,12 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "max_records": 10,
         "max_bytes": 20,
         "max_seconds": 30.0,
+        "max_run_records": 100,
+        "max_run_bytes": 200,
+        "max_run_seconds": 300.0,
+        "max_bad_records": 0,
+        "on_data_loss": "continue",
+        "on_recreated": "restart",
         "sensor_interval_seconds": 40,
     }
     assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
@@ -181,21 +189,53 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
 
 
 @dagsters_own_warnings
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_path, suffix):
+    starts = {"shardId-000000000000": "AFTER_SEQUENCE_NUMBER:5:1", "default": "LATEST"}
+    stored = tmp_path / f"starts.{suffix}"
+    stored.write_text(json.dumps(starts) if suffix == "json" else yaml.safe_dump(starts), encoding="utf-8")
+    key = io_manager_key("clicks")
+    inline, from_file = (
+        (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].policy().starts
+        for start in (starts, f"file://{stored}")
+    )
+    assert inline == from_file == Starts.of(starts)
+
+
+@dagsters_own_warnings
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
         ({"colour": "red"}, r"attributes\.colour at .*defs\.yaml.*\n.*Extra inputs are not permitted"),
         ({"table": None}, r"attributes\.table at .*defs\.yaml.*\n.*valid string"),
         ({"start": "YESTERDAY"}, "'YESTERDAY' is no position: begin with one of TRIM_HORIZON, LATEST"),
-        ({"start": "AT_SEQUENCE_NUMBER:1"}, "clicks: start must be one of TRIM_HORIZON, LATEST, AT_TIMES"),
+        ({"start": {"shardId-000000000000": "NOW"}}, "'NOW' is no position: begin with one of TRIM_HORIZON"),
+        ({"start": "file:///no/such/file"}, "start file:///no/such/file cannot be read"),
         ({"start": "AT_TIMESTAMP:noon"}, "AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"),
+        ({"on_data_loss": "ignore"}, "on_data_loss must be fail or continue, not 'ignore'"),
+        ({"on_recreated": "merge"}, "on_recreated must be fail or restart, not 'merge'"),
+        ({"max_run_seconds": 0}, "max_run_seconds must be above 0, not 0"),
+        ({"max_bad_records": -1}, "max_bad_records must not be below 0"),
         ({"stream": "page views"}, "'page views' is no stream name: 1 to 128 letters, digits"),
         (
             {"table": "gs://lake/clicks"},
             "give a path, s3://bucket/prefix or file:///path",
         ),
     ],
-    ids=["unknown field", "no table", "no start", "start in a shard", "no time", "no name", "no table URI"],
+    ids=[
+        "unknown field",
+        "no table",
+        "no start",
+        "no start of a shard",
+        "no file of starts",
+        "no time",
+        "no loss policy",
+        "no recreation policy",
+        "no time for a run",
+        "bad count",
+        "no name",
+        "no table URI",
+    ],
 )
 def test_a_wrong_yaml_is_one_clear_error(wrong, told):
     with pytest.raises(Exception, match="KinesisStreamComponent") as caught:

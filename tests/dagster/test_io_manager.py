@@ -16,9 +16,9 @@ from kinesis_assets.errors import (
     ShardUnknown,
 )
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
-from kinesis_assets.kinesis.reader import Bounds
+from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.run import RunPlan  # noqa: TC001  # Dagster looks the body's types up
+from kinesis_assets.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.sensor import span_tags
 
 if TYPE_CHECKING:
@@ -188,7 +188,10 @@ class TestAllGood:
                 "through": through,
                 "rows": count,
                 "bytes": size,
+                "bad_records": 0,
+                "outside_hash_range": 0,
                 "lag_ms": 0,
+                "time_to_loss_ms": 24 * 3_600_000,
                 "files": 1 if count else 0,
             }
 
@@ -214,7 +217,10 @@ class TestAllGood:
             "through": text,
             "rows": number,
             "bytes": number,
+            "bad_records": number,
+            "outside_hash_range": number,
             "lag_ms": number,
+            "time_to_loss_ms": number,
             "files": number,
             "table_version": number,
             "seconds": dg.FloatMetadataValue,

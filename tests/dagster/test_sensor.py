@@ -89,14 +89,16 @@ class Daemon:
         """Put into the table that shards were read to their end."""
         with self.project.manager() as manager:
             client, table = manager.client(), manager.positioned_table()
-        listed = client.list_shards()
-        start = Position(PositionKind.TRIM_HORIZON)
-        expected = freeze(table, client.describe().identity, listed, start).with_listed(listed)
+        listing = client.listing()
+        starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
+        expected = freeze(table, listing, starts).with_listing(listing)
         moved = {
             shard_id: msgspec.structs.replace(expected.shards[shard_id], finished=True)
             for shard_id in shard_ids
         }
-        result = commit(table, expected=expected, listed=listed, batch_id=draw_token(), moved=moved, files=[])
+        result = commit(
+            table, expected=expected, listing=listing, batch_id=draw_token(), moved=moved, files=[]
+        )
         assert not result.conflicts
 
 

@@ -9,11 +9,13 @@ import pytest
 
 from kinesis_assets.errors import InvalidInput, ReadFailed, ShardStalled
 from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import Bounds, RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
 
 SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 MIDDLE = str(1 << 127)
 
@@ -42,7 +44,7 @@ def reading_of(client):
     """A reading of the test's shard."""
 
     def reading_of(start=BEGINNING, **bounds):
-        return ShardReading(client, ShardRange(SHARD, start, Bounds(**bounds)))
+        return ShardReading(client, ShardRange(SHARD, start, Bounds(**bounds), ALL_KEYS))
 
     return reading_of
 
@@ -87,7 +89,7 @@ def test_start_at_a_time_is_inclusive(clocked, stream):
         clocked.kinesis.put_record(StreamName=stream, Data=str(item).encode(), PartitionKey="k")
     start = Position.at_timestamp(datetime.fromtimestamp(begin, UTC) + timedelta(milliseconds=1))
     client = StreamClient(stream, clocked.settings)
-    assert data(ShardReading(client, ShardRange(SHARD, start, Bounds()))) == [1, 2]
+    assert data(ShardReading(client, ShardRange(SHARD, start, Bounds(), ALL_KEYS))) == [1, 2]
 
 
 def test_reading_tells_where_the_next_one_begins(put, reading_of):
@@ -121,7 +123,9 @@ def test_empty_resume_leaves_the_position_as_it_was(put, reading_of):
 def test_tip_ends_the_range_and_its_time_is_the_services(clocked, stream):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.clock.seconds += 1000.9
-    reading = ShardReading(StreamClient(stream, clocked.settings), ShardRange(SHARD, BEGINNING, Bounds()))
+    reading = ShardReading(
+        StreamClient(stream, clocked.settings), ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS)
+    )
     assert data(reading) == []
     assert reading.tip_time == datetime.fromtimestamp(int(clocked.clock.seconds), UTC)
     assert reading.millis_behind_latest == 0
@@ -178,12 +182,12 @@ def test_until_is_exclusive(clocked, stream):
     clocked.clock.seconds = begin + 2
     until = datetime.fromtimestamp(begin, UTC) + timedelta(milliseconds=3)
     client = StreamClient(stream, clocked.settings)
-    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(until=until)))
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(until=until), ALL_KEYS))
     assert data(reading) == [0, 1, 2]
     assert reading.end is RangeEnd.BOUND
     assert reading.last_arrival == until - timedelta(milliseconds=1)
     assert reading.millis_behind_latest == 1997
-    rest = ShardReading(client, ShardRange(SHARD, reading.position, Bounds()))
+    rest = ShardReading(client, ShardRange(SHARD, reading.position, Bounds(), ALL_KEYS))
     assert data(rest) == [3, 4]
 
 
@@ -214,8 +218,8 @@ def test_closed_shard_ends_after_its_last_record_only(put, split, reading_of, fa
     split()
     faults.page_size(2)
     reading = reading_of()
-    ends = [reading.end for _ in reading]
-    assert ends == [None, None, RangeEnd.SHARD_END]
+    ends = [reading.end for _ in reading] + [reading.end]
+    assert ends == [None, None, None, RangeEnd.SHARD_END]
     assert reading.position == Position.after(numbers[-1])
 
 
@@ -276,7 +280,7 @@ def test_tip_counts_only_in_an_answer_given_late_enough(clocked, stream, faults)
         clocked.clock.seconds += 1
 
     faults.answer("GetRecords", a_second_later)
-    range_ = ShardRange(SHARD, BEGINNING, Bounds(), tip_not_before=not_before)
+    range_ = ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, tip_not_before=not_before)
     reading = ShardReading(StreamClient(stream, clocked.settings), range_)
     assert data(reading) == []
     assert reading.tip_time == not_before
@@ -316,7 +320,9 @@ def test_iterator_that_expires_between_pages_loses_and_doubles_nothing(clocked, 
     for item in range(6):
         clocked.kinesis.put_record(StreamName=stream, Data=str(item).encode(), PartitionKey="k")
     faults.page_size(2)
-    reading = ShardReading(StreamClient(stream, clocked.settings), ShardRange(SHARD, BEGINNING, Bounds()))
+    reading = ShardReading(
+        StreamClient(stream, clocked.settings), ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS)
+    )
     read = []
     for records in reading:
         read += [int(record.data) for record in records]
@@ -442,7 +448,7 @@ def test_shard_has_its_own_records_alone(put, split, client):
     split()
     put(1)
     read = [
-        data(ShardReading(client, ShardRange(shard.shard_id, BEGINNING, Bounds())))
+        data(ShardReading(client, ShardRange(shard.shard_id, BEGINNING, Bounds(), ALL_KEYS)))
         for shard in client.list_shards()
     ]
     assert sorted(read) == [[], [0], [1]]
@@ -455,7 +461,7 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
         clocked.kinesis.put_record(StreamName=stream, Data=str(item).encode(), PartitionKey="k")
         clocked.clock.seconds += 30
     client = StreamClient(stream, clocked.settings)
-    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_bytes=2)))
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_bytes=2), ALL_KEYS))
     assert data(reading) == [1]
     assert reading.millis_behind_latest == 30_000
     assert reading.tip_time is None
@@ -469,7 +475,7 @@ def patient(stream, settings, monkeypatch):
     """A reading as a Spark task makes it: the SDK tries nothing again; back-off takes no time."""
     monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
     client = StreamClient(stream, settings, attempts=1)
-    return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), **fields))
+    return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])

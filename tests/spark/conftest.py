@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import Bounds
-from kinesis_assets.run import RunPlan, RunResult, execute_run, plan_run
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.run import RunResult, execute_run
+from kinesis_assets.spark.land import land
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,17 +67,24 @@ class Workbench:
         )
         return [shard.shard_id for shard in self.client.list_shards() if shard_id in shard.parents]
 
-    def plan(self, asked: Sequence[str] | None = None, start: str = "TRIM_HORIZON", **bounds: Any) -> RunPlan:
+    def plan(
+        self,
+        asked: Sequence[str] | None = None,
+        *,
+        start: str | dict[str, str] = "TRIM_HORIZON",
+        allowance: Allowance | None = None,
+        policy: dict[str, Any] | None = None,
+        **bounds: Any,
+    ) -> RunPlan:
         return plan_run(
             self.client,
             self.table,
             asked=self.shard_ids if asked is None else asked,
-            start=Position.parse(start),
-            bounds=Bounds(**bounds),
+            policy=ReadPolicy(Starts.of(start), Bounds(**bounds), allowance or Allowance(), **policy or {}),
         )
 
     def execute(self, plan: RunPlan) -> RunResult:
-        return execute_run(self.spark, self.client, self.table, plan)
+        return execute_run(partial(land, self.spark), self.client, self.table, plan)
 
     def run(self, asked: Sequence[str] | None = None, **rest: Any) -> RunResult:
         return self.execute(self.plan(asked, **rest))

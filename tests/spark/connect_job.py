@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import Bounds
-from kinesis_assets.run import execute_run, plan_run
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land
 from kinesis_assets.spark.source import KinesisDataSource
 from kinesis_assets.table.delta import PositionedTable
 
@@ -26,8 +27,8 @@ def main(stream: str, endpoint_url: str, until: str, uri: str) -> None:
     client = StreamClient(stream, ClientSettings("us-east-1", endpoint_url))
     table = PositionedTable(uri)
     shard_ids = [shard.shard_id for shard in client.list_shards()]
-    plan = plan_run(client, table, asked=shard_ids, start=Position.parse("TRIM_HORIZON"), bounds=Bounds())
-    result = execute_run(spark, client, table, plan)
+    plan = plan_run(client, table, asked=shard_ids, policy=ReadPolicy())
+    result = execute_run(partial(land, spark), client, table, plan)
     told = {
         "read": sorted(int(row.data) for row in read.select("data").collect()),
         "rows": {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items()},

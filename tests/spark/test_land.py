@@ -8,11 +8,13 @@ import threading
 import pytest
 
 from kinesis_assets.errors import ReadFailed
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import Bounds, RangeEnd, ShardRange
+from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.spark.land import LandingJob, land_group
 from kinesis_assets.table.files import DataFileWriter
 
+ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
 KEYS = 1 << 128
 
@@ -35,13 +37,17 @@ def shards(kinesis, stream):
     return shards
 
 
+def range_of(shard_id, **bounds):
+    return ShardRange(shard_id, BEGINNING, Bounds(**bounds), ALL_KEYS)
+
+
 @pytest.fixture
 def land(stream, settings, table):
     """Lands whole shards as one task."""
 
     def land(shard_ids, **bounds):
         job = LandingJob(stream, settings, table.folder, 77)
-        return land_group(job, [ShardRange(shard_id, BEGINNING, Bounds(**bounds)) for shard_id in shard_ids])
+        return land_group(job, [range_of(shard_id, **bounds) for shard_id in shard_ids], Allowance())
 
     return land
 

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.files import DataFileWriter
@@ -34,6 +34,7 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 STREAM = StreamIdentity(
     "arn:aws:kinesis:us-east-1:000000000000:stream/orders", datetime(2026, 1, 1, tzinfo=UTC)
 )
+LISTED_AT = datetime(2026, 2, 2, 12, tzinfo=UTC)
 NOON = 1_770_033_600
 """2026-02-02 12:00:00 UTC."""
 
@@ -41,6 +42,21 @@ NOON = 1_770_033_600
 def shards(*names: str) -> list[Shard]:
     """Shards without parents."""
     return [Shard(name, (), ("0", "9"), "1") for name in names]
+
+
+def listing(listed: Sequence[Shard], identity: StreamIdentity = STREAM) -> StreamListing:
+    """A look at a stream."""
+    return StreamListing(StreamSummary(identity, LISTED_AT, retention_hours=24), listed)
+
+
+def freeze_all(
+    table: PositionedTable,
+    listed: Sequence[Shard],
+    start: Position = BEGINNING,
+    identity: StreamIdentity = STREAM,
+) -> StreamPositions:
+    """Freeze a stream, all shards at the same start."""
+    return freeze(table, listing(listed, identity), {shard.shard_id: start for shard in listed})
 
 
 def records(first: int, count: int, seconds: float = NOON) -> list[Record]:
@@ -87,7 +103,7 @@ class Attempt:
         return commit(
             self.table,
             expected=self.expected,
-            listed=shards(*self.expected.shards),
+            listing=listing(shards(*self.expected.shards)),
             batch_id=self.batch_id,
             moved=self.moved,
             files=self.files,
@@ -140,7 +156,7 @@ def race_to_freeze(uri: str, start: str) -> StreamPositions:
     """Freeze a stream at the same moment as all others."""
     table = PositionedTable(uri)
     _wait()
-    return freeze(table, STREAM, shards("a", "b"), Position.parse(start))
+    return freeze_all(table, shards("a", "b"), Position.parse(start))
 
 
 def race_to_commit(uri: str, shard_id: str, rounds: int) -> tuple[int, int]:

@@ -18,6 +18,8 @@ from attempts import (
     Attempt,
     assert_rows_are_what_positions_say,
     enter_race,
+    freeze_all,
+    listing,
     race_to_commit,
     race_to_freeze,
     rows_by_shard,
@@ -42,9 +44,10 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table.commit import commit, freeze
+from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.files import TABLE_SCHEMA, without_shards
+from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.table.tokens import draw_token
 
 RACERS = 8
@@ -54,7 +57,7 @@ LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzin
 @pytest.fixture
 def frozen(table):
     """The positions of shards a, b and c, unread, in the test's table."""
-    return freeze(table, STREAM, shards("a", "b", "c"), BEGINNING)
+    return freeze_all(table, shards("a", "b", "c"))
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def racers():
 
 
 def test_first_freeze_makes_the_table_and_positions_without_rows(table):
-    positions = freeze(table, STREAM, shards("a", "b"), BEGINNING)
+    positions = freeze_all(table, shards("a", "b"))
     assert positions == standing(table)
     assert {shard.position for shard in positions.shards.values()} == {BEGINNING}
     assert (positions.generation, positions.previous) == (0, None)
@@ -115,9 +118,9 @@ def test_first_freeze_makes_the_table_and_positions_without_rows(table):
 
 
 def test_second_freeze_changes_nothing_whatever_it_asks_for(table):
-    first = freeze(table, STREAM, shards("a"), BEGINNING)
+    first = freeze_all(table, shards("a"))
     version = DeltaTable(table.folder.uri).version()
-    again = freeze(table, STREAM, shards("a", "b"), Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"))
+    again = freeze_all(table, shards("a", "b"), Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"))
     assert again == first
     assert DeltaTable(table.folder.uri).version() == version
 
@@ -133,7 +136,7 @@ def test_of_racing_freezes_one_holds_for_all(table, racers):
 
 def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
     at_commit(lost_answer)
-    assert freeze(table, STREAM, shards("a"), BEGINNING) == standing(table)
+    assert freeze_all(table, shards("a")) == standing(table)
     assert DeltaTable(table.folder.uri).version() == 1
 
 
@@ -141,12 +144,12 @@ def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
 def test_freeze_gives_up_after_bounded_tries(table, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="3 tries failed, the last with: connection refused"):
-        freeze(table, STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"))
 
 
 def test_two_streams_in_one_table_have_positions_of_their_own(table, frozen):
     other = StreamIdentity(STREAM.arn + "-2", STREAM.created)
-    positions = freeze(table, other, shards("z"), BEGINNING)
+    positions = freeze_all(table, shards("z"), identity=other)
     assert positions.shards.keys() == {"z"}
     assert standing(table) == frozen
 
@@ -197,10 +200,11 @@ def test_commit_of_positions_alone_adds_no_rows(table, frozen):
 def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
     attempt = Attempt(table, frozen, {"a": 1})
     listed = [*shards("a", "b", "c"), Shard("child", ("a",), ("0", "4"), "8")]
+    seen = listing(listed)
     commit(
         table,
-        expected=frozen.with_listed(listed),
-        listed=listed,
+        expected=frozen.with_listing(seen),
+        listing=seen,
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
@@ -401,7 +405,7 @@ def test_conflict_leaves_the_files_for_vacuum(table, frozen):
 
 def test_runs_on_different_shards_never_fail_each_other(table, racers):
     names = [f"shard-{number}" for number in range(RACERS)]
-    freeze(table, STREAM, shards(*names), BEGINNING)
+    freeze_all(table, shards(*names))
     results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [2] * RACERS))
     assert results == [(2, 0)] * RACERS
     assert rows_by_shard(table) == {name: [1, 2, 3, 4, 5, 6] for name in names}
@@ -497,7 +501,7 @@ def test_table_of_another_schema_is_unsuitable(table):
     schema = Schema.from_arrow(pa.schema([pa.field("id", pa.int64())]))
     DeltaTable.create(table.uri, schema)
     with pytest.raises(TableUnsuitable, match=r"wrong or missing: stream, shard_id"):
-        freeze(table, STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"))
 
 
 @pytest.mark.parametrize("column", ["data", "batch_id"])
@@ -509,19 +513,19 @@ def test_table_with_a_column_of_another_type_is_unsuitable(table, column):
         partition_by=["arrival_date"],
     )
     with pytest.raises(TableUnsuitable, match=f"wrong or missing: {column}"):
-        freeze(table, STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"))
 
 
 def test_table_of_another_partitioning_is_unsuitable(table):
     DeltaTable.create(table.uri, Schema.from_arrow(TABLE_SCHEMA), partition_by=["shard_id"])
     with pytest.raises(TableUnsuitable, match="partition column"):
-        freeze(table, STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"))
 
 
 def test_columns_that_others_added_are_left_alone(table):
     schema = TABLE_SCHEMA.append(pa.field("note", pa.string()))
     DeltaTable.create(table.uri, Schema.from_arrow(schema), partition_by=["arrival_date"])
-    frozen = freeze(table, STREAM, shards("a"), BEGINNING)
+    frozen = freeze_all(table, shards("a"))
     Attempt(table, frozen, {"a": 2}).commit()
     assert rows_by_shard(table) == {"a": [1, 2]}
 
@@ -540,7 +544,7 @@ def test_torn_log_makes_the_table_unreachable(table):
 
 def test_recreated_stream_is_refused_with_both_times(table, frozen):
     with pytest.raises(StreamRecreated, match=r"created at 2026-01-01T00:00:00Z.*at 2026-06-01T00:00:00Z"):
-        freeze(table, LATER_STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"), identity=LATER_STREAM)
     assert standing(table) == frozen
 
 
@@ -555,9 +559,9 @@ def test_damaged_positions_are_unreadable(table, frozen, damage):
             {
                 "empty": b"",
                 "cut": content[: len(content) // 2],
-                "newer": json.dumps(json.loads(content) | {"format": 2}).encode(),
+                "newer": json.dumps(json.loads(content) | {"format": FORMAT + 1}).encode(),
                 "not text": b"\xff\xfe\x00",
             }[damage]
         )
     with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.token}.json"):
-        freeze(table, STREAM, shards("a"), BEGINNING)
+        freeze_all(table, shards("a"))

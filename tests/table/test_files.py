@@ -11,14 +11,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from attempts import NOON, STREAM, Attempt, land, records, shards
+from attempts import NOON, STREAM, Attempt, freeze_all, land, records, shards
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.table import files as files_module
-from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.files import FILE_SCHEMA, DataFileWriter, verify, without_shards
 
 MIDNIGHT = NOON + 12 * 3600
@@ -133,7 +132,7 @@ def filled(table):
     """A table of two commits: shards a and b at noon, then a at midnight."""
     table.create_if_missing()
     for counts, seconds in (({"a": 3, "b": 2}, NOON), ({"a": 1}, MIDNIGHT)):
-        expected = freeze(table, STREAM, shards("a", "b"), Position.parse("TRIM_HORIZON"))
+        expected = freeze_all(table, shards("a", "b"), Position.parse("TRIM_HORIZON"))
         attempt = Attempt(table, expected, {})
         attempt.moved = Attempt(table, expected, counts).moved
         first = 1 if seconds == NOON else 4

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from attempts import BEGINNING, LISTED_AT, STREAM, listing
 
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import (
     FORMAT,
     ShardPosition,
@@ -18,11 +18,6 @@ from kinesis_assets.table.positions import (
     encode,
     initial_positions,
     merge,
-)
-
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
-STREAM = StreamIdentity(
-    "arn:aws:kinesis:us-east-1:000000000000:stream/orders", datetime(2026, 1, 1, tzinfo=UTC)
 )
 
 
@@ -85,7 +80,7 @@ def test_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
     with pytest.raises(
-        msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads {FORMAT}"
+        msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads up to {FORMAT}"
     ):
         decode(msgspec.json.encode(content))
 
@@ -103,22 +98,22 @@ def test_every_cut_of_the_file_is_refused():
 def test_later_shards_begin_at_trim_horizon_and_known_ones_stay():
     known = shard_at(Position.after("5"))
     later = Shard("b", ("a",), ("0", "4"), "8")
-    both = positions_of(a=known).with_listed([Shard("a", (), ("0", "9"), "1"), later])
-    assert both.shards == {
-        "a": known,
-        "b": ShardPosition(parents=("a",), hash_range=("0", "4"), position=BEGINNING),
-    }
+    both = positions_of(a=known).with_listing(listing([Shard("a", (), ("0", "9"), "1"), later]))
+    assert both.shards["a"].same_place(known)
+    assert (both.shards["b"].position, both.shards["b"].parents) == (BEGINNING, ("a",))
 
 
 def test_shards_no_longer_listed_stay():
     positions = positions_of(a=shard_at(Position.after("5"), finished=True))
-    assert positions.with_listed([]).shards == positions.shards
+    assert positions.with_listing(listing([])).shards.keys() == positions.shards.keys()
 
 
 def test_first_shards_all_begin_at_the_given_start():
     start = Position.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
     shards = [Shard(name, (), ("0", "9"), "1") for name in "ab"]
-    assert {shard.position for shard in initial_positions(shards, start).values()} == {start}
+    starts = dict.fromkeys("ab", start)
+    first = initial_positions(listing(shards), starts, wanted_from=LISTED_AT)
+    assert {shard.position for shard in first.values()} == {start}
 
 
 def test_child_waits_for_those_of_its_parents_that_are_unfinished():

@@ -1,0 +1,190 @@
+"""Aggregates of the Kinesis Producer Library (KPL), taken apart into their sub-records.
+
+An aggregate is one record's data: `MAGIC`, a protobuf message, the 16 bytes of the message's MD5. What begins
+with the magic and is no sound aggregate stays one record with its bytes as they came, and its error says why.
+
+A sub-record's hash key is its explicit hash key, else the MD5 of its partition key. It is outside the shard's
+range when the aggregate came to another shard than it was made for, as after a split. Each sub-record is
+judged by itself: one outside is kept in its place with the error `OUTSIDE_HASH_RANGE`, the others of its
+aggregate are well. Whether the stream has it a second time depends on who put it:
+
+- The KPL takes a wrong shard for a failure and puts the sub-record again, to the shard it belongs to: there
+  it is well. Before 0.15.11, and later while it does not know the shard that answered, the KPL puts the whole
+  aggregate again, so that those inside the range come twice, each time under a sequence number of its own.
+- Other aggregators put nothing again: the row with the error is the only one.
+
+The Kinesis Client Library (KCL) leaves out the *whole* aggregate when one sub-record is outside, and loses
+what nobody puts again. So the rows whose error is null are all that the KCL gives of sound aggregates and, of
+those that it leaves out, what is inside the range. Where MD5 or protobuf are wrong, the KCL gives the record
+as a plain one.
+
+Sources:
+    https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
+    https://github.com/awslabs/amazon-kinesis-producer/blob/master/aws/kinesis/core/retrier.cc ("Wrong Shard")
+    https://github.com/awslabs/amazon-kinesis-producer/pull/576 (0.15.11)
+    https://github.com/awslabs/kinesis-aggregation/blob/master/potential_data_loss.md
+    https://github.com/awslabs/amazon-kinesis-client (AggregatorUtil.java, as of 3.5.1)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+)
+from google.protobuf.message import DecodeError
+
+from kinesis_assets.kinesis.pages import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+"""What every aggregate begins with."""
+
+OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
+"""The error of a sub-record that came out well but belongs to another shard."""
+
+_MD5_BYTES = 16
+_HASH_KEY_BYTES = 16
+_HASH_KEY_DIGITS = 39
+_ALL_HASH_KEYS = (bytes(_HASH_KEY_BYTES), b"\xff" * _HASH_KEY_BYTES)
+
+# The format's strings are bytes here: the same on the wire, and it is this module that judges their UTF-8.
+_FORMAT = {
+    "Tag": ("required bytes key = 1", "optional bytes value = 2"),
+    "Record": (
+        "required uint64 partition_key_index = 1",
+        "optional uint64 explicit_hash_key_index = 2",
+        "required bytes data = 3",
+        "repeated Tag tags = 4",
+    ),
+    "AggregatedRecord": (
+        "repeated bytes partition_key_table = 1",
+        "repeated bytes explicit_hash_key_table = 2",
+        "repeated Record records = 3",
+    ),
+}
+
+
+def _aggregated_record() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="aggregation.proto", package="kinesis_assets")
+    for message, fields in _FORMAT.items():
+        added = file.message_type.add(name=message)
+        for label, kind, name, _, number in map(str.split, fields):
+            what = {"type_name": kind} if kind in _FORMAT else {"type": f"TYPE_{kind.upper()}"}
+            added.field.add(name=name, number=int(number), label=f"LABEL_{label.upper()}", **what)
+    pool = descriptor_pool.DescriptorPool()  # of its own: the default one is the whole process's
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("kinesis_assets.AggregatedRecord"))
+
+
+AggregatedRecord = _aggregated_record()
+"""The format's protobuf message, with bytes for strings."""
+
+
+class _Unsound(Exception):
+    """Why something that begins like an aggregate is none."""
+
+
+def is_aggregate(record: Record) -> bool:
+    """Whether the record's data begin as an aggregate's."""
+    return record.data[: len(MAGIC)] == MAGIC
+
+
+def is_damaged(record: Record) -> bool:
+    """Whether a record that `deaggregate` gave begins as an aggregate and is none."""
+    return record.error is not None and record.error != OUTSIDE_HASH_RANGE
+
+
+def deaggregate(record: Record, hash_range: tuple[str, str]) -> list[Record]:
+    """The sub-records of an aggregate, in order, or the record itself.
+
+    Args:
+        record: As the wire has it.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text.
+
+    Returns:
+        For a plain record that very object. For a sound aggregate all its sub-records, with its sequence
+        number and arrival; `sub_sequence_number` counts them from 0, and those outside the shard's range have
+        the error `OUTSIDE_HASH_RANGE`. For anything else that begins as an aggregate one record: it, with an
+        error.
+    """
+    if not is_aggregate(record):
+        return [record]
+    try:
+        return _sub_records(record, _message(record.data), hash_range)
+    except _Unsound as unsound:
+        return [msgspec.structs.replace(record, error=f"aggregate: {unsound}")]
+
+
+def _message(data: bytes) -> Any:
+    """The message in an aggregate's data, whole and with all required fields."""
+    if len(data) < len(MAGIC) + _MD5_BYTES:
+        raise _Unsound(f"too short: {len(data)} bytes")
+    body = data[len(MAGIC) : -_MD5_BYTES]
+    if _md5(body) != data[-_MD5_BYTES:]:
+        raise _Unsound("its MD5 does not match")
+    try:
+        message = AggregatedRecord.FromString(body)
+    except DecodeError:
+        raise _Unsound("its protobuf does not parse") from None
+    if not message.IsInitialized():
+        raise _Unsound("its protobuf lacks a required field")
+    if not message.records:
+        raise _Unsound("no sub-record in it")
+    return message
+
+
+def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> list[Record]:
+    first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
+
+    def errors(hash_keys: Iterable[bytes]) -> list[str | None]:
+        return [None if first <= hash_key <= last else OUTSIDE_HASH_RANGE for hash_key in hash_keys]
+
+    # Each key of the tables is decoded and judged once, however many sub-records have it.
+    table = message.partition_key_table
+    keys = _texts(table)
+    all_inside = (first, last) == _ALL_HASH_KEYS
+    key_errors = [None] * len(keys) if all_inside else errors(map(_md5, table))
+    explicit_errors = errors(map(_hash_key, message.explicit_hash_key_table))
+
+    sequence_number = record.sequence_number
+    arrival = record.approximate_arrival_timestamp
+    taken: list[Record] = []
+    try:
+        for number, sub in enumerate(message.records):
+            index = sub.partition_key_index
+            if sub.HasField("explicit_hash_key_index"):
+                error = explicit_errors[sub.explicit_hash_key_index]
+            else:
+                error = key_errors[index]
+            taken.append(Record(sequence_number, arrival, sub.data, keys[index], number, error))
+    except IndexError:
+        raise _Unsound(f"sub-record {len(taken)} has an index beyond its table of keys") from None
+    return taken
+
+
+def _texts(table: Iterable[bytes]) -> list[str]:
+    try:
+        return [key.decode() for key in table]
+    except UnicodeDecodeError:
+        raise _Unsound("a partition key is not UTF-8") from None
+
+
+def _hash_key(decimal: bytes) -> bytes:
+    """An explicit hash key as big-endian bytes: they compare as the numbers do, and with MD5s."""
+    number = int(decimal) if decimal.isdigit() and len(decimal) <= _HASH_KEY_DIGITS else -1
+    try:
+        return number.to_bytes(_HASH_KEY_BYTES, "big")
+    except OverflowError:
+        raise _Unsound("an explicit hash key is not a decimal number from 0 to 2^128-1") from None
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()

@@ -1,0 +1,131 @@
+"""Where reading ends at the latest: a shard's range, and a whole run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from datetime import datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.kinesis.pages import Record
+
+MAX_RECORDS = 1_000_000
+MAX_BYTES = 1 << 30
+MAX_SECONDS = 300.0
+"""Bounds of one shard's range in a run, unless it is told otherwise."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a shard's range ends at the latest. All hold at once; the first one met ends the range.
+
+    Records are those of users: a KPL aggregate counts as its sub-records.
+
+    Attributes:
+        max_records: At most so many records; at least 1.
+        max_bytes: Ends before the record that would take the sum of payload bytes above it; the first record
+            is always taken.
+        max_seconds: Begins no further page so many seconds after the first record.
+        until: Ends before the first record that arrived at or after this time (UTC, service's clock).
+
+    Raises:
+        InvalidInput: A number is not above 0, or the time has no offset.
+    """
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    max_seconds: float | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_records", "max_bytes", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise InvalidInput(f"{name} must be above 0, not {value}")
+        if self.until is not None and self.until.tzinfo is None:
+            raise InvalidInput(f"until needs its offset from UTC, as in {self.until.isoformat()}Z")
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """What may still be read by all shards of a run together; None is no bound.
+
+    Attributes:
+        records: So many records.
+        bytes: So many payload bytes; the record that goes above it is left out.
+        seconds: No page is begun later than this, from when reading begins.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    def less(self, records: int, bytes_: int, seconds: float) -> Allowance:
+        """What is left of it."""
+        return Allowance(
+            records=None if self.records is None else max(0, self.records - records),
+            bytes=None if self.bytes is None else max(0, self.bytes - bytes_),
+            seconds=None if self.seconds is None else max(0.0, self.seconds - seconds),
+        )
+
+    def shares(self, count: int) -> list[Allowance]:
+        """The same for tasks that know nothing of each other; the shares add up to it."""
+        return [
+            Allowance(
+                records=_share(self.records, index, count),
+                bytes=_share(self.bytes, index, count),
+                seconds=self.seconds,
+            )
+            for index in range(count)
+        ]
+
+
+def _share(amount: int | None, index: int, count: int) -> int | None:
+    return None if amount is None else amount // count + (index < amount % count)
+
+
+class Budget:
+    """An allowance while it is used up, by any number of threads."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._records = allowance.records
+        self._bytes = allowance.bytes
+        self._deadline = None if allowance.seconds is None else time.monotonic() + allowance.seconds
+        self._taken = False
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> bool:
+        """Whether no further page is to be begun."""
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late or self._records == 0 or (self._taken and self._bytes == 0)
+
+    @property
+    def records(self) -> int | None:
+        """Records that may still be taken; None for no bound."""
+        return self._records
+
+    def take(self, records: Sequence[Record]) -> int:
+        """How many of the leading records may be taken; they are taken with that."""
+        if self._records is None and self._bytes is None:
+            return len(records)
+        with self._lock:
+            count = len(records) if self._records is None else min(len(records), self._records)
+            sizes = list(accumulate(len(record.data) for record in records[:count]))
+            if self._bytes is not None and count:
+                # Without the first, a record larger than the whole allowance could never be read.
+                count = max(bisect_right(sizes, self._bytes), 0 if self._taken else 1)
+            if count:
+                self._taken = True
+                if self._records is not None:
+                    self._records -= count
+                if self._bytes is not None:
+                    self._bytes = max(0, self._bytes - sizes[count - 1])
+            return count

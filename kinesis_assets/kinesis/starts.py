@@ -1,0 +1,121 @@
+"""Where the first plan of a stream begins, shard by shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import yaml
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.position import Position, PositionKind
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.stream import StreamListing
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DEFAULT = "default"
+_FILE = "file://"
+
+
+class Starts(msgspec.Struct, frozen=True):
+    """Where each shard of a stream begins at its first plan.
+
+    Attributes:
+        default: For every shard that is not named. A sequence number means one shard, so it goes with a
+            stream of one.
+        shards: By shard id.
+    """
+
+    default: Position = Position(PositionKind.TRIM_HORIZON)
+    shards: Mapping[str, Position] = {}
+
+    @classmethod
+    def of(cls, start: str | Mapping[str, str]) -> Starts:
+        """Read a start as people write it.
+
+        Args:
+            start: A position as `Position.parse` reads it, for the whole stream; or a map of shard ids to
+                positions, where `default` is for the rest (TRIM_HORIZON if it is not there); or the map as
+                JSON text; or `file://` and the path of a JSON or YAML file with either.
+
+        Raises:
+            InvalidInput: It cannot be read, or something in it is no position.
+        """
+        if isinstance(start, str) and start.startswith(_FILE):
+            start = _loaded(_file_content(start.removeprefix(_FILE)), start)
+        elif isinstance(start, str) and start.lstrip().startswith("{"):
+            start = _loaded(start, "start")
+        if isinstance(start, str):
+            return cls(Position.parse(start))
+        positions = {shard_id: Position.parse(text) for shard_id, text in start.items()}
+        default = positions.pop(_DEFAULT, Position(PositionKind.TRIM_HORIZON))
+        return cls(default, positions)
+
+    def __str__(self) -> str:
+        if not self.shards:
+            return str(self.default)
+        positions = {_DEFAULT: self.default, **self.shards}
+        return json.dumps({shard_id: str(position) for shard_id, position in positions.items()})
+
+    def frozen(self, listing: StreamListing) -> dict[str, Position]:
+        """The start of every listed shard; LATEST as AT_TIMESTAMP of the service's clock.
+
+        Raises:
+            InvalidInput: A named shard is not listed, a time is not in the past, or a sequence number is for
+                more than one shard.
+        """
+        stream = listing.summary.identity.name
+        listed = [shard.shard_id for shard in listing.shards]
+        unknown = sorted(self.shards.keys() - set(listed))
+        if unknown:
+            raise InvalidInput(
+                f"stream {stream}: start names {', '.join(unknown)}, which the stream does not list; take "
+                "it out"
+            )
+        unnamed = [shard_id for shard_id in listed if shard_id not in self.shards]
+        if self.default.sequence_number is not None and len(unnamed) > 1:
+            raise InvalidInput(
+                f"stream {stream}: start {self.default} means one shard, but is for {len(unnamed)}; "
+                "name each shard with its own start"
+            )
+        return {
+            shard_id: _frozen(self.shards.get(shard_id, self.default), listing, shard_id)
+            for shard_id in listed
+        }
+
+
+def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Position:
+    now = listing.summary.service_time
+    if position.kind is PositionKind.LATEST:
+        return Position.at_timestamp(now)
+    # The clock has whole seconds, rounded down.
+    if position.timestamp is not None and not _EPOCH <= position.timestamp < now + timedelta(seconds=1):
+        raise InvalidInput(
+            f"stream {listing.summary.identity.name}: {shard_id}: start {position} is not in the past; the "
+            f"stream's clock says {now}"
+        )
+    return position
+
+
+def _file_content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"start {_FILE}{path} cannot be read: {error}") from error
+
+
+def _loaded(text: str, where: str) -> str | dict[str, str]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+    if isinstance(found, dict) and all(isinstance(part, str) for pair in found.items() for part in pair):
+        return found
+    if isinstance(found, str) and not found.startswith(_FILE):
+        return found
+    raise InvalidInput(f"{where} must hold a position, or a map of shard ids to positions")

@@ -1,0 +1,270 @@
+"""The plan of a run: what is read of which shard, from where the table says it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.errors import CallFailed, InvalidInput, ShardUnknown, ShardVanished, TableMissing
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.loss import CLOCK_STEP, Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.positions import initial_positions
+from kinesis_assets.table.tokens import draw_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+
+_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class OnRecreated(StrEnum):
+    """What a run does where the stream was deleted and created again under its name."""
+
+    FAIL = "fail"
+    """Nothing is read."""
+    RESTART = "restart"
+    """The new stream is read from its beginning, into the same table; the old one's unread rest is given up
+    and recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """How a stream is read.
+
+    Attributes:
+        starts: Where its first plan begins.
+        bounds: For each shard's range.
+        allowance: For all ranges of a run together.
+        on_data_loss: What to do where records may have expired unread, or a shard vanished unread.
+        on_recreated: What to do where the stream is another one under the same name.
+        max_bad_records: A shard's range ends before the damaged record that would be one more, and the shard
+            fails; None takes all.
+
+    Raises:
+        InvalidInput: A number is out of range.
+    """
+
+    starts: Starts = field(default_factory=Starts)
+    bounds: Bounds = field(default_factory=Bounds)
+    allowance: Allowance = field(default_factory=Allowance)
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_recreated: OnRecreated = OnRecreated.FAIL
+    max_bad_records: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("records", "bytes", "seconds"):
+            value = getattr(self.allowance, name)
+            if value is not None and value <= 0:
+                raise InvalidInput(f"max_run_{name} must be above 0, not {value}")
+        if self.max_bad_records is not None and self.max_bad_records < 0:
+            raise InvalidInput(f"max_bad_records must not be below 0, as {self.max_bad_records} is")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run reads: the value that goes through the asset's body.
+
+    Attributes:
+        batch_id: Names this attempt; every row it lands carries it.
+        expected: The positions it begins from, with every listed shard.
+        listing: The stream and its shards.
+        asked: The shards the run was asked for.
+        ranges: By shard id, what is to be read: the asked shards that are neither finished nor refused. Those
+            come first whose unread records would expire first.
+        allowance: What all of them may read together.
+        refused: The asked shards that cannot be read at all.
+        given_up: The asked shards that are gone and count as read to their end from now on, with the gap.
+    """
+
+    batch_id: int
+    expected: StreamPositions
+    listing: StreamListing
+    asked: Sequence[str]
+    ranges: Mapping[str, ShardRange]
+    allowance: Allowance
+    refused: Mapping[str, ShardError]
+    given_up: Mapping[str, ShardPosition]
+
+    @property
+    def identity(self) -> StreamIdentity:
+        """Which stream."""
+        return self.listing.summary.identity
+
+    def narrowed(self, bounds: Bounds) -> RunPlan:
+        """The same plan with tighter bounds. Fields that are None keep the plan's; none can be widened."""
+
+        def tighter(planned: Bounds) -> Bounds:
+            names = Bounds.__struct_fields__
+            both = {name: (getattr(planned, name), getattr(bounds, name)) for name in names}
+            return Bounds(
+                **{
+                    name: min((value for value in values if value is not None), default=None)
+                    for name, values in both.items()
+                }
+            )
+
+        ranges = {
+            shard_id: msgspec.structs.replace(range_, bounds=tighter(range_.bounds))
+            for shard_id, range_ in self.ranges.items()
+        }
+        return replace(self, ranges=ranges)
+
+
+def standing_shards(
+    client: StreamClient, table: PositionedTable, on_recreated: OnRecreated = OnRecreated.FAIL
+) -> dict[str, ShardPosition]:
+    """Every shard that is listed or was ever recorded, as it stands; parents before children.
+
+    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises.
+    """
+    listing = client.listing()
+    standing = _standing(table, listing, on_recreated)
+    if standing is None or standing.identity != listing.summary.identity:
+        return initial_positions(
+            listing, _all_at(_TRIM_HORIZON, listing), wanted_from=listing.summary.service_time
+        )
+    return standing.with_listing(listing).shards
+
+
+def plan_run(
+    client: StreamClient, table: PositionedTable, *, asked: Iterable[str], policy: ReadPolicy
+) -> RunPlan:
+    """Plan the next range of each asked shard.
+
+    The first plan of a stream freezes the start of every listed shard in the table, before anything is read.
+
+    Args:
+        client: The stream.
+        table: Its table; created if missing.
+        asked: Shard ids, parents before children.
+        policy: How the stream is read.
+
+    Raises:
+        InvalidInput: The starts do not fit the stream.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
+        TableError: The table cannot be used.
+    """
+    listing = client.listing()
+    expected = _frozen(client, table, listing, policy).with_listing(listing)
+    now = listing.summary.service_time
+    # The clock has whole seconds, rounded down: what has arrived by now arrived before the next one.
+    until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
+    present = {shard.shard_id: shard for shard in listing.shards}
+    asked = list(dict.fromkeys(asked))
+    refused: dict[str, ShardError] = {}
+    given_up: dict[str, ShardPosition] = {}
+    ranges: list[ShardRange] = []
+    for shard_id in asked:
+        shard = expected.shards.get(shard_id)
+        if shard is None:
+            refused[shard_id] = ShardUnknown(
+                shard_id, f"stream {client.stream} has no such shard; remove the partition"
+            )
+        elif shard.finished:
+            continue
+        elif shard_id in present:
+            ranges.append(
+                ShardRange(
+                    shard_id=shard_id,
+                    start=shard.position,
+                    bounds=msgspec.structs.replace(policy.bounds, until=until),
+                    hash_range=shard.hash_range,
+                    closed=present[shard_id].closed,
+                    expiry=_expiry(shard, policy),
+                    max_bad_records=policy.max_bad_records,
+                )
+            )
+        elif policy.on_data_loss is OnDataLoss.CONTINUE and given_up.keys() >= {
+            *expected.waits_for(shard_id)
+        }:
+            given_up[shard_id] = _given_up(shard, now)
+        else:
+            refused[shard_id] = ShardVanished(
+                shard_id,
+                f"no longer listed by stream {client.stream}, and read only up to {shard.position}; what "
+                "came after is past the stream's retention. To go on with its children and this gap "
+                f"recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
+            )
+    ranges.sort(key=lambda range_: range_.expiry.complete_until if range_.expiry else _LONG_AGO)
+    return RunPlan(
+        batch_id=draw_token(),
+        expected=expected,
+        listing=listing,
+        asked=asked,
+        ranges={range_.shard_id: range_ for range_ in ranges},
+        allowance=policy.allowance,
+        refused=refused,
+        given_up=given_up,
+    )
+
+
+def _standing(
+    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated
+) -> StreamPositions | None:
+    try:
+        snapshot = table.snapshot()
+    except TableMissing:
+        return None
+    return snapshot.positions(listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART)
+
+
+def _frozen(
+    client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
+) -> StreamPositions:
+    """The stream's positions; its first plan makes them."""
+    standing = _standing(table, listing, policy.on_recreated)
+    if standing is None:
+        starts = policy.starts.frozen(listing)
+        _try_sequence_numbers(client, starts)
+        return freeze(table, listing, starts)
+    if standing.identity != listing.summary.identity:
+        # The old stream was being read, so everything in the new one is new, wherever the first one began.
+        return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
+    return standing
+
+
+def _try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
+    """See that the service takes them, before they are written down."""
+    for shard_id, position in starts.items():
+        if position.sequence_number is None:
+            continue
+        try:
+            client.shard_iterator(shard_id, position)
+        except CallFailed as error:
+            if error.code != "InvalidArgumentException":
+                raise
+            raise InvalidInput(f"{shard_id}: start {position} is refused: {error}") from error
+
+
+def _all_at(position: Position, listing: StreamListing) -> dict[str, Position]:
+    return {shard.shard_id: position for shard in listing.shards}
+
+
+def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:
+    if shard.complete_until is None or shard.retention_hours is None:
+        return None
+    return Expiry(
+        complete_until=shard.complete_until,
+        retention_hours=shard.retention_hours,
+        on_data_loss=policy.on_data_loss,
+    )
+
+
+def _given_up(shard: ShardPosition, now: datetime) -> ShardPosition:
+    gap = Gap(after=shard.position, since=shard.complete_until, next_sequence_number=None, until=now)
+    return msgspec.structs.replace(shard, finished=True, gaps=(*shard.gaps, gap))

@@ -1,0 +1,27 @@
+"""The test kit: the embedded stream, its clock, and the faults of a real one.
+
+faults = Faults()
+with LocalKinesis(wrap=faults.around) as local:
+    faults.throttle("GetRecords", shard_id="shardId-000000000001", after=2, times=3)
+    ...
+"""
+
+from kinesis_assets.local import LocalKinesis
+from kinesis_assets.testing.aggregate import UserRecord, aggregate
+from kinesis_assets.testing.calls import Answer, Call
+from kinesis_assets.testing.clock import Clock
+from kinesis_assets.testing.environment import aws_environment
+from kinesis_assets.testing.faults import Faults
+from kinesis_assets.testing.layers import Which
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Clock",
+    "Faults",
+    "LocalKinesis",
+    "UserRecord",
+    "Which",
+    "aggregate",
+    "aws_environment",
+]

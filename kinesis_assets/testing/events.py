@@ -1,0 +1,44 @@
+"""What can happen to a stream while it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import InvalidInput, ShardUnknown
+from kinesis_assets.local.errors import ResourceNotFoundException
+from kinesis_assets.local.sequence_numbers import SequenceNumber
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.shards import Shard
+    from kinesis_assets.local.streams import Stream
+
+
+def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
+    """Let records be gone, of one shard or of all; see `Faults.trim`."""
+    try:
+        shards = stream.shards if shard_id is None else [stream.shard(shard_id)]
+    except ResourceNotFoundException as error:
+        raise ShardUnknown(str(shard_id), f"stream {stream.name} has no such shard") from error
+    if before is None:
+        for shard in shards:
+            shard.trim_to(shard.next)
+        return
+    if shard_id is None:
+        raise InvalidInput(f"before={before} is of one shard: name it")
+    (shard,) = shards
+    shard.trim_to(_position(shard, before))
+
+
+def recreate(account: Account, name: str) -> None:
+    """Put a new stream in the place of one; see `Faults.recreate`."""
+    stream = account.stream(name)
+    account.delete_stream(stream)
+    account.create_stream(name, len(stream.open_shards))
+
+
+def _position(shard: Shard, sequence_number: str) -> int:
+    number = SequenceNumber.parse(sequence_number) if sequence_number.isdecimal() else None
+    if number is None or (number.era, number.shard_number) != (shard.era, shard.number):
+        raise InvalidInput(f"{sequence_number!r} is no sequence number of {shard.shard_id}")
+    return number.ordinal

@@ -1,0 +1,326 @@
+"""The faults between a client and the embedded stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Any, Unpack
+from weakref import WeakSet
+
+from msgspec import structs
+
+from kinesis_assets.errors import InvalidInput, StreamNotFound
+from kinesis_assets.local import tokens
+from kinesis_assets.local.operations.listing import PAGE_SHARDS
+from kinesis_assets.local.shards import PAGE_RECORDS
+from kinesis_assets.testing import events
+from kinesis_assets.testing.calls import Answer, Call
+from kinesis_assets.testing.layers import Fault, Layer, Rest, Which
+from kinesis_assets.testing.limits import THROTTLED, Limits
+from kinesis_assets.testing.puts import put_but
+from kinesis_assets.testing.routing import shards_of
+from kinesis_assets.testing.wire import Exchange, HeldAnswers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.local.account import Account
+    from kinesis_assets.local.app import App, KinesisApp, Receive, Scope, Send
+
+_PAGES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
+
+
+class Faults:
+    """Faults between any client and the embedded stream: `LocalKinesis(wrap=faults.around)`.
+
+    Every fault says which calls it takes in the same way: the operation, GetRecords where none is named, and
+
+    - `stream`, `shard_id`: calls on it alone;
+    - `after`: so many are let through first, 0 by default;
+    - `times`: so many are taken then, by default all.
+
+    Only calls that came since the fault was told count. Faults stack in the order in which they were told:
+    each is a layer around the later ones, and the service is within them all. A call that a fault answers by
+    itself is not seen, nor counted, by the later ones. Whatever is told may be told at any time from any
+    thread, and holds until `clear`.
+
+    Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
+
+    Attributes:
+        calls: Every call since the beginning or the last `clear`, in the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._faults: list[Fault] = []
+        self._limits: tuple[Fault, ...] = ()
+        self._held = HeldAnswers()
+        self._accounts: WeakSet[Account] = WeakSet()
+
+    def around(self, app: KinesisApp) -> App:
+        """The embedded stream's application with the faults around it. They may be around several."""
+        self._accounts.add(app.account)
+
+        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange = await Exchange.begin(app, scope, receive, send)
+            call = Call.now(exchange.operation, exchange.arguments, app.account)
+            self.calls.append(call)
+            rest = Rest((*self._faults, *self._limits), app.account, exchange.serve)
+            await exchange.give(await rest(call), self._held)
+
+        return faulty
+
+    def count(self, operation: str, shard_id: str | None = None) -> int:
+        """How many calls of an operation there are in `calls`, on a shard where one is named."""
+        return sum(
+            call.operation == operation and shard_id in (None, call.shard_id) for call in list(self.calls)
+        )
+
+    def clear(self) -> None:
+        """End all faults and limits, let go every answer that is held back, and forget the calls."""
+        self._faults.clear()
+        self._limits = ()
+        self._held.let_go()
+        self.calls.clear()
+
+    # The service refuses. The call is not carried out.
+
+    def throttle(
+        self, operation: str = "GetRecords", *, code: str = THROTTLED, **which: Unpack[Which]
+    ) -> None:
+        """Refuse calls for their rate: HTTP 400.
+
+        Args:
+            operation: Which operation.
+            code: The service also has LimitExceededException (control operations) and KMSThrottlingException.
+            which: Which of its calls.
+        """
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **which)
+
+    def expire(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Refuse iterators (GetRecords) or page tokens (ListShards, ListStreams) as too old: HTTP 400."""
+        token = "Iterator" if operation == "GetRecords" else "NextToken"
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=f"Expired{token}Exception", **which)
+
+    def fail(
+        self,
+        operation: str = "GetRecords",
+        *,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        code: str = "InternalFailure",
+        **which: Unpack[Which],
+    ) -> None:
+        """Refuse calls with any error.
+
+        Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
+
+        Args:
+            operation: Which operation.
+            status: HTTP's: 500 and 503 for failures of the service, 400 for all other errors.
+            code: The error's code.
+            which: Which of its calls.
+        """
+
+        async def refused(_call: Call, _rest: Rest) -> Answer:
+            return Answer.error(code, status)
+
+        self._add(operation, refused, which)
+
+    # The network fails. The call is carried out, but its answer does not come, comes late or comes in part.
+
+    def reset(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Reset the connection instead of answering."""
+        self.answer(operation, lambda _, answer: replace(answer, reset=True), **which)
+
+    def stall(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Answer never, that is when all is cleared; until then the client waits for as long as it likes."""
+        self.delay(inf, operation, **which)
+
+    def delay(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Send answers so many seconds later. What they tell is of when the call came."""
+        self.answer(operation, lambda _, answer: replace(answer, delay=answer.delay + seconds), **which)
+
+    def cut_body(
+        self,
+        operation: str = "GetRecords",
+        *,
+        kept: float = 0.5,
+        on_wire: bool = False,
+        **which: Unpack[Which],
+    ) -> None:
+        """Send a part of the body alone, with HTTP 200.
+
+        Args:
+            operation: Which operation.
+            kept: The part of the body that is sent, from 0 to below 1.
+            on_wire: The connection ends within the body, whose Content-Length tells more. Otherwise the part
+                is a whole answer as far as HTTP can tell, as from a proxy that lost the rest.
+            which: Which of its calls.
+
+        Raises:
+            InvalidInput: `kept` is no such part.
+        """
+        if not 0 <= kept < 1:
+            raise InvalidInput(f"kept is from 0 to below 1, not {kept}")
+        self.answer(operation, lambda _, answer: replace(answer, kept=kept, on_wire=on_wire), **which)
+
+    # The service answers, in a way that clients forget about.
+
+    def empty_page(self, *, behind_ms: int = 1000, **which: Unpack[Which]) -> None:
+        """Answer GetRecords without records, so far behind the tip, with an iterator at the same place.
+
+        Nothing is lost: the page after the last empty one has the records.
+        Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+
+        Args:
+            behind_ms: MillisBehindLatest.
+            which: Which calls of GetRecords.
+        """
+
+        async def emptied(call: Call, rest: Rest) -> Answer:
+            answer = await rest(call)
+            if answer.status != HTTPStatus.OK:
+                return answer
+            here = tokens.decode(call.arguments["ShardIterator"], tokens.ShardPosition, now=0)
+            again = structs.replace(here, issued_at=rest.account.clock.now())
+            page = {
+                "Records": [],
+                "NextShardIterator": tokens.encode(again),
+                "MillisBehindLatest": behind_ms,
+            }
+            return answer.with_body(json.dumps(page).encode())
+
+        self._add("GetRecords", emptied, which)
+
+    def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""
+        if operation not in _PAGES:
+            raise InvalidInput(f"{operation} has no page to be made smaller; {' and '.join(_PAGES)} have")
+        name, default = _PAGES[operation]
+        self.request(
+            operation,
+            lambda arguments: {**arguments, name: min(arguments.get(name, default), most)},
+            **which,
+        )
+
+    def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **which: Unpack[Which]) -> None:
+        """Let some records of PutRecords fail: they are not put, and the answer says so within its HTTP 200.
+
+        Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
+
+        Args:
+            every: 1 fails all records of a call, 2 the second, fourth and so on.
+            code: Each failed record's ErrorCode; the service also has InternalFailure.
+            which: Which calls of PutRecords. With `shard_id` it is the records to this shard that count and
+                fail, of every call.
+
+        Raises:
+            InvalidInput: `every` is below 1.
+        """
+        if every < 1:
+            raise InvalidInput(f"every is 1 or more, not {every}")
+        shard_id = which.pop("shard_id", None)
+
+        async def failed(call: Call, rest: Rest) -> Answer:
+            shard_ids = shards_of(call.operation, call.arguments, rest.account)
+            candidates = [place for place, each in enumerate(shard_ids) if shard_id in (None, each)]
+            failing = candidates[every - 1 :: every]
+            return await put_but(call, rest, failing, code) if failing else await rest(call)
+
+        self._add("PutRecords", failed, which)
+
+    # The stream changes.
+
+    def trim(self, stream: str, shard_id: str | None = None, *, before: str | None = None) -> None:
+        """Let records be gone at once, as when their retention has passed; the shards stay.
+
+        Whole closed shards go when the service's clock passes their retention; see `Clock`.
+
+        Args:
+            stream: The stream's name.
+            shard_id: The shard, or every shard of the stream.
+            before: The sequence number of the first record that stays. None is that of the next record put.
+
+        Raises:
+            InvalidInput: `before` is no sequence number of that shard.
+            ShardUnknown: The stream has no such shard.
+            StreamNotFound: There is no such stream.
+        """
+        self._in_accounts(stream, lambda account: events.trim(account.stream(stream), shard_id, before))
+
+    def recreate(self, stream: str) -> None:
+        """Delete a stream at once and create it again under its name, with as many shards as were open.
+
+        Raises:
+            StreamNotFound: There is no such stream.
+        """
+        self._in_accounts(stream, lambda account: events.recreate(account, stream))
+
+    def before(self, operation: str, do: Callable[[], object], **which: Unpack[Which]) -> None:
+        """Do something before calls are carried out, as `lambda: faults.trim("orders")`.
+
+        It is done in a thread of its own, so it may itself call the embedded stream; these calls meet the
+        faults too. What it raises is answered as HTTP 500 and told on stderr.
+        """
+
+        async def done_before(call: Call, rest: Rest) -> Answer:
+            await asyncio.to_thread(do)
+            return await rest(call)
+
+        self._add(operation, done_before, which)
+
+    # The limits of the service.
+
+    def enforce_limits(self) -> None:
+        """Throttle whoever goes beyond the limits of a shard, by the machine's own clock, as AWS does.
+
+        - Reads: five GetRecords a second; and after an answer of N bytes none for N / 2 MiB seconds.
+        - Writes: 1,000 records and 1 MiB a second; of a PutRecords, the records beyond them fail.
+
+        Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html,
+        https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+        """
+        self._limits = Limits().faults
+
+    # Whatever else there is.
+
+    def answer(
+        self, operation: str, change: Callable[[Call, Answer], Answer | None], **which: Unpack[Which]
+    ) -> None:
+        """Let calls be carried out, and change their answers; None leaves one as it is."""
+
+        async def changed(call: Call, rest: Rest) -> Answer:
+            answer = await rest(call)
+            instead = change(call, answer)
+            return answer if instead is None else instead
+
+        self._add(operation, changed, which)
+
+    def request(
+        self,
+        operation: str,
+        change: Callable[[dict[str, Any]], dict[str, Any]],
+        **which: Unpack[Which],
+    ) -> None:
+        """Let calls be carried out with what `change` makes of their arguments."""
+
+        async def changed(call: Call, rest: Rest) -> Answer:
+            return await rest(replace(call, arguments=change(dict(call.arguments))))
+
+        self._add(operation, changed, which)
+
+    def _add(self, operation: str, layer: Layer, which: Which) -> None:
+        self._faults.append(Fault(operation, layer, **which))
+
+    def _in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
+        found = False
+        for account in list(self._accounts):
+            with account.lock:
+                if stream in account.stream_names:
+                    change(account)
+                    found = True
+        if not found:
+            raise StreamNotFound(stream, "not found in the embedded stream; create it first")

@@ -1,0 +1,94 @@
+"""How faults stack: each is a layer around those that were added after it, and the service is innermost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypedDict
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.local.operations import OPERATIONS
+from kinesis_assets.testing.calls import Answer, Call
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+
+
+class Which(TypedDict, total=False):
+    """Which calls of an operation a fault takes, of those that no fault before it has answered.
+
+    Attributes:
+        stream: Those on this stream alone.
+        shard_id: Those on this shard alone.
+        after: So many are let through first; 0 by default.
+        times: At most so many are taken then; by default all.
+    """
+
+    stream: str
+    shard_id: str
+    after: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is behind a fault: the faults that were added after it, then the service.
+
+    Attributes:
+        faults: Those faults.
+        account: The service's.
+        serve: Lets the service answer.
+    """
+
+    faults: Sequence[Fault]
+    account: Account
+    serve: Callable[[Call], Awaitable[Answer]]
+
+    async def __call__(self, call: Call) -> Answer:
+        """The answer of all that."""
+        for number, fault in enumerate(self.faults, 1):
+            if fault.takes(call):
+                return await fault.layer(call, replace(self, faults=self.faults[number:]))
+        return await self.serve(call)
+
+
+Layer = Callable[[Call, Rest], Awaitable[Answer]]
+
+
+@dataclass
+class Fault:
+    """A layer, and the calls that it is for; see `Which`.
+
+    Raises:
+        InvalidInput: It would never take any call.
+    """
+
+    operation: str
+    layer: Layer
+    stream: str | None = None
+    shard_id: str | None = None
+    after: int = 0
+    times: int | None = None
+    _seen: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        if self.operation not in OPERATIONS:
+            raise InvalidInput(
+                f"{self.operation!r} is none of the operations {', '.join(sorted(OPERATIONS))}"
+            )
+        if self.after < 0 or (self.times is not None and self.times < 1):
+            raise InvalidInput(f"after is 0 or more and times 1 or more, not {self.after} and {self.times}")
+
+    def takes(self, call: Call) -> bool:
+        """Whether the call is one of this fault's; it counts as seen."""
+        if (
+            call.operation != self.operation
+            or self.stream not in (None, call.stream)
+            or self.shard_id not in (None, call.shard_id)
+        ):
+            return False
+        with self._lock:
+            self._seen += 1
+            return self.after < self._seen and (self.times is None or self._seen <= self.after + self.times)

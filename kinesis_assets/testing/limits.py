@@ -1,0 +1,96 @@
+"""What a shard lets through in a second, by the machine's own clock.
+
+Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for what follows a
+large answer, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.local.shards import record_size
+from kinesis_assets.testing.calls import Answer
+from kinesis_assets.testing.layers import Fault
+from kinesis_assets.testing.puts import put_but
+from kinesis_assets.testing.routing import shards_of
+
+if TYPE_CHECKING:
+    from kinesis_assets.testing.calls import Call
+    from kinesis_assets.testing.layers import Rest
+
+THROTTLED = "ProvisionedThroughputExceededException"
+
+_READS = 5
+_READ_BYTES = 2 * 1024 * 1024
+_WRITES = 1000
+_WRITTEN_BYTES = 1024 * 1024
+
+
+class _Window:
+    """What was taken within the last second."""
+
+    def __init__(self, most: int, most_bytes: float) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._taken: deque[tuple[float, int]] = deque()
+        self._bytes = 0
+
+    def takes(self, size: int) -> bool:
+        """Take one more of so many bytes, if that stays within the limit.
+
+        One alone always does: records may be larger than the limit.
+        """
+        now = time.monotonic()
+        while self._taken and self._taken[0][0] <= now - 1:
+            self._bytes -= self._taken.popleft()[1]
+        if self._taken and (len(self._taken) == self._most or self._bytes + size > self._most_bytes):
+            return False
+        self._taken.append((now, size))
+        self._bytes += size
+        return True
+
+
+class Limits:
+    """The limits of every shard, as layers around the service."""
+
+    def __init__(self) -> None:
+        self.faults = (
+            Fault("GetRecords", self._read),
+            Fault("PutRecord", self._put_record),
+            Fault("PutRecords", self._put_records),
+        )
+        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(_READS, inf))
+        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(_WRITES, _WRITTEN_BYTES))
+        self._readable_at: dict[Any, float] = {}
+
+    async def _read(self, call: Call, rest: Rest) -> Answer:
+        shard = (call.stream, call.shard_id)
+        if time.monotonic() < self._readable_at.get(shard, 0) or not self._reads[shard].takes(0):
+            return Answer.error(THROTTLED)
+        answer = await rest(call)
+        if answer.status == HTTPStatus.OK:
+            records = answer.members["Records"]
+            size = sum(record_size(record["Data"], record["PartitionKey"]) for record in records)
+            self._readable_at[shard] = time.monotonic() + size / _READ_BYTES
+        return answer
+
+    async def _put_record(self, call: Call, rest: Rest) -> Answer:
+        if call.shard_id is None or self._writes_one(call, call.shard_id, call.arguments):
+            return await rest(call)
+        return Answer.error(THROTTLED)
+
+    async def _put_records(self, call: Call, rest: Rest) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, rest.account)
+        failing = [
+            place
+            for place, shard_id in enumerate(shard_ids)
+            if not self._writes_one(call, shard_id, call.arguments["Records"][place])
+        ]
+        return await put_but(call, rest, failing, THROTTLED) if failing else await rest(call)
+
+    def _writes_one(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
+        return self._writes[call.stream, shard_id].takes(record_size(entry["Data"], entry["PartitionKey"]))

@@ -1,0 +1,35 @@
+"""A PutRecords that is carried out in part."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from kinesis_assets.testing.calls import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kinesis_assets.testing.calls import Call
+    from kinesis_assets.testing.layers import Rest
+
+
+async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -> Answer:
+    """Put the records of a PutRecords but those at some places (from 0), which are answered with a code.
+
+    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
+    """
+    entries = call.arguments["Records"]
+    kept = [entry for place, entry in enumerate(entries) if place not in failing]
+    answer = Answer(HTTPStatus.OK, json.dumps({"Records": []}).encode())  # the service takes no empty request
+    if kept:
+        answer = await rest(replace(call, arguments={**call.arguments, "Records": kept}))
+        if answer.status != HTTPStatus.OK:
+            return answer
+    put = iter(answer.members["Records"])
+    failed = {"ErrorCode": code, "ErrorMessage": "not the service: a fault of kinesis_assets.testing"}
+    outcomes = [failed if place in failing else next(put) for place in range(len(entries))]
+    count = sum("ErrorCode" in outcome for outcome in outcomes)
+    return answer.but(FailedRecordCount=count, Records=outcomes)

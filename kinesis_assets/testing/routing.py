@@ -1,0 +1,34 @@
+"""Which shards the records of a put go to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kinesis_assets.local.errors import ServiceError
+from kinesis_assets.local.hash_keys import hash_key
+from kinesis_assets.local.operations.writing import PutRecord, PutRecords
+
+if TYPE_CHECKING:
+    from kinesis_assets.local.account import Account
+
+
+def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> list[str]:
+    """The shard of each record of a PutRecord or PutRecords, in order.
+
+    It is empty where the service is going to refuse the call.
+    """
+    kind: type[PutRecord | PutRecords] = PutRecord if operation == "PutRecord" else PutRecords
+    try:
+        request = msgspec.convert(arguments, kind)
+        entries = [request] if isinstance(request, PutRecord) else request.records
+        keys = [
+            hash_key(entry.partition_key) if entry.explicit_hash_key is None else int(entry.explicit_hash_key)
+            for entry in entries
+        ]
+        with account.lock:
+            stream = request.stream(account)
+            return [stream.shard_for(key).shard_id for key in keys]
+    except (msgspec.ValidationError, ServiceError):
+        return []

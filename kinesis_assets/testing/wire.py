@@ -1,0 +1,122 @@
+"""One HTTP request, and the ways its answer can go back or fail to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kinesis_assets.local.app import read_body
+from kinesis_assets.testing.calls import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from kinesis_assets.local.app import KinesisApp, Message, Receive, Scope, Send
+    from kinesis_assets.testing.calls import Call
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""For SO_LINGER: a connection that is closed now is reset."""
+
+
+class Exchange:
+    """A request and its answer, between the server and the application.
+
+    Attributes:
+        operation: As `GetRecords`; empty where there is none.
+        arguments: The body; empty where it is no JSON object.
+    """
+
+    def __init__(self, app: KinesisApp, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        target: bytes = dict(scope["headers"]).get(b"x-amz-target", b"")
+        self.operation = target.decode("latin-1").rpartition(".")[2]
+        self.arguments: dict[str, Any] = {}
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            self.arguments = msgspec.json.decode(body, type=dict[str, Any])
+        self._app = app
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._body = body
+        self._headers: list[tuple[bytes, bytes]] | None = None
+
+    @classmethod
+    async def begin(cls, app: KinesisApp, scope: Scope, receive: Receive, send: Send) -> Exchange:
+        """Take a request in."""
+        return cls(app, scope, receive, send, await read_body(receive))
+
+    async def serve(self, call: Call) -> Answer:
+        """What the application answers to the request, with the call's arguments in it."""
+        body = self._body if call.arguments is self.arguments else msgspec.json.encode(call.arguments)
+        sent: list[Message] = []
+
+        async def request() -> Message:
+            return {"type": "http.request", "body": body}
+
+        async def keep(message: Message) -> None:
+            sent.append(message)
+
+        await self._app(self._scope, request, keep)
+        start, content = sent
+        self._headers = start["headers"]
+        return Answer(start["status"], content["body"])
+
+    async def give(self, answer: Answer, held: HeldAnswers) -> None:
+        """Let an answer go back in its own way."""
+        if answer.delay:
+            await held.wait(answer.delay, self._end())
+        transport: asyncio.Transport | None = self._scope["transport"]
+        if transport is None or transport.is_closing():
+            await self._end()
+            return
+        if answer.reset:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            transport.abort()
+            await self._end()
+            return
+        part = answer.body[: int(len(answer.body) * answer.kept)]
+        broken_off = answer.on_wire and len(part) < len(answer.body)
+        length = len(answer.body if broken_off else part)
+        told = self._headers or self._app.headers(length)
+        headers = [header for header in told if header[0] != b"content-length"]
+        headers.append((b"content-length", str(length).encode()))
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": part, "more_body": broken_off})
+        if broken_off:
+            transport.close()
+            await self._end()
+
+    async def _end(self) -> None:
+        """Wait until the connection is no more."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class HeldAnswers:
+    """The answers that are held back: until their time, until they are let go, until the client has gone."""
+
+    def __init__(self) -> None:
+        self._held: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    async def wait(self, seconds: float, end: Awaitable[None]) -> None:
+        """Hold an answer back; `inf` has no end of its own."""
+        let_go = asyncio.Event()
+        self._held[let_go] = asyncio.get_running_loop()
+        ends = [asyncio.ensure_future(each) for each in (let_go.wait(), end)]
+        try:
+            timeout = None if seconds == inf else seconds
+            await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._held[let_go]
+            for each in ends:
+                each.cancel()
+
+    def let_go(self) -> None:
+        """Let all of them go, from any thread."""
+        for event, loop in list(self._held.items()):
+            loop.call_soon_threadsafe(event.set)
