@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,14 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
             pa.array([record.sub_sequence_number for record in records], pa.int64()),
             pa.array([record.partition_key for record in records], pa.string()),
             pa.array([record.data for record in records], pa.binary()),
-            pa.array([record.arrival_ms * 1000 for record in records], pa.timestamp("us", tz="UTC")),
+            _arrivals([record.approximate_arrival_timestamp for record in records]),
             pa.array([record.error for record in records], pa.string()),
         ],
         schema=RECORD_SCHEMA,
     )
+
+
+def _arrivals(seconds: Sequence[float]) -> pa.Array:
+    """Arrivals, exact to the millisecond, in bulk: a Python call for each would cost as much as all else."""
+    milliseconds = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0)).cast(pa.int64())
+    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))

@@ -1,0 +1,1 @@
+"""What it costs: `make bench` measures, and writes REPORT.md."""

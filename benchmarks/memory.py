@@ -1,0 +1,159 @@
+"""Peak memory of one landing task over its idle memory, for large records and for full pages."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.config
+
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.spark.land import THREADS, LandingJob, land_group
+from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.testing import UserRecord, aggregate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MIB = 1 << 20
+CALL_BYTES = 9 * MIB
+
+
+@dataclass(frozen=True)
+class Case:
+    """A backlog: each of some shards holds the same records, one after the other.
+
+    Attributes:
+        name: What it is.
+        record_bytes: Payload of a record, or of an aggregate's sub-records together.
+        records: Records of a shard.
+        sub_records: In each of them; 0 for plain records.
+        shards: Shards of the stream.
+    """
+
+    name: str
+    record_bytes: int
+    records: int
+    sub_records: int = 0
+    shards: int = 32
+
+    def data(self) -> bytes:
+        """One record's payload."""
+        if not self.sub_records:
+            return bytes(self.record_bytes)
+        part = bytes(self.record_bytes // self.sub_records)
+        return aggregate(UserRecord(f"key-{number}", part) for number in range(self.sub_records))
+
+
+CASES = [
+    Case("10 MiB records", 10 * MIB - 100, 2),
+    Case("1 MiB records", MIB - 100, 20),
+    Case("pages of 10,000 records", 1_000, 20_000),
+    Case("aggregates of 1 MiB, 10,000 sub-records", 1_000_000, 10, sub_records=10_000),
+]
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    """The embedded stream in a process of its own."""
+    serve = "from kinesis_assets.local import serve; serve(0)"
+    command = [sys.executable, "-u", "-c", serve]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def fill(url: str, case: Case) -> str:
+    """Put a case's records; the stream's name."""
+    config = botocore.config.Config(read_timeout=120)
+    kinesis: Any = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", config=config)
+    name = f"records-{case.record_bytes}-{case.sub_records}"
+    kinesis.create_stream(StreamName=name, ShardCount=case.shards)
+    summary = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    kinesis.update_max_record_size(StreamARN=summary["StreamARN"], MaxRecordSizeInKiB=10_240)
+    data = case.data()
+    for shard in kinesis.list_shards(StreamName=name)["Shards"]:
+        entry = {
+            "Data": data,
+            "PartitionKey": "k",
+            "ExplicitHashKey": shard["HashKeyRange"]["StartingHashKey"],
+        }
+        in_a_call = max(1, min(500, CALL_BYTES // len(data)))
+        for first in range(0, case.records, in_a_call):
+            count = min(in_a_call, case.records - first)
+            kinesis.put_records(StreamName=name, Records=[entry] * count)
+    return name
+
+
+def landed(url: str, stream: str) -> dict[str, float]:
+    """Land a stream in this process; its rows, payload bytes and peak memory over idle, in MiB."""
+    client = StreamClient(stream, ClientSettings("us-east-1", url))
+    listing = client.listing()
+    bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
+    ranges = [
+        ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)
+        for shard in listing.shards
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        job = LandingJob(stream, client.settings, TableFolder.at(folder), draw_token())
+        idle = _peak_mib()
+        landing = land_group(job, ranges, Allowance())
+    assert not any(shard.error for shard in landing.shards)
+    return {"rows": landing.rows, "mib": landing.bytes / MIB, "peak_mib": _peak_mib() - idle}
+
+
+def _peak_mib() -> float:
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / MIB
+
+
+def measure(cases: Sequence[Case] = CASES) -> list[dict[str, Any]]:
+    """Every case, each landed by a process of its own."""
+    rows = []
+    with endpoint() as url:
+        for case in cases:
+            stream = fill(url, case)
+            command = [sys.executable, "-m", "benchmarks.memory", url, stream]
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+            rows.append(asdict(case) | json.loads(done.stdout))
+    return rows
+
+
+def report(cases: Sequence[Case] = CASES) -> str:
+    """The cases as a table."""
+    what = (
+        f"One task lands {cases[0].shards} shards, {THREADS} at once: the peak of its resident memory over "
+        "what it has at rest."
+    )
+    lines = [
+        "## Memory of a landing task",
+        "",
+        what,
+        "",
+        "| backlog | rows | payload, MiB | peak over idle, MiB |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['name']} | {row['rows']:,} | {row['mib']:,.0f} | {row['peak_mib']:,.0f} |"
+        for row in measure(cases)
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(json.dumps(landed(sys.argv[1], sys.argv[2])))  # noqa: T201  # the answer to `measure`
