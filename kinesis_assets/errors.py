@@ -85,12 +85,16 @@ class CallFailed(StreamError):
     Attributes:
         operation: The operation's name, as `GetRecords`.
         code: The service's error code, or the SDK's exception name where no answer came.
+        status: The answer's HTTP status; None where no whole answer came.
     """
 
-    def __init__(self, stream: str, operation: str, code: str, message: str) -> None:
+    def __init__(
+        self, stream: str, operation: str, code: str, message: str, status: int | None = None
+    ) -> None:
         super().__init__(stream, f"{operation} failed with {code}: {message}")
         self.operation = operation
         self.code = code
+        self.status = status
 
 
 class ShardError(KinesisAssetsError):

@@ -145,7 +145,8 @@ class StreamClient:
                 raise StreamNotFound(
                     self.stream, f"not found ({message}); check its name, region and endpoint"
                 ) from error
-            raise CallFailed(self.stream, operation, code, message) from error
+            status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+            raise CallFailed(self.stream, operation, code, message, status) from error
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
         for wanted, where in ((required, answer), ("date", answer["ResponseMetadata"]["HTTPHeaders"])):

@@ -6,6 +6,7 @@ import random
 import time
 from datetime import datetime, timedelta
 from enum import StrEnum
+from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ BYTES_PER_SECOND = 2_000_000
 """What a shard gives; after a page of more it refuses calls for as long (AWS API reference, GetRecords)."""
 
 STALL_SECONDS = 300.0
-"""A shard that neither gives a record nor comes nearer to its tip for this long has failed."""
+"""A shard has failed that for so long gave no record and did not come nearer to its tip faster than time
+passes."""
 
 HORIZON_MARGIN = timedelta(minutes=1)
 """Who began at the oldest record there is has drawn away from it when so far inside the retention."""
@@ -56,14 +58,6 @@ _TRIED_AGAIN = frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
-        # The service's own failures, as codes or bare statuses.
-        "InternalFailure",
-        "InternalFailureException",
-        "ServiceUnavailable",
-        "500",
-        "502",
-        "503",
-        "504",
         # No whole answer came: names of botocore's exceptions.
         "ConnectTimeoutError",
         "ReadTimeoutError",
@@ -73,6 +67,12 @@ _TRIED_AGAIN = frozenset(
         "HTTPClientError",
     }
 )
+
+
+def _passes(error: CallFailed) -> bool:
+    """Whether the cause may be gone at the next try: also whatever the service calls its own failure."""
+    fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return fault or error.code in _TRIED_AGAIN
 
 
 class ShardRange(msgspec.Struct, frozen=True):
@@ -159,6 +159,7 @@ class ShardReading:
         self._iterator: str | None = None
         self._next_call = 0.0
         self._last_progress = 0.0
+        self._nearest = float("inf")
         self._deadline: float | None = None
 
     def __iter__(self) -> Iterator[list[Record]]:
@@ -170,24 +171,20 @@ class ShardReading:
                 break
             page, served = self._next_page()
             self._look_for_loss(page, served)
-            progress = False
+            before = self.records
             for records in self._user_records(page):
                 taken = self._take(records)
                 if taken:
-                    progress = True
                     self._advance(records, taken, served)
                     yield records if taken == len(records) else records[:taken]
                 if taken < len(records):
                     self._cut(page, records[taken], served)
                     break
             if self.end is None:
-                progress |= self.millis_behind_latest is None
-                progress |= page.millis_behind_latest < (self.millis_behind_latest or 0)
                 self.millis_behind_latest = page.millis_behind_latest
                 self.end = self._range_end(page, served)
-            if progress:
-                self._last_progress = time.monotonic()
-            elif self.end is None and self._stalled():
+            self._note_progress(page, any_records=self.records > before)
+            if self.end is None and self._stalled():
                 raise ShardStalled(
                     self.range.shard_id,
                     f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
@@ -197,6 +194,12 @@ class ShardReading:
     def _spent(self) -> bool:
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return late or any(budget.spent for budget in self._budgets)
+
+    def _note_progress(self, page: Page, *, any_records: bool) -> None:
+        now = time.monotonic()
+        gained_ms = self._nearest - page.millis_behind_latest
+        if any_records or gained_ms >= (now - self._last_progress) * 1000:
+            self._last_progress, self._nearest = now, page.millis_behind_latest
 
     def _stalled(self) -> bool:
         return time.monotonic() - self._last_progress > STALL_SECONDS
@@ -319,7 +322,7 @@ class ShardReading:
                 else:
                     self._iterator = None  # a fresh one begins exactly after the last record handed out
                     failed += 1
-                    lasting = failed == _ATTEMPTS or error.code not in _TRIED_AGAIN
+                    lasting = failed == _ATTEMPTS or not _passes(error)
                 if lasting:
                     raise ReadFailed(
                         self.range.shard_id,

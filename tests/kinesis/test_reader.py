@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
@@ -504,7 +505,7 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
 def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
     monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
     put(0)
-    behind = iter(range(8, 0, -1))
+    behind = iter(range(8000, 0, -1000))
     faults.answer(
         "GetRecords",
         lambda call, answer: answer.but(
@@ -513,6 +514,22 @@ def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, f
         times=8,
     )
     assert data(reading_of()) == [0]
+
+
+def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stall(
+    put, reading_of, faults, monkeypatch
+):
+    monkeypatch.setattr(reader, "STALL_SECONDS", 0.5)
+    put(0)
+    behind = itertools.count(10**6, -1)
+    faults.answer(
+        "GetRecords",
+        lambda call, answer: answer.but(
+            Records=[], MillisBehindLatest=next(behind), NextShardIterator=call.arguments["ShardIterator"]
+        ),
+    )
+    with pytest.raises(ShardStalled):
+        data(reading_of())
 
 
 def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
