@@ -1,0 +1,48 @@
+"""What docs/reading.md says of the settings is so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.keys import io_manager_key
+from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.starts import Starts
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_each_start_of_the_page_is_one(start):
+    assert str(Starts.of(start)) == start
+
+
+def test_the_page_has_all_five_kinds_of_start():
+    assert len({start.partition(":")[0] for start in STARTS}) == 5
+
+
+def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    attributes = yaml.safe_load(text)["attributes"]
+    resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
+    assert resources[io_manager_key("clicks")].policy().starts == Starts.of(attributes["start"])
+
+
+def test_every_setting_of_the_page_is_one_of_the_builder():
+    named = set(re.findall(r"`((?:max|on)_[a-z_]+|start)", PAGE))
+    assert named <= inspect.signature(build_kinesis_stream).parameters.keys()
+    assert len(named) == 10
+
+
+def test_the_defaults_of_the_page_are_those_of_the_builder():
+    parameters = inspect.signature(build_kinesis_stream).parameters
+    assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
+    assert parameters["max_records"].default == MAX_RECORDS
+    assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
+    assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}
