@@ -69,6 +69,12 @@ def _of_stream(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--region", "region_name", help="As for the AWS SDK, with --table."),
         click.option("--endpoint-url", help="As for the AWS SDK, with --table."),
         click.option(
+            "--on-recreated", type=click.Choice(["fail", "restart"]), help="As in the YAML, with --table."
+        ),
+        click.option(
+            "--on-data-loss", type=click.Choice(["fail", "continue"]), help="As in the YAML, with --table."
+        ),
+        click.option(
             "--start", help="A position, or file:// and a map of shards to positions, with --table."
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),

@@ -260,7 +260,14 @@ class TestBadInput:
         assert "no stream name" in told
 
     @pytest.mark.parametrize(
-        "option", [("--start", "LATEST"), ("--endpoint-url", "http://127.0.0.1:1"), ("--region", "eu-west-1")]
+        "option",
+        [
+            ("--start", "LATEST"),
+            ("--on-data-loss", "continue"),
+            ("--on-recreated", "restart"),
+            ("--endpoint-url", "http://127.0.0.1:1"),
+            ("--region", "eu-west-1"),
+        ],
     )
     def test_what_goes_with_a_table_without_one(self, option, cli, stream):
         assert f"{option[0]}: only with --table" in self.bad(cli("run", "--stream", stream, *option))
