@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,157 +14,13 @@ from pyspark.sql import SparkSession
 
 from kinesis_assets.errors import JavaUnavailable
 from kinesis_assets.kinesis.client import ClientSettings
-from kinesis_assets.local import LocalKinesis
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from kinesis_assets.local.app import App, Message, Receive, Scope, Send
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call that reached the endpoint; `shard_id` also where only an iterator tells it."""
-
-    operation: str
-    arguments: dict[str, Any]
-    shard_id: str | None
-    at: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What goes back to the caller."""
-
-    status: int
-    body: bytes
-
-    @classmethod
-    def error(cls, code: str, status: int = 400) -> Answer:
-        return cls(status, json.dumps({"__type": code, "message": "as the test says"}).encode())
-
-    def with_body(self, body: bytes) -> Answer:
-        """The same answer with another body, whole or not."""
-        return Answer(self.status, body)
-
-    def but(self, **members: Any) -> Answer:
-        """The same answer with some members of its body changed."""
-        return Answer(self.status, json.dumps(json.loads(self.body) | members).encode())
-
-
-@dataclass
-class Faults:
-    """A middleware around the endpoint that notes every call and bends what a test asks it to.
-
-    The first rule that takes a call is used: `change(call, answer)` gives the answer instead, or None to
-    leave the call to the next rule. `calls` holds what came since the test began.
-    """
-
-    calls: list[Call] = field(default_factory=list)
-    _requests: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
-    _rules: list[tuple[str, Callable[[Call, Answer], Answer | None]]] = field(default_factory=list)
-    _shard_of: dict[str, str] = field(default_factory=dict)
-
-    def answer(
-        self, operation: str, change: Callable[[Call, Answer], Answer | None], times: int | None = None
-    ) -> None:
-        """Let `change` see every answer of an operation; it changes at most `times` of them."""
-        left = [times]
-
-        def limited(call: Call, answer: Answer) -> Answer | None:
-            if left[0] == 0:
-                return None
-            changed = change(call, answer)
-            if changed is not None and left[0] is not None:
-                left[0] -= 1
-            return changed
-
-        self._rules.append((operation, limited))
-
-    def request(self, operation: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Let every call of an operation reach the endpoint with changed arguments."""
-        self._requests[operation] = change
-
-    def page_size(self, records: int) -> None:
-        """Let no page hold more records."""
-        self.request("GetRecords", lambda arguments: {**arguments, "Limit": min(arguments["Limit"], records)})
-
-    def count(self, operation: str, shard_id: str | None = None) -> int:
-        """How often an operation was called, on a shard where one is named."""
-        return sum(
-            call.operation == operation and shard_id in (None, call.shard_id) for call in list(self.calls)
-        )
-
-    def clear(self) -> None:
-        self.calls.clear()
-        self._requests.clear()
-        self._rules.clear()
-
-    def around(self, app: App) -> App:
-        """The ASGI application with the faults around it."""
-
-        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            content = b""
-            more = True
-            while more:
-                message = await receive()
-                content += message.get("body", b"")
-                more = message.get("more_body", False)
-            headers = dict(scope["headers"])
-            operation = headers.get(b"x-amz-target", b"").decode().rpartition(".")[2]
-            arguments: dict[str, Any] = {}
-            if not operation.startswith("Put"):
-                arguments = self._requests.get(operation, dict)(json.loads(content))
-                content = json.dumps(arguments).encode()
-            sent: list[Message] = []
-
-            async def give() -> Message:
-                return {"type": "http.request", "body": content}
-
-            async def keep(message: Message) -> None:
-                sent.append(message)
-
-            await app(scope, give, keep)
-            start, body = sent
-            answer = self._bent(operation, arguments, Answer(start["status"], body["body"]))
-            length = (b"content-length", str(len(answer.body)).encode())
-            kept = [header for header in start["headers"] if header[0] != b"content-length"]
-            await send({**start, "status": answer.status, "headers": [*kept, length]})
-            await send({**body, "body": answer.body})
-
-        return faulty
-
-    def _bent(self, operation: str, arguments: dict[str, Any], answer: Answer) -> Answer:
-        shard_id = arguments.get("ShardId") or self._shard_of.get(arguments.get("ShardIterator", ""))
-        call = Call(operation, arguments, shard_id, time.monotonic())
-        self.calls.append(call)
-        for ruled, change in self._rules:
-            changed = change(call, answer) if ruled == operation else None
-            if changed is not None:
-                answer = changed
-                break
-        if operation in ("GetShardIterator", "GetRecords") and shard_id is not None:
-            try:
-                told = json.loads(answer.body)
-            except ValueError:
-                return answer
-            iterator = told.get("ShardIterator") or told.get("NextShardIterator")
-            if iterator:
-                self._shard_of[iterator] = shard_id
-        return answer
-
-
-class Clock:
-    """A service's clock that stands still until a test moves it on."""
-
-    def __init__(self) -> None:
-        self.seconds = float(int(time.time()))
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from kinesis_assets.local.clock import Clock
@@ -23,9 +24,13 @@ SHARD_LIMIT = 20_000
 
 
 class Account:
-    """The whole state of the service. It is used from one thread, so every operation on it is atomic."""
+    """The whole state of the service.
+
+    Whoever uses it holds `lock`, so every operation on it is atomic.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
+        self.lock = threading.RLock()
         self.clock = Clock(now)
         self._streams: dict[str, Stream] = {}
 

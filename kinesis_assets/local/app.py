@@ -34,20 +34,27 @@ class KinesisApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        body = await _body(receive)
+        body = await read_body(receive)
         try:
-            status, content = 200, self._answer(dict(scope["headers"]), body)
+            with self.account.lock:
+                status, content = 200, self._answer(dict(scope["headers"]), body)
         except ServiceError as error:
             status = 400
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
-        headers = [
-            (b"x-amzn-requestid", str(uuid4()).encode()),
-            (b"content-type", CONTENT_TYPE),
-            (b"content-length", str(len(content)).encode()),
-            (b"date", formatdate(self.account.clock.now() / 1000, usegmt=True).encode()),
-        ]
+        headers = self.headers(len(content))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
+
+    def headers(self, length: int) -> list[tuple[bytes, bytes]]:
+        """The headers of an answer that is given now, with so many bytes of body."""
+        with self.account.lock:
+            now = self.account.clock.now()
+        return [
+            (b"x-amzn-requestid", str(uuid4()).encode()),
+            (b"content-type", CONTENT_TYPE),
+            (b"content-length", str(length).encode()),
+            (b"date", formatdate(now / 1000, usegmt=True).encode()),
+        ]
 
     def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
@@ -62,7 +69,8 @@ class KinesisApp:
         return b"" if output is None else msgspec.json.encode(output)
 
 
-async def _body(receive: Receive) -> bytes:
+async def read_body(receive: Receive) -> bytes:
+    """The whole body of a request."""
     parts = []
     more = True
     while more:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from kinesis_assets.local.account import REGION, Account
-from kinesis_assets.local.app import App, KinesisApp
+from kinesis_assets.local.app import App, KinesisApp, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,8 @@ class LocalKinesis:
     Args:
         port: The port on 127.0.0.1; 0 takes a free one.
         now: The service's clock, in seconds since the epoch.
-        wrap: Puts a middleware around the ASGI application.
+        wrap: Puts a middleware around the ASGI application, which has the account. The scope of a request
+            has the `transport` of its connection (`asyncio.Transport`, None where the client has gone).
     """
 
     region = REGION
@@ -39,7 +40,7 @@ class LocalKinesis:
         port: int = 0,
         *,
         now: Callable[[], float] = time.time,
-        wrap: Callable[[App], App] = lambda app: app,
+        wrap: Callable[[KinesisApp], App] = lambda app: app,
     ) -> None:
         self.port = port
         self._server = _Server(wrap(KinesisApp(Account(now))))
@@ -81,7 +82,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: App) -> None:
         config = uvicorn.Config(
-            app,
+            self._with_transport(app),
             lifespan="off",
             ws="none",
             log_config=None,
@@ -97,6 +98,21 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # At once, though an answer may be held back.
+        for connection in self.server_state.connections:
+            connection.transport.close()
+        await super().shutdown(sockets)
+
+    def _with_transport(self, app: App) -> App:
+        async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
+            transports = [connection.transport for connection in self.server_state.connections]
+            of_client = (each for each in transports if each.get_extra_info("peername") == scope["client"])
+            scope["transport"] = next(of_client, None)
+            await app(scope, receive, send)
+
+        return with_transport
 
 
 def _listen(port: int) -> socket.socket:

@@ -116,6 +116,10 @@ class Shard:
 
     def trim(self, horizon: int) -> None:
         """Forget the records that arrived before the horizon."""
-        expired = bisect_left(self._records, horizon / 1000, key=_arrival)
+        self.trim_to(self.position_at(horizon))
+
+    def trim_to(self, position: int) -> None:
+        """Forget the records before a position."""
+        expired = min(max(position - self._first, 0), len(self._records))
         del self._records[:expired]
         self._first += expired

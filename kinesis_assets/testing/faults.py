@@ -42,10 +42,10 @@ class Faults:
     - `after`: so many are let through first, 0 by default;
     - `times`: so many are taken then, by default all.
 
-    Only calls that came since the fault was told count. Faults stack in the order in which they were told:
-    each is a layer around the later ones, and the service is within them all. A call that a fault answers by
-    itself is not seen, nor counted, by the later ones. Whatever is told may be told at any time from any
-    thread, and holds until `clear`.
+    Only calls that come after the fault was told count. `delay`, `page_size`, `before`, `answer` and
+    `request` add to whatever else becomes of a call, the first one told outermost. Of the other faults one
+    decides: the first one told that takes the call; the later ones neither see nor count it. So faults that
+    take a few calls each take turns. Faults can be told at any time, from any thread, and hold until `clear`.
 
     Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
 
@@ -68,7 +68,8 @@ class Faults:
             exchange = await Exchange.begin(app, scope, receive, send)
             call = Call.now(exchange.operation, exchange.arguments, app.account)
             self.calls.append(call)
-            rest = Rest((*self._faults, *self._limits), app.account, exchange.serve)
+            faults = sorted(self._faults, key=lambda fault: fault.decides)
+            rest = Rest((*faults, *self._limits), app.account, exchange.serve)
             await exchange.give(await rest(call), self._held)
 
         return faulty
@@ -127,17 +128,17 @@ class Faults:
         async def refused(_call: Call, _rest: Rest) -> Answer:
             return Answer.error(code, status)
 
-        self._add(operation, refused, which)
+        self._decide(operation, refused, which)
 
     # The network fails. The call is carried out, but its answer does not come, comes late or comes in part.
 
     def reset(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Reset the connection instead of answering."""
-        self.answer(operation, lambda _, answer: replace(answer, reset=True), **which)
+        self._send_otherwise(operation, which, reset=True)
 
     def stall(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Answer never, that is when all is cleared; until then the client waits for as long as it likes."""
-        self.delay(inf, operation, **which)
+        self._send_otherwise(operation, which, delay=inf)
 
     def delay(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Send answers so many seconds later. What they tell is of when the call came."""
@@ -153,6 +154,9 @@ class Faults:
     ) -> None:
         """Send a part of the body alone, with HTTP 200.
 
+        boto3 takes both kinds for a success whose members are not there, as it neither compares lengths nor
+        minds a body that is no JSON.
+
         Args:
             operation: Which operation.
             kept: The part of the body that is sent, from 0 to below 1.
@@ -165,7 +169,7 @@ class Faults:
         """
         if not 0 <= kept < 1:
             raise InvalidInput(f"kept is from 0 to below 1, not {kept}")
-        self.answer(operation, lambda _, answer: replace(answer, kept=kept, on_wire=on_wire), **which)
+        self._send_otherwise(operation, which, kept=kept, on_wire=on_wire)
 
     # The service answers, in a way that clients forget about.
 
@@ -193,7 +197,7 @@ class Faults:
             }
             return answer.with_body(json.dumps(page).encode())
 
-        self._add("GetRecords", emptied, which)
+        self._decide("GetRecords", emptied, which)
 
     def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""
@@ -230,7 +234,7 @@ class Faults:
             failing = candidates[every - 1 :: every]
             return await put_but(call, rest, failing, code) if failing else await rest(call)
 
-        self._add("PutRecords", failed, which)
+        self._decide("PutRecords", failed, which)
 
     # The stream changes.
 
@@ -290,7 +294,7 @@ class Faults:
     def answer(
         self, operation: str, change: Callable[[Call, Answer], Answer | None], **which: Unpack[Which]
     ) -> None:
-        """Let calls be carried out, and change their answers; None leaves one as it is."""
+        """Change what is about to go back, from the service or another fault; None leaves it as it is."""
 
         async def changed(call: Call, rest: Rest) -> Answer:
             answer = await rest(call)
@@ -305,12 +309,21 @@ class Faults:
         change: Callable[[dict[str, Any]], dict[str, Any]],
         **which: Unpack[Which],
     ) -> None:
-        """Let calls be carried out with what `change` makes of their arguments."""
+        """Change the arguments that the service sees, and the other faults."""
 
         async def changed(call: Call, rest: Rest) -> Answer:
             return await rest(replace(call, arguments=change(dict(call.arguments))))
 
         self._add(operation, changed, which)
+
+    def _send_otherwise(self, operation: str, which: Which, **way: Any) -> None:
+        async def sent_otherwise(call: Call, rest: Rest) -> Answer:
+            return replace(await rest(call), **way)
+
+        self._decide(operation, sent_otherwise, which)
+
+    def _decide(self, operation: str, layer: Layer, which: Which) -> None:
+        self._faults.append(Fault(operation, layer, decides=True, **which))
 
     def _add(self, operation: str, layer: Layer, which: Which) -> None:
         self._faults.append(Fault(operation, layer, **which))

@@ -1,4 +1,4 @@
-"""How faults stack: each is a layer around those that were added after it, and the service is innermost."""
+"""How faults stack: each is a layer around the next, and the service is within them all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Which(TypedDict, total=False):
-    """Which calls of an operation a fault takes, of those that no fault before it has answered.
+    """Which calls of an operation a fault takes, of those that come to it.
 
     Attributes:
         stream: Those on this stream alone.
@@ -33,10 +33,10 @@ class Which(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Rest:
-    """What is behind a fault: the faults that were added after it, then the service.
+    """What is behind a fault: other faults, then the service.
 
     Attributes:
-        faults: Those faults.
+        faults: Those faults, the outermost first.
         account: The service's.
         serve: Lets the service answer.
     """
@@ -49,7 +49,10 @@ class Rest:
         """The answer of all that."""
         for number, fault in enumerate(self.faults, 1):
             if fault.takes(call):
-                return await fault.layer(call, replace(self, faults=self.faults[number:]))
+                behind = self.faults[number:]
+                if fault.decides:
+                    behind = [each for each in behind if not each.decides]
+                return await fault.layer(call, replace(self, faults=behind))
         return await self.serve(call)
 
 
@@ -59,6 +62,9 @@ Layer = Callable[[Call, Rest], Awaitable[Answer]]
 @dataclass
 class Fault:
     """A layer, and the calls that it is for; see `Which`.
+
+    Attributes:
+        decides: It decides what becomes of a call, which no other such fault then sees or counts.
 
     Raises:
         InvalidInput: It would never take any call.
@@ -70,6 +76,7 @@ class Fault:
     shard_id: str | None = None
     after: int = 0
     times: int | None = None
+    decides: bool = False
     _seen: int = field(default=0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 

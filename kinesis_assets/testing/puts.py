@@ -31,5 +31,5 @@ async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -
     put = iter(answer.members["Records"])
     failed = {"ErrorCode": code, "ErrorMessage": "not the service: a fault of kinesis_assets.testing"}
     outcomes = [failed if place in failing else next(put) for place in range(len(entries))]
-    count = sum("ErrorCode" in outcome for outcome in outcomes)
+    count = sum("ErrorCode" in outcome for outcome in outcomes)  # the shards' limits may have had theirs
     return answer.but(FailedRecordCount=count, Records=outcomes)

@@ -47,10 +47,7 @@ def fail(faults):
     """Lets a shard's reads be refused."""
 
     def fail(shard_id: str) -> None:
-        faults.answer(
-            "GetRecords",
-            lambda call, answer: answer.error("AccessDeniedException") if call.shard_id == shard_id else None,
-        )
+        faults.fail(status=400, code="AccessDeniedException", shard_id=shard_id)
 
     return fail
 

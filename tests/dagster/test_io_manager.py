@@ -32,19 +32,6 @@ A, B, C, D, E, F = (f"shardId-{number:012d}" for number in range(6))
 MATERIALIZED, FAILED = "MATERIALIZED", "FAILED"
 
 
-def deny(*shard_ids: str, after: int = 0) -> Callable[[Any, Any], Any]:
-    """Refuse GetRecords of some shards, from a call on, in a way that no retry helps."""
-    seen = dict.fromkeys(shard_ids, 0)
-
-    def change(call, answer):
-        if call.shard_id not in seen:
-            return None
-        seen[call.shard_id] += 1
-        return answer.error("KMSAccessDeniedException") if seen[call.shard_id] > after else None
-
-    return change
-
-
 def run(project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str) -> dg.ExecuteInProcessResult:
     """One run over all partitions there are, which the shards become in that order; it may fail."""
     partitions = shard_partitions(project.stream)
@@ -118,7 +105,7 @@ class TestOneFailsAndOneWaits:
         for shard_id in (A, B, C, D):
             source.put(shard_id, 10)
         source.split(D)
-        faults.answer("GetRecords", deny(B))
+        faults.fail(status=400, code="KMSAccessDeniedException", shard_id=B)
         return (A, B, C, E)
 
     @pytest.fixture
@@ -292,7 +279,7 @@ def test_a_failing_shard_keeps_what_it_had_read(source, project, instance, fault
     numbers = source.put(A, 30)
     source.put(B, 10)
     faults.page_size(10)
-    faults.answer("GetRecords", deny(A, after=2))
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, after=2)
 
     result = run(project, instance, A, B)
 
@@ -329,7 +316,7 @@ def test_the_error_of_a_run_carries_each_shards_own_error(source, stream, projec
     source.create(2)
     source.put(B, 1)
     source.split(B)
-    faults.answer("GetRecords", deny(A))
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     job = project.definitions.resolve_implicit_global_asset_job_def()
     instance.add_dynamic_partitions(str(shard_partitions(stream).name), [A, "bogus", C])
 

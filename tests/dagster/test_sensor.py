@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -128,7 +127,7 @@ def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
 def test_shards_become_partitions_parents_first_however_they_are_listed(source, daemon, faults):
     source.create(2)
     source.split(B)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][::-1]))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
 
     daemon.tick()
 
@@ -270,7 +269,7 @@ def test_a_grandchild_waits_for_the_whole_line(source, daemon):
 def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobody(source, daemon, faults):
     source.create(1)
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][1:]))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     assert daemon.spans() == [(B, C)]
 
 
@@ -497,7 +496,7 @@ def test_a_shard_that_vanished_unread_is_asked_for_and_its_run_says_so(
     assert daemon.spans() == [(A,)]
     project.run(instance, {PARTITION: A})
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][1:]))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     assert daemon.spans() == [(A,)]
     (facts,) = project.run(instance, {PARTITION: A})
     assert facts["state"] == "failed"
@@ -514,6 +513,6 @@ def test_a_shard_that_vanished_unread_is_asked_for_by_a_new_instance_too(
     Daemon(project, instance).tick()
     project.run(instance, {PARTITION: A})
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][1:]))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     with dg.instance_for_test() as other:
         assert Daemon(project, other).spans() == [(A,)]

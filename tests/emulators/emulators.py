@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import time
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Emulator = Literal["kinesalite", "kinesis-local"]
 
@@ -27,18 +29,44 @@ HERE = Path(__file__).parent
 INSTALL_SECONDS = 180
 START_SECONDS = 60
 STOP_SECONDS = 5
+ACKNOWLEDGE_SECONDS = 5
+CHANGE_MS = 50
+STOPPED_CHANGE_MS = 60_000
+"""How long a stream is CREATING, UPDATING or DELETING while the clock goes, and by a stopped clock."""
 
 # Both bind to all interfaces when started their own way. Here they serve a socket that is already bound to
-# loopback, which also leaves no moment in which another process can take the port. Standard input ends when
-# the test process does, however it ends, and the emulator with it.
+# loopback, which also leaves no moment in which another process can take the port. Standard input is a
+# socket too. It ends when the test process does, however it ends, and the emulator with it. Each line of it
+# stops the clock at that millisecond, or lets it go on if it is 0, and is answered when that is done.
+# Timers stay real, but for those that end a change of a stream: while the clock stands, they wait until it
+# is moved far enough.
 _PREAMBLE = """
-const socket = {fd: Number(process.argv[1])};
-process.stdin.on('end', () => process.exit()).resume();
+const socket = {fd: Number(process.argv[1])}, {CHANGE_MS, STOPPED_CHANGE_MS} = process.env;
+const present = Date.now, realTimer = setTimeout, {writeSync} = require('fs');
+let stopped = 0, changes = [];
+const now = () => stopped || present();
+globalThis.Date = new Proxy(Date, {
+    construct: (date, parts) => new date(...(parts.length ? parts : [now()])),
+    get: (date, key) => key === 'now' ? now : Reflect.get(date, key),
+});
+globalThis.performance = {timeOrigin: 0, now};
+globalThis.setTimeout = (act, ms, ...rest) => {
+    if (!stopped || ms !== Number(CHANGE_MS)) return realTimer(act, ms, ...rest);
+    changes.push({act, due: stopped + Number(STOPPED_CHANGE_MS)});
+};
+process.stdin.on('end', () => process.exit()).on('data', (line) => {
+    stopped = Number(line);
+    const ended = changes.filter(({due}) => !stopped || due <= stopped);
+    changes = changes.filter((change) => !ended.includes(change));
+    ended.forEach(({act}) => act());
+    writeSync(0, '.');
+});
 """
 _SCRIPTS: dict[Emulator, str] = {
     "kinesalite": """
-        const quick = {createStreamMs: 50, updateStreamMs: 50, deleteStreamMs: 50, shardLimit: 1000};
-        require('kinesalite')(quick).listen(socket);
+        const ms = Number(process.env.CHANGE_MS);
+        const options = {createStreamMs: ms, updateStreamMs: ms, deleteStreamMs: ms, shardLimit: 1000};
+        require('kinesalite')(options).listen(socket);
     """,
     # It takes ports but no host. Its TLS port, set to 0, has no use here and cannot be turned off.
     "kinesis-local": """
@@ -50,17 +78,28 @@ _SCRIPTS: dict[Emulator, str] = {
     """,
 }
 _SETTINGS = {
+    "CHANGE_MS": str(CHANGE_MS),
+    "STOPPED_CHANGE_MS": str(STOPPED_CHANGE_MS),
     "AWS_ACCOUNT_ID": "000000000000",
     "AWS_REGION": "us-east-1",
     "KINESIS_MOCK_TLS_PORT": "0",
     "KINESIS_MOCK_CERT_PATH": "node_modules/kinesis-local/server.json",
-    "CREATE_STREAM_DURATION": "50ms",
-    "DELETE_STREAM_DURATION": "50ms",
-    "SPLIT_SHARD_DURATION": "50ms",
-    "MERGE_SHARDS_DURATION": "50ms",
-    "UPDATE_SHARD_COUNT_DURATION": "50ms",
+    "CREATE_STREAM_DURATION": f"{CHANGE_MS}ms",
+    "DELETE_STREAM_DURATION": f"{CHANGE_MS}ms",
+    "SPLIT_SHARD_DURATION": f"{CHANGE_MS}ms",
+    "MERGE_SHARDS_DURATION": f"{CHANGE_MS}ms",
+    "UPDATE_SHARD_COUNT_DURATION": f"{CHANGE_MS}ms",
     "SHARD_LIMIT": "1000",
 }
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Kinesis endpoint, and how to stop its clock at a second since the epoch; None lets it go on."""
+
+    name: str
+    endpoint: str
+    stop_clock: Callable[[float | None], None]
 
 
 class EmulatorError(RuntimeError):
@@ -93,9 +132,12 @@ def install() -> Path:
 
 
 @contextmanager
-def running(name: Emulator) -> Iterator[str]:
-    """Run an installed emulator on a free loopback port, and yield its endpoint URL once it answers."""
+def running(name: Emulator) -> Iterator[Service]:
+    """Run an installed emulator on a free loopback port, and yield it once it answers."""
+    control, stdin = socket.socketpair()
     with (
+        control,
+        stdin,
         tempfile.TemporaryFile("w+") as log,
         socket.create_server(("127.0.0.1", 0)) as listener,
         subprocess.Popen(
@@ -103,18 +145,21 @@ def running(name: Emulator) -> Iterator[str]:
             cwd=HERE,
             env={"PATH": os.environ["PATH"], **_SETTINGS},
             pass_fds=[listener.fileno()],
-            stdin=subprocess.PIPE,
+            stdin=stdin.fileno(),
             stdout=log,
             stderr=log,
             start_new_session=True,
         ) as process,
     ):
+        control.settimeout(ACKNOWLEDGE_SECONDS)
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.close()  # the child's copy is the only one left, so its end refuses connections
+        # The child's copies are the only ones left, so its end refuses connections.
+        listener.close()
+        stdin.close()
         try:
             problem = _await_answer(endpoint, process)
             if not problem:
-                yield endpoint
+                yield Service(name, endpoint, partial(_stop_clock, control))
                 problem = _ended(process)
         finally:
             _stop(process)
@@ -133,6 +178,17 @@ def client(endpoint: str, **config: Any) -> Any:
         aws_secret_access_key="test",  # noqa: S106 - nothing checks it
         config=Config(proxies={}, **config),
     )
+
+
+def _stop_clock(control: socket.socket, seconds: float | None) -> None:
+    """Tell an emulator what time it is from now on."""
+    try:
+        control.sendall(f"{round((seconds or 0) * 1000)}\n".encode())
+        taken = control.recv(1)
+    except OSError as error:
+        raise EmulatorError(f"the emulator does not take the time: {error}") from error
+    if not taken:
+        raise EmulatorError("the emulator ended by itself")
 
 
 def _version(package: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from datetime import UTC, datetime
 
@@ -18,10 +17,10 @@ MIDDLE = str(1 << 127)
 
 def test_all_pages_of_the_shard_list_are_read_by_token_alone(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=7)
-    faults.request("ListShards", lambda arguments: {**arguments, "MaxResults": 3})
+    faults.page_size(3, "ListShards")
     shards = client.list_shards()
     assert [shard.shard_id for shard in shards] == [f"shardId-{number:012}" for number in range(7)]
-    first, *others = (call.arguments.keys() - {"MaxResults"} for call in faults.calls[1:])
+    first, *others = (call.arguments.keys() for call in faults.calls[1:])
     assert first == {"StreamName"}
     assert others == [{"NextToken"}, {"NextToken"}]
 
@@ -34,13 +33,8 @@ def test_list_of_more_shards_than_a_page_holds_is_whole(kinesis, stream, client,
 
 def test_failing_second_page_fails_the_list(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
-    faults.request("ListShards", lambda arguments: {**arguments, "MaxResults": 2})
-    faults.answer(
-        "ListShards",
-        lambda call, answer: (
-            answer.error("ExpiredNextTokenException") if "NextToken" in call.arguments else None
-        ),
-    )
+    faults.page_size(2, "ListShards")
+    faults.expire("ListShards", after=1)
     with pytest.raises(CallFailed, match="ListShards failed with ExpiredNextTokenException") as caught:
         client.list_shards()
     assert (caught.value.operation, caught.value.stream) == ("ListShards", stream)
@@ -55,7 +49,7 @@ def test_empty_shard_list_is_incomplete(kinesis, stream, client, faults):
 
 def test_shard_named_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"] * 2))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"] * 2))
     with pytest.raises(ShardListIncomplete, match="twice"):
         client.list_shards()
 
@@ -70,14 +64,14 @@ def test_cut_body_of_the_shard_list_is_a_failed_call(kinesis, stream, client, fa
 
 def test_cut_body_of_an_iterator_is_a_failed_call(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(b'{"ShardIter'))
+    faults.cut_body("GetShardIterator")
     with pytest.raises(CallFailed, match="GetShardIterator"):
         client.shard_iterator("shardId-000000000000", Position(PositionKind.TRIM_HORIZON))
 
 
 def test_cut_body_of_a_description_is_a_failed_call(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("DescribeStreamSummary", lambda _, answer: answer.with_body(b'{"StreamDesc'))
+    faults.cut_body("DescribeStreamSummary")
     with pytest.raises(CallFailed, match="DescribeStreamSummary"):
         client.describe()
 
@@ -118,7 +112,7 @@ def test_passing_trouble_is_the_sdks_to_retry(kinesis, stream, client, faults, t
 
 def test_lasting_trouble_is_a_failed_call(kinesis, stream, client, faults, sdk_waits):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("ListShards", lambda _, answer: answer.error("LimitExceededException"))
+    faults.throttle("ListShards", code="LimitExceededException")
     with pytest.raises(CallFailed) as caught:
         client.list_shards()
     assert caught.value.code == "LimitExceededException"
@@ -183,7 +177,7 @@ def test_parents_that_were_never_seen_are_not_waited_for():
 
 def test_list_that_leaves_hash_keys_out_is_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=json.loads(answer.body)["Shards"][::2]))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::2]))
     with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
         client.list_shards()
 

@@ -19,15 +19,17 @@ POSITIONS = [
     Position.at_timestamp(MOMENT),
     Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=NUMBER),
     Position.after(NUMBER),
+    Position.after(NUMBER, 0),
+    Position.after(NUMBER, 12),
 ]
 
 
-@pytest.mark.parametrize("position", POSITIONS, ids=lambda position: str(position.kind))
+@pytest.mark.parametrize("position", POSITIONS, ids=str)
 def test_text_reads_back_as_the_same_position(position):
     assert Position.parse(str(position)) == position
 
 
-@pytest.mark.parametrize("position", POSITIONS, ids=lambda position: str(position.kind))
+@pytest.mark.parametrize("position", POSITIONS, ids=str)
 def test_json_reads_back_as_the_same_position(position):
     assert msgspec.json.decode(msgspec.json.encode(position), type=Position) == position
 
@@ -39,6 +41,8 @@ def test_text_is_the_kind_and_its_argument():
         "AT_TIMESTAMP:2026-01-31T12:00:00.123000Z",
         f"AT_SEQUENCE_NUMBER:{NUMBER}",
         f"AFTER_SEQUENCE_NUMBER:{NUMBER}",
+        f"AFTER_SEQUENCE_NUMBER:{NUMBER}:0",
+        f"AFTER_SEQUENCE_NUMBER:{NUMBER}:12",
     ]
 
 
@@ -61,6 +65,17 @@ def test_kind_is_read_in_any_case_and_with_space_around():
         "AFTER_SEQUENCE_NUMBER:4e5",
         "AFTER_SEQUENCE_NUMBER:-1",
         "AFTER_SEQUENCE_NUMBER:١٢",  # digits to str.isdigit, but none of Kinesis
+        "AFTER_SEQUENCE_NUMBER:12:",
+        "AFTER_SEQUENCE_NUMBER:12:-1",
+        "AFTER_SEQUENCE_NUMBER:12:01",
+        "AFTER_SEQUENCE_NUMBER:12:1.0",
+        "AFTER_SEQUENCE_NUMBER:12:١٢",
+        "AFTER_SEQUENCE_NUMBER:12:3:4",
+        "AFTER_SEQUENCE_NUMBER::3",
+        "AFTER_SEQUENCE_NUMBER:12:" + "9" * 20,
+        "AT_SEQUENCE_NUMBER:12:3",
+        "TRIM_HORIZON:12:3",
+        "LATEST::3",
     ],
 )
 def test_text_that_is_no_position_is_invalid_input(text):
@@ -95,6 +110,22 @@ def test_other_kinds_take_no_timestamp():
         Position(PositionKind.TRIM_HORIZON, timestamp=MOMENT)
 
 
+@pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER"])
+def test_other_kinds_take_no_sub_sequence_number(kind):
+    fields = {"AT_TIMESTAMP": {"timestamp": MOMENT}, "AT_SEQUENCE_NUMBER": {"sequence_number": NUMBER}}
+    with pytest.raises(InvalidInput, match="takes no sub-sequence number 3"):
+        Position(PositionKind(kind), **fields.get(kind, {}), sub_sequence_number=3)
+
+
+def test_sub_sequence_numbers_are_not_below_0():
+    with pytest.raises(InvalidInput, match="takes no sub-sequence number -1"):
+        Position.after(NUMBER, -1)
+
+
+def test_position_after_the_first_sub_record_is_another_than_the_one_after_the_whole():
+    assert Position.after(NUMBER, 0) != Position.after(NUMBER)
+
+
 def test_naive_timestamp_is_invalid_input():
     with pytest.raises(InvalidInput, match="offset from UTC"):
         Position.at_timestamp(MOMENT.replace(tzinfo=None))
@@ -114,4 +145,7 @@ def test_iterator_arguments_are_those_of_the_api():
         {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": MOMENT},
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
         {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
+        # Inside an aggregate: the record itself is needed again.
+        {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
+        {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
     ]

@@ -55,13 +55,6 @@ def data(reading):
     return [int(record.data) for record in chain.from_iterable(reading)]
 
 
-def fail_after(faults, pages, change):
-    """Bend every GetRecords answer after some that stay whole."""
-    faults.answer(
-        "GetRecords", lambda _, answer: change(answer) if faults.count("GetRecords") > pages else None
-    )
-
-
 # Where a range begins
 
 
@@ -210,7 +203,7 @@ def test_most_seconds_begin_no_further_page(put, reading_of, faults):
 def test_most_seconds_count_from_the_first_record(put, reading_of, faults):
     put(0, 1)
     faults.page_size(1)
-    faults.answer("GetRecords", empty_page, times=2)
+    faults.empty_page(times=2)
     assert data(reading_of(max_seconds=1e-9)) == [0]
 
 
@@ -248,15 +241,9 @@ def test_closed_shard_without_records_is_at_its_end(kinesis, stream, split, read
     assert (reading.end, reading.position) == (RangeEnd.SHARD_END, BEGINNING)
 
 
-def empty_page(call, answer):
-    """No records, and the same place again, a second behind the tip."""
-    iterator = call.arguments["ShardIterator"]
-    return answer.but(Records=[], NextShardIterator=iterator, MillisBehindLatest=1000)
-
-
 def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
     put(0, 1)
-    faults.answer("GetRecords", empty_page, times=3)
+    faults.empty_page(times=3)
     reading = reading_of()
     assert data(reading) == [0, 1]
     assert reading.end is RangeEnd.TIP
@@ -265,7 +252,7 @@ def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
 def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, monkeypatch):
     put(0)
     monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
-    faults.answer("GetRecords", empty_page)
+    faults.empty_page()
     reading = reading_of()
     with pytest.raises(ShardStalled, match=f"{SHARD}.*TRIM_HORIZON.*1000 ms behind"):
         data(reading)
@@ -301,12 +288,7 @@ def test_bound_that_lets_nothing_through_is_invalid_input(bound, value):
 def test_expired_iterator_is_taken_anew_at_the_exact_position(put, reading_of, faults):
     numbers = put(*range(6))
     faults.page_size(2)
-    faults.answer(
-        "GetRecords",
-        lambda _, answer: (
-            answer.error("ExpiredIteratorException") if faults.count("GetRecords") == 2 else None
-        ),
-    )
+    faults.expire(after=1, times=1)
     assert data(reading_of()) == list(range(6))
     first, second = (call.arguments for call in faults.calls if call.operation == "GetShardIterator")
     assert first["ShardIteratorType"] == "TRIM_HORIZON"
@@ -337,14 +319,7 @@ def test_iterator_that_expires_between_pages_loses_and_doubles_nothing(clocked, 
 def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, kept):
     put(*range(6))
     faults.page_size(2)
-    faults.answer(
-        "GetRecords",
-        lambda _, answer: (
-            answer.with_body(answer.body[: int(len(answer.body) * kept)])
-            if faults.count("GetRecords") == 2
-            else None
-        ),
-    )
+    faults.cut_body(kept=kept, after=1, times=1)
     assert data(reading_of()) == list(range(6))
     assert faults.count("GetRecords") == 4
 
@@ -352,7 +327,7 @@ def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, 
 def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
-    fail_after(faults, 1, lambda answer: answer.with_body(b"{}"))
+    faults.answer("GetRecords", lambda _, answer: answer.with_body(b"{}"), after=1)
     reading = reading_of()
     with pytest.raises(ReadFailed) as caught:
         data(reading)
@@ -375,7 +350,7 @@ def test_tries_are_counted_for_each_page(put, reading_of, faults):
 def test_error_after_some_pages_leaves_the_truth_about_them(put, reading_of, faults):
     numbers = put(*range(6))
     faults.page_size(2)
-    fail_after(faults, 2, lambda answer: answer.error("AccessDeniedException"))
+    faults.fail(status=400, code="AccessDeniedException", after=2)
     reading = reading_of()
     read = []
     with pytest.raises(ReadFailed, match="AccessDeniedException"):
@@ -386,7 +361,7 @@ def test_error_after_some_pages_leaves_the_truth_about_them(put, reading_of, fau
 
 def test_error_that_no_retry_helps_is_not_retried(put, reading_of, faults):
     put(0)
-    faults.answer("GetRecords", lambda _, answer: answer.error("AccessDeniedException"))
+    faults.fail(status=400, code="AccessDeniedException")
     with pytest.raises(ReadFailed):
         data(reading_of())
     assert faults.count("GetRecords") == 1
@@ -395,7 +370,7 @@ def test_error_that_no_retry_helps_is_not_retried(put, reading_of, faults):
 @pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
 def test_resource_not_found_is_never_the_shards_end(put, reading_of, faults, operation):
     put(0)
-    faults.answer(operation, lambda _, answer: answer.error("ResourceNotFoundException"))
+    faults.fail(operation, status=400, code="ResourceNotFoundException")
     reading = reading_of()
     with pytest.raises(ReadFailed, match="ResourceNotFoundException"):
         data(reading)
@@ -482,7 +457,7 @@ def patient(stream, settings, monkeypatch):
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
 def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, code):
     put(*range(3))
-    faults.answer("GetRecords", lambda _, answer: answer.error(code), times=12)
+    faults.throttle(code=code, times=12)
     assert data(patient()) == [0, 1, 2]
     assert faults.count("GetShardIterator") == 1
 
@@ -490,7 +465,7 @@ def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, c
 def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, monkeypatch):
     monkeypatch.setattr(reader, "STALL_SECONDS", 0.5)
     put(0)
-    faults.answer("GetRecords", lambda _, answer: answer.error("ProvisionedThroughputExceededException"))
+    faults.throttle()
     with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
         data(patient())
 
@@ -498,7 +473,7 @@ def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, pa
 @pytest.mark.parametrize("status", [500, 503])
 def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
     put(0, 1)
-    faults.answer("GetRecords", lambda _, answer: answer.error("InternalFailure", status), times=2)
+    faults.fail(status=status, times=2)
     assert data(patient()) == [0, 1]
 
 

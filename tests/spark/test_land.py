@@ -71,14 +71,7 @@ def test_idle_shards_land_no_file(shards, land):
 def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
     first, second = shards(2, 4)
     faults.page_size(2)
-    faults.answer(
-        "GetRecords",
-        lambda call, answer: (
-            answer.error("AccessDeniedException")
-            if call.shard_id == first and faults.count("GetRecords", first) == 2
-            else None
-        ),
-    )
+    faults.fail(status=400, code="AccessDeniedException", shard_id=first, after=1, times=1)
     landing = land([first, second])
     failed, whole = landing.shards
     assert isinstance(failed.error, ReadFailed)
@@ -89,7 +82,7 @@ def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
 
 def test_landing_can_be_pickled_with_its_errors(shards, land, faults):
     shard_ids = shards(1, 1)
-    faults.answer("GetRecords", lambda _, answer: answer.error("AccessDeniedException"))
+    faults.fail(status=400, code="AccessDeniedException")
     landing = land(shard_ids)
     again = pickle.loads(pickle.dumps(landing))  # noqa: S301  # as Spark does
     assert str(again.shards[0].error) == str(landing.shards[0].error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,14 +33,7 @@ def states(result):
 
 def fail_shard(faults, shard_id, pages=0):
     """Refuse a shard's GetRecords after some pages."""
-    faults.answer(
-        "GetRecords",
-        lambda call, answer: (
-            answer.error("AccessDeniedException")
-            if call.shard_id == shard_id and faults.count("GetRecords", shard_id) > pages
-            else None
-        ),
-    )
+    faults.fail(status=400, code="AccessDeniedException", shard_id=shard_id, after=pages)
 
 
 # What lands
@@ -354,7 +346,7 @@ def hide(faults, shard_id):
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
-            Shards=[shard for shard in json.loads(answer.body)["Shards"] if shard["ShardId"] != shard_id]
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != shard_id]
         ),
     )
 
@@ -415,10 +407,7 @@ def test_cut_iterator_body_of_one_shard_does_not_hold_back_its_neighbours(bench,
     first, second = bench.create(2)
     bench.put(0)
     bench.put(1, part=0.5)
-    faults.answer(
-        "GetShardIterator",
-        lambda call, answer: answer.with_body(b'{"Shard') if call.shard_id == first else None,
-    )
+    faults.cut_body("GetShardIterator", shard_id=first)
     assert states(bench.run()) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
 
 

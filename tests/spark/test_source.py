@@ -232,12 +232,7 @@ def test_failing_shard_fails_the_read(create, put, clock, load, faults):
     clock.seconds += 1
     until = at(clock)
     clock.seconds += 10
-    faults.answer(
-        "GetRecords",
-        lambda call, answer: (
-            answer.error("AccessDeniedException") if call.shard_id == "shardId-000000000001" else None
-        ),
-    )
+    faults.fail(status=400, code="AccessDeniedException", shard_id="shardId-000000000001")
     with pytest.raises(PySparkException, match=r"shardId-000000000001.*AccessDeniedException"):
         load(until=until).collect()
 

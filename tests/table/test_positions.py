@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from attempts import BEGINNING, LISTED_AT, STREAM, listing
+from attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 
+from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import (
     FORMAT,
+    Predecessor,
     ShardPosition,
     StreamPositions,
     decode,
     encode,
     initial_positions,
     merge,
+)
+
+HOUR = timedelta(hours=1)
+GAP = Gap(
+    after=Position.after("5", 3),
+    since=LISTED_AT - 30 * HOUR,
+    next_sequence_number="9" * 56,
+    until=LISTED_AT - 24 * HOUR,
 )
 
 
@@ -37,6 +49,12 @@ def moved_to(shard, number, **rest):
 
 def finished(shard):
     return msgspec.structs.replace(shard, finished=True)
+
+
+def look(*names, hours=24, at=LISTED_AT):
+    """A look at a stream of a retention at a time."""
+    seen = listing(shards(*names))
+    return replace(seen, summary=replace(seen.summary, retention_hours=hours, service_time=at))
 
 
 # The file
@@ -59,8 +77,14 @@ def test_file_reads_back_as_the_same_positions():
                 finished=True,
                 tip_time=datetime(2026, 2, 1, tzinfo=UTC),
                 last_arrival=datetime(2026, 2, 1, 0, 0, 0, 1000, UTC),
+                wanted_from=datetime(2026, 1, 1, tzinfo=UTC),
+                retention_hours=8760,
+                gaps=(GAP, msgspec.structs.replace(GAP, since=None, next_sequence_number=None)),
             ),
+            "d": shard_at(Position.after("4968" * 14, 7)),
         },
+        listed_at=LISTED_AT,
+        predecessors=(Predecessor(STREAM, {"a": BEGINNING, "b": Position.after("6", 0)}),),
     )
     assert decode(encode(positions)) == positions
 
@@ -85,11 +109,157 @@ def test_newer_format_is_refused_by_its_number():
         decode(msgspec.json.encode(content))
 
 
+def test_file_of_format_1_is_read_and_what_it_lacks_is_not_known():
+    positions = decode(OF_FORMAT_1)
+    a, b, c = (positions.shards[name] for name in "abc")
+    assert (positions.format, positions.identity, positions.generation) == (1, STREAM, 12)
+    assert (positions.listed_at, positions.predecessors) == (None, ())
+    assert a == ShardPosition(
+        parents=(),
+        hash_range=("0", "9"),
+        position=Position.after("5"),
+        finished=True,
+        tip_time=datetime(2026, 2, 1, tzinfo=UTC),
+        last_arrival=datetime(2026, 1, 31, 23, 59, 59, 1000, UTC),
+    )
+    assert b == shard_at(Position.at_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)))
+    assert c == shard_at(parents=("a", "b"))
+    assert (c.complete_until, c.safe_until, c.gaps) == (None, None, ())
+
+
 def test_every_cut_of_the_file_is_refused():
     content = encode(positions_of(a=shard_at()))
     for length in range(len(content)):
         with pytest.raises(msgspec.MsgspecError):
             decode(content[:length])
+
+
+OF_FORMAT_1 = b"""{
+ "format": 1,
+ "identity": {
+  "arn": "arn:aws:kinesis:us-east-1:000000000000:stream/orders",
+  "created": "2026-01-01T00:00:00Z"
+ },
+ "token": 1882475050937511755,
+ "previous": 1882475050916054048,
+ "generation": 12,
+ "batch_id": 1882475050928526399,
+ "shards": {
+  "a": {
+   "parents": [],
+   "hash_range": ["0", "9"],
+   "position": {"kind": "AFTER_SEQUENCE_NUMBER", "sequence_number": "5"},
+   "finished": true,
+   "tip_time": "2026-02-01T00:00:00Z",
+   "last_arrival": "2026-01-31T23:59:59.001000Z"
+  },
+  "b": {
+   "parents": [],
+   "hash_range": ["0", "9"],
+   "position": {"kind": "AT_TIMESTAMP", "timestamp": "2026-01-31T12:00:00Z"}
+  },
+  "c": {"parents": ["a", "b"], "hash_range": ["0", "9"], "position": {"kind": "TRIM_HORIZON"}}
+ }
+}"""
+
+
+# Up to when all is known to be read
+
+
+def test_shard_is_complete_up_to_the_later_of_its_tip_and_its_last_record():
+    early, late = LISTED_AT - HOUR, LISTED_AT
+    assert shard_at(tip_time=late, last_arrival=early).complete_until == late
+    assert shard_at(tip_time=early, last_arrival=late).complete_until == late
+
+
+@pytest.mark.parametrize("read", ["tip_time", "last_arrival"])
+def test_where_the_start_was_does_not_matter_once_something_was_read(read):
+    shard = shard_at(wanted_from=LISTED_AT, **{read: LISTED_AT - HOUR})
+    assert shard.complete_until == LISTED_AT - HOUR
+
+
+def test_unread_shard_is_complete_up_to_where_it_starts():
+    assert shard_at(wanted_from=LISTED_AT).complete_until == LISTED_AT
+
+
+def test_unread_records_are_safe_for_a_retention_after_that():
+    shard = shard_at(tip_time=LISTED_AT, retention_hours=25)
+    assert shard.safe_until == LISTED_AT + 25 * HOUR
+
+
+@pytest.mark.parametrize("known", [{"tip_time": LISTED_AT}, {"retention_hours": 24}])
+def test_how_long_unread_records_are_safe_is_not_known_without_a_time_and_a_retention(known):
+    assert shard_at(**known).safe_until is None
+
+
+def test_recorded_gap_is_another_place():
+    assert not shard_at().same_place(shard_at(gaps=(GAP,)))
+
+
+# Each look at the stream
+
+
+@pytest.mark.parametrize(
+    ("stored", "listed", "kept"), [(168, 24, 24), (24, 168, 24), (24, 24, 24), (None, 48, 48)]
+)
+def test_lowest_retention_seen_is_kept(stored, listed, kept):
+    positions = positions_of(a=shard_at(retention_hours=stored)).with_listing(look("a", hours=listed))
+    assert positions.shards["a"].retention_hours == kept
+
+
+def test_new_shards_have_the_retention_of_the_look():
+    assert positions_of().with_listing(look("a", hours=48)).shards["a"].retention_hours == 48
+
+
+def test_shard_that_is_new_was_opened_after_the_look_before():
+    before = msgspec.structs.replace(positions_of(a=shard_at()), listed_at=LISTED_AT - 30 * HOUR)
+    after = before.with_listing(look("a", "b"))
+    assert after.shards["b"].wanted_from == LISTED_AT - 30 * HOUR
+    assert after.shards["a"] == msgspec.structs.replace(shard_at(), retention_hours=24)
+
+
+def test_time_of_the_last_look_is_kept():
+    positions = positions_of().with_listing(look())
+    assert positions.listed_at == LISTED_AT
+    assert positions.with_listing(look(at=LISTED_AT + HOUR)).listed_at == LISTED_AT + HOUR
+    assert positions.with_listing(look(at=LISTED_AT - HOUR)).listed_at == LISTED_AT
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted_from"),
+    [
+        (BEGINNING, LISTED_AT),
+        (Position.after("5"), LISTED_AT),
+        (Position.at_timestamp(LISTED_AT - 30 * HOUR), LISTED_AT - 30 * HOUR),
+        (Position.at_timestamp(STREAM.created - HOUR), STREAM.created),
+    ],
+    ids=str,
+)
+def test_no_record_from_before_the_first_look_is_missed_but_those_that_were_asked_for(start, wanted_from):
+    (first,) = initial_positions(listing(shards("a")), {"a": start}, wanted_from=LISTED_AT).values()
+    assert (first.position, first.wanted_from) == (start, wanted_from)
+
+
+def test_where_nothing_is_known_everything_since_the_streams_creation_is_wanted():
+    (first,) = initial_positions(listing(shards("a")), {"a": BEGINNING}, wanted_from=None).values()
+    assert first.wanted_from == STREAM.created
+
+
+# A stream that another one takes the place of
+
+
+def test_predecessor_keeps_where_each_unfinished_shard_stood():
+    positions = positions_of(
+        a=shard_at(Position.after("5"), finished=True), b=shard_at(Position.after("7", 2)), c=shard_at()
+    )
+    unfinished = {"b": Position.after("7", 2), "c": BEGINNING}
+    assert positions.as_predecessors() == (Predecessor(STREAM, unfinished),)
+
+
+def test_predecessors_are_kept_oldest_first():
+    oldest = Predecessor(StreamIdentity(STREAM.arn, STREAM.created - HOUR), {"a": BEGINNING})
+    positions = msgspec.structs.replace(positions_of(a=shard_at()), predecessors=(oldest,))
+    assert positions.as_predecessors() == (oldest, Predecessor(STREAM, {"a": BEGINNING}))
 
 
 # Shards that are listed later

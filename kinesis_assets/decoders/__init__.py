@@ -1,0 +1,14 @@
+"""Decoders: from the raw table's bytes to typed rows, as functions on DataFrames.
+
+`raw.transform(decode(Gzip(), Json("order_id long, amount double")))`
+"""
+
+from __future__ import annotations
+
+from kinesis_assets.decoders.compression import Gzip, Zstd
+from kinesis_assets.decoders.documents import Json
+from kinesis_assets.decoders.glue import Glue
+from kinesis_assets.decoders.registry import GlueRegistry, RegistryCallFailed, SchemaVersion
+from kinesis_assets.decoders.rows import decode
+
+__all__ = ["Glue", "GlueRegistry", "Gzip", "Json", "RegistryCallFailed", "SchemaVersion", "Zstd", "decode"]

@@ -1,0 +1,123 @@
+"""Records in the framing of the AWS Glue Schema Registry.
+
+The framing is that of AWS's own serializers (https://github.com/awslabs/aws-glue-schema-registry): byte 0 is
+the header's version, 3; byte 1 the compression, 0 for none and 5 for zlib; bytes 2 to 17 the id (UUID) of the
+schema version that the record was written by; what follows is the payload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from uuid import UUID
+
+from kinesis_assets.decoders.avro import avro_reader
+from kinesis_assets.decoders.compression import uncompressed
+from kinesis_assets.decoders.documents import json_reader
+from kinesis_assets.decoders.registry import GlueRegistry, SchemaVersion
+from kinesis_assets.decoders.steps import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.value_types import parsed
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql.types import DataType
+
+_HEADER_VERSION = 3
+_HEADER_BYTES = 18
+_PLAIN = 0
+_ZLIB = 5
+
+
+@dataclass(frozen=True)
+class Glue:
+    """A record framed for the Glue Schema Registry; adds the column `schema_id`.
+
+    `schema_id` is the UUID of the schema version that the record was written by, also where the payload
+    cannot be decoded. Without a type and schemas the payload's bytes are the value, which a further decoder
+    can take.
+
+    Attributes:
+        spark_type: What AVRO and JSON payloads are decoded to, as DDL or as a Spark type. Fields are matched
+            by their exact names, as for `Json`; a JSON payload is read as `Json` reads it, not validated
+            against the registered JSON Schema.
+        schemas: Where schema versions come from: a registry, or a mapping from their ids.
+        max_bytes: A payload that is larger than this uncompressed is an error on its row.
+    """
+
+    spark_type: str | DataType | None = None
+    _: KW_ONLY
+    schemas: Mapping[str, SchemaVersion] | GlueRegistry | None = None
+    max_bytes: int = MAX_BYTES
+    name: ClassVar[str] = "glue"
+
+    def __post_init__(self) -> None:
+        check_max_bytes(self.max_bytes)
+        if (self.spark_type is None) != (self.schemas is None):
+            raise InvalidInput("Glue takes a type together with schemas (or a registry), or neither of them")
+
+    def resolved(self) -> Self:
+        """With its type parsed and its schemas checked; see `Decoder`."""
+        if self.spark_type is None:
+            return self
+        spark_type = parsed(self.spark_type)
+        if isinstance(self.schemas, GlueRegistry):
+            return replace(self, spark_type=spark_type, schemas=self.schemas.resolved())
+        schemas = {}
+        for schema_id, version in cast("Mapping[str, SchemaVersion]", self.schemas).items():
+            try:
+                schemas[str(UUID(schema_id))] = version
+                _payload_reader(version, spark_type)
+            except (ValueError, Undecodable) as error:
+                raise InvalidInput(f"schema version {schema_id}: {error}") from error
+        return replace(self, spark_type=spark_type, schemas=schemas)
+
+    def opened(self) -> Callable[[Decoding], None]:
+        """See `Decoder`."""
+        readers: dict[str, Callable[[bytes], Any]] = {}
+
+        def step(decoding: Decoding) -> None:
+            compression, decoding.schema_id, payload = _unframed(decoding.value)
+            if compression == _ZLIB:
+                payload = uncompressed(payload, "gzip", self.max_bytes)
+            if self.spark_type is None:
+                decoding.value = payload
+                return
+            if decoding.schema_id not in readers:
+                readers[decoding.schema_id] = self._reader(decoding.schema_id)
+            decoding.value = readers[decoding.schema_id](payload)
+
+        return step
+
+    def _reader(self, schema_id: str) -> Callable[[bytes], Any]:
+        version = cast("Mapping[str, SchemaVersion] | GlueRegistry", self.schemas).get(schema_id)
+        try:
+            return _payload_reader(version, cast("DataType", self.spark_type))
+        except Undecodable as error:
+            reason = f"schema version {schema_id}: {error}"
+
+        def refuse(_: bytes) -> Any:
+            raise Undecodable(reason)
+
+        return refuse
+
+
+def _unframed(data: bytes) -> tuple[int, str, bytes]:
+    """The compression, the schema version's id and the payload of a framed record."""
+    if len(data) < _HEADER_BYTES:
+        raise Undecodable(f"no header: the record has {len(data)} bytes, a header {_HEADER_BYTES}")
+    version, compression = data[:2]
+    if version != _HEADER_VERSION or compression not in (_PLAIN, _ZLIB):
+        raise Undecodable(f"no header: the record begins with {data[:2].hex(' ')}, not with 03 00 or 03 05")
+    return compression, str(UUID(bytes=data[2:_HEADER_BYTES])), data[_HEADER_BYTES:]
+
+
+def _payload_reader(version: SchemaVersion | None, spark_type: DataType) -> Callable[[bytes], Any]:
+    if version is None:
+        raise Undecodable("it is unknown")
+    if version.data_format == "AVRO":
+        return avro_reader(version.definition, spark_type)
+    if version.data_format == "JSON":
+        return json_reader(spark_type)
+    raise Undecodable(f"its data format is {version.data_format}; AVRO and JSON are decoded")

@@ -1,0 +1,132 @@
+"""Decoding the rows of a DataFrame: none is lost or doubled, and one that fails says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from kinesis_assets.decoders.glue import Glue
+from kinesis_assets.decoders.steps import Decoding, Undecodable
+from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from kinesis_assets.decoders.steps import Decoder
+
+BATCH_BYTES = 16 << 20
+"""Decoded rows are handed on when they have grown to this, whatever they were before."""
+
+_ERROR_CHARACTERS = 500
+
+
+def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
+    """A function for `DataFrame.transform` that decodes the column `data`, one decoder after the other.
+
+    The DataFrame it gives has the rows and columns of the one it takes, and these columns after them:
+    `schema_id` (string), if one of the decoders is `Glue`, and `value`, of the last decoder's type. A row
+    that cannot be decoded has a null `value`, its `data` as before, and in `error` which decoder failed and
+    why. A row that comes with an `error` keeps it and is not decoded.
+
+    Args:
+        decoders: In the order in which they apply. All but the last give bytes.
+
+    Raises:
+        InvalidInput: The decoders do not fit together; or, when it is applied, the DataFrame lacks `data`
+            (binary) or `error` (string), has one of the new columns, or a decoder cannot be meant.
+    """
+    if not decoders:
+        raise InvalidInput("decode needs a decoder")
+    for decoder in decoders[:-1]:
+        if decoder.spark_type is not None:
+            raise InvalidInput(f"{decoder.name} gives a typed value, which no decoder takes: it comes last")
+    added = ["schema_id", "value"] if any(isinstance(each, Glue) for each in decoders) else ["value"]
+
+    def decoded(rows: DataFrame) -> DataFrame:
+        _check_columns(rows, added)
+        ready = [decoder.resolved() for decoder in decoders]
+        last = ready[-1].spark_type
+        _, held = value_type(last if isinstance(last, DataType) else BinaryType())
+        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": held})
+        new = {field.name: field for field in from_arrow_schema(types, prefer_timestamp_ntz=True)}
+        fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return _decoded_batches(batches, ready, held, added)
+
+        return rows.mapInArrow(run, StructType(fields))
+
+    return decoded
+
+
+def _check_columns(rows: DataFrame, added: Sequence[str]) -> None:
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    if not isinstance(types.get("data"), BinaryType) or not isinstance(types.get("error"), StringType):
+        raise InvalidInput(
+            f"decode takes rows with data (binary) and error (string), as in the raw table; there are "
+            f"{', '.join(f'{name} ({type_.simpleString()})' for name, type_ in types.items())}"
+        )
+    taken = [name for name in rows.columns if name in added]
+    if taken:
+        raise InvalidInput(f"the rows have a column {', '.join(taken)} already; rename it first")
+
+
+def _decoded_batches(
+    batches: Iterator[pa.RecordBatch], decoders: Sequence[Decoder], held: pa.DataType, added: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    steps = [(decoder.name, decoder.opened()) for decoder in decoders]
+    for batch in batches:
+        begin = 0
+        for decodings in _decodings(batch, steps):
+            new = {"value": pa.array([each.value for each in decodings], held)}
+            new["schema_id"] = pa.array([each.schema_id for each in decodings], pa.string())
+            new["error"] = pa.array([each.error for each in decodings], pa.string())
+            rows = batch.slice(begin, len(decodings))
+            begin += len(decodings)
+            names = rows.schema.names
+            columns = [new["error"] if name == "error" else rows.column(name) for name in names]
+            columns += [new[name] for name in added]
+            yield pa.RecordBatch.from_arrays(columns, [*names, *added])
+
+
+def _decodings(
+    batch: pa.RecordBatch, steps: Sequence[tuple[str, Callable[[Decoding], None]]]
+) -> Iterator[list[Decoding]]:
+    """The rows of a batch, decoded, in order, in lists of about `BATCH_BYTES`."""
+    decodings = []
+    size = 0
+    for data, error in zip(batch["data"], batch["error"], strict=True):
+        decoding = Decoding(None if error.is_valid else data.as_py(), error=error.as_py())
+        size += _decode(decoding, steps)
+        decodings.append(decoding)
+        if size >= BATCH_BYTES:
+            yield decodings
+            decodings = []
+            size = 0
+    if decodings:
+        yield decodings
+
+
+def _decode(decoding: Decoding, steps: Sequence[tuple[str, Callable[[Decoding], None]]]) -> int:
+    """Take a record through the steps; the bytes it grew to."""
+    if decoding.value is None:
+        decoding.error = "data is null" if decoding.error is None else decoding.error
+        return 0
+    size = 0
+    for name, step in steps:
+        size = max(size, len(decoding.value))
+        try:
+            step(decoding)
+        except Undecodable as error:
+            decoding.value = None
+            decoding.error = f"{name}: {error}"[:_ERROR_CHARACTERS]
+            break
+    if isinstance(decoding.value, bytes):
+        size = max(size, len(decoding.value))
+    return size

@@ -1,0 +1,95 @@
+"""Spark types, in the terms of what checks a value and of what holds it."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, Any, Required, TypedDict
+
+import pyarrow as pa
+import pyspark.sql.types as spark_types
+from msgspec import Meta
+from pyspark.errors import ParseException
+
+from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
+from kinesis_assets.errors import InvalidInput
+
+_typed_dict: Any = TypedDict  # its fields are known at run time alone
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+
+
+_PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
+    spark_types.BooleanType(): (bool, pa.bool_()),
+    spark_types.ByteType(): (_integer(8), pa.int8()),
+    spark_types.ShortType(): (_integer(16), pa.int16()),
+    spark_types.IntegerType(): (_integer(32), pa.int32()),
+    spark_types.LongType(): (_integer(64), pa.int64()),
+    spark_types.FloatType(): (Float32, pa.float32()),
+    spark_types.DoubleType(): (float, pa.float64()),
+    spark_types.StringType(): (str, pa.string()),
+    spark_types.BinaryType(): (bytes, pa.binary()),
+    spark_types.DateType(): (date, pa.date32()),
+    spark_types.TimestampType(): (Annotated[datetime, Meta(tz=True)], pa.timestamp("us", tz="UTC")),
+    spark_types.TimestampNTZType(): (Annotated[datetime, Meta(tz=False)], pa.timestamp("us")),
+}
+
+
+def parsed(spark_type: str | spark_types.DataType) -> spark_types.DataType:
+    """A type as DDL (`order_id long, amount double`; `array<long>`) or as an object, which values can have.
+
+    Raises:
+        InvalidInput: It is no type, or none that a value is decoded to.
+    """
+    if isinstance(spark_type, str):
+        try:
+            spark_type = spark_types.DataType.fromDDL(spark_type)
+        except ParseException as error:
+            raise InvalidInput(f"{spark_type!r} is no Spark type: {error.getCondition()}") from error
+    value_type(spark_type)
+    return spark_type
+
+
+def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
+    """What a value of a Spark type is in Python, for msgspec to check, and the Arrow type that holds it.
+
+    A struct is a dict. A field that may be null may be missing too; one that may not be null must be there.
+
+    Raises:
+        InvalidInput: No value is decoded to that type.
+    """
+    if isinstance(spark_type, spark_types.StructType):
+        return _struct(spark_type)
+    if isinstance(spark_type, spark_types.ArrayType):
+        element, held = value_type(spark_type.elementType)
+        return list[_nullable(element, spark_type.containsNull)], pa.list_(held)  # type: ignore[misc]
+    if isinstance(spark_type, spark_types.MapType) and spark_type.keyType == spark_types.StringType():
+        element, held = value_type(spark_type.valueType)
+        element = _nullable(element, spark_type.valueContainsNull)
+        return dict[str, element], pa.map_(pa.string(), held)  # type: ignore[valid-type]
+    if isinstance(spark_type, spark_types.DecimalType):
+        precision, scale = spark_type.precision, spark_type.scale
+        return decimal_type(precision, scale), pa.decimal128(precision, scale)
+    if spark_type not in _PLAIN:
+        raise InvalidInput(
+            f"no value is decoded to the type {spark_type.simpleString()}; take a struct, array, map with "
+            "string keys, decimal, or a plain boolean, number, string, binary, date or timestamp"
+        )
+    return _PLAIN[spark_type]
+
+
+def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
+    if len(set(spark_type.names)) < len(spark_type.names):
+        raise InvalidInput(f"the type {spark_type.simpleString()} has two fields of one name")
+    expected = {}
+    fields = []
+    for field in spark_type.fields:
+        element, held = value_type(field.dataType)
+        expected[field.name] = element | None if field.nullable else Required[element]
+        fields.append(pa.field(field.name, held))
+    return _typed_dict("struct", expected, total=False), pa.struct(fields)
+
+
+def _nullable(element: Any, nullable: bool) -> Any:
+    return element | None if nullable else element

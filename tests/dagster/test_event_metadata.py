@@ -1,0 +1,129 @@
+"""What an event tells of bad records, of records of other shards, of gaps, and of the time until loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.keys import raw_key
+from kinesis_assets.testing import UserRecord, aggregate
+
+if TYPE_CHECKING:
+    from kinesis_assets.materialize import StreamProject
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+HOUR_MS = 3_600_000
+LAST_KEY = str((1 << 128) - 1)
+DAMAGED = aggregate([UserRecord("k", b"0", "0")])[:-1] + b"\x00"
+
+
+@pytest.fixture
+def put(clocked, stream):
+    """Puts records into the test's stream, whose service's clock the test moves; their sequence numbers."""
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+
+    def put(*data, key="0"):
+        return [
+            clocked.kinesis.put_record(StreamName=stream, Data=item, PartitionKey="k", ExplicitHashKey=key)[
+                "SequenceNumber"
+            ]
+            for item in data
+        ]
+
+    return put
+
+
+@pytest.fixture
+def project_of(make_project, clocked):
+    return lambda **fields: make_project(endpoint_url=clocked.settings.endpoint_url, **fields)
+
+
+def materialized(
+    project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str
+) -> dict[str, dict[str, Any]]:
+    """A run of these shards: the metadata of each one's own materialization, as plain values."""
+    list(project.materialize(instance, shard_ids))
+    asked = dg.AssetRecordsFilter(asset_key=raw_key(project.stream), asset_partitions=list(shard_ids))
+    records = instance.fetch_materializations(asked, limit=len(shard_ids)).records
+    run_id = instance.get_runs(limit=1)[0].run_id
+    assert {record.run_id for record in records} <= {run_id}
+    events = [record.asset_materialization for record in records]
+    return {
+        event.partition: {name: value.value for name, value in event.metadata.items()} for event in events
+    }
+
+
+def test_damaged_records_and_those_of_other_shards_are_counted_apart_for_each_shard(
+    put, project_of, instance, clocked, stream
+):
+    project = project_of()
+    materialized(project, instance, A)
+    clocked.kinesis.split_shard(StreamName=stream, ShardToSplit=A, NewStartingHashKey=str(1 << 127))
+    stray = UserRecord("k", b"stray", LAST_KEY)
+    put(DAMAGED, b"plain", DAMAGED, aggregate([UserRecord("k", b"low", "0"), stray, stray, stray]))
+    put(DAMAGED, aggregate([stray]), key=LAST_KEY)
+    told = materialized(project, instance, A, B, C)
+    counts = {
+        shard_id: (facts["rows"], facts["bad_records"], facts["outside_hash_range"])
+        for shard_id, facts in told.items()
+    }
+    assert counts == {A: (0, 0, 0), B: (7, 2, 3), C: (2, 1, 0)}
+
+
+def test_time_to_loss_is_the_retention_less_the_age_of_the_first_unread_record(
+    put, project_of, instance, clocked
+):
+    put(b"0")
+    clocked.clock.advance(2 * 3600)
+    put(b"1")
+    clocked.clock.advance(3 * 3600)
+    put(b"2")
+    facts = materialized(project_of(max_records=1), instance, A)[A]
+    assert (facts["rows"], facts["lag_ms"]) == (1, 3 * HOUR_MS)
+    assert facts["time_to_loss_ms"] == (24 - 3) * HOUR_MS
+    facts = materialized(project_of(), instance, A)[A]
+    assert (facts["lag_ms"], facts["time_to_loss_ms"]) == (0, 24 * HOUR_MS)
+
+
+def test_time_to_loss_follows_the_retention(put, project_of, instance, clocked, stream):
+    put(b"0")
+    clocked.kinesis.increase_stream_retention_period(StreamName=stream, RetentionPeriodHours=168)
+    assert materialized(project_of(), instance, A)[A]["time_to_loss_ms"] == 168 * HOUR_MS
+
+
+def test_a_finished_shard_has_no_time_to_loss(put, project_of, instance, clocked, stream):
+    put(b"0")
+    clocked.kinesis.split_shard(StreamName=stream, ShardToSplit=A, NewStartingHashKey=str(1 << 127))
+    told = materialized(project_of(), instance, A, B)
+    assert "time_to_loss_ms" not in told[A]
+    assert told[B]["time_to_loss_ms"] == 24 * HOUR_MS
+
+
+def test_a_gap_that_was_gone_past_is_told_by_that_run_alone(put, project_of, instance, clocked):
+    (before,) = put(b"0")
+    assert "gap" not in materialized(project_of(), instance, A)[A]
+    clocked.clock.advance(30 * 3600)
+    (after,) = put(b"1")
+    project = project_of(on_data_loss="continue")
+    facts = materialized(project, instance, A)[A]
+    assert facts["state"] == "committed"
+    assert facts["gap"].startswith(f"read to AFTER_SEQUENCE_NUMBER:{before}, whole up to ")
+    assert f"first available then: {after}, " in facts["gap"]
+    assert "gap" not in materialized(project, instance, A)[A]
+
+
+def test_a_loss_that_is_not_gone_past_is_an_observation_with_the_gap_in_its_error(
+    put, project_of, instance, clocked
+):
+    put(b"0")
+    materialized(project_of(), instance, A)
+    clocked.clock.advance(30 * 3600)
+    put(b"1")
+    (facts,) = project_of().materialize(instance, [A])
+    assert (facts["state"], facts["rows"]) == ("failed", 0)
+    assert "records may have expired unread" in facts["error"]
+    assert "gap" not in facts

@@ -1,0 +1,63 @@
+"""Fixtures of the decoders' tests: raw rows, and records decoded with and without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from kinesis_assets.decoders.rows import _decoded_batches
+from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.table.files import TABLE_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ARRIVAL = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def raw_table() -> Callable[..., pa.Table]:
+    """Rows as the raw table holds them, from their data and errors."""
+
+    def raw_table(data: Sequence[bytes], errors: Sequence[str | None] | None = None) -> pa.Table:
+        columns: dict[str, list[Any]] = {
+            "stream": ["orders"] * len(data),
+            "shard_id": ["shardId-000000000000"] * len(data),
+            "sequence_number": [str(number) for number in range(len(data))],
+            "sub_sequence_number": [0] * len(data),
+            "partition_key": ["k"] * len(data),
+            "data": list(data),
+            "approximate_arrival_timestamp": [ARRIVAL] * len(data),
+            "arrival_date": [ARRIVAL.date()] * len(data),
+            "batch_id": [7] * len(data),
+            "error": list(errors or [None] * len(data)),
+        }
+        return pa.table({name: columns[name] for name in TABLE_SCHEMA.names}, schema=TABLE_SCHEMA)
+
+    return raw_table
+
+
+@pytest.fixture
+def raw(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., DataFrame]:
+    """The same as a DataFrame."""
+    return lambda *told: spark.createDataFrame(raw_table(*told))
+
+
+@pytest.fixture
+def decoded(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., list[dict[str, Any]]]:
+    """Rows decoded as a task would, in this process: `decoded([data, ...], *decoders)`."""
+    del spark  # DDL is parsed by Spark
+
+    def decoded(data: Sequence[bytes], *decoders: Any) -> list[dict[str, Any]]:
+        ready = [decoder.resolved() for decoder in decoders]
+        held = pa.binary() if ready[-1].spark_type is None else value_type(ready[-1].spark_type)[1]
+        batches = raw_table(data).to_batches()
+        done = _decoded_batches(iter(batches), ready, held, ["schema_id", "value"])
+        return [row for batch in done for row in batch.to_pylist(maps_as_pydicts="strict")]
+
+    return decoded

@@ -1,0 +1,111 @@
+"""Gzip and zstd: all of the bytes, bounded, or the reason why not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kinesis_assets.decoders import Gzip, Zstd
+from kinesis_assets.decoders.compression import uncompressed
+from kinesis_assets.decoders.steps import Undecodable
+
+PLAIN = b"the same words and the same words " * 40
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.Codec("zstd").compress(data, asbytes=True)
+
+
+FORMATS = pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress), ("zstd", zstd)])
+
+
+@FORMATS
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(parts=st.lists(st.binary(max_size=5000), min_size=1, max_size=4))
+def test_several_members_are_one_record(codec, compress, parts):
+    assert uncompressed(b"".join(map(compress, parts)), codec, 20_000) == b"".join(parts)
+
+
+@FORMATS
+def test_a_record_cut_anywhere_is_an_error(codec, compress):
+    whole = compress(PLAIN)
+    for length in range(len(whole)):
+        with pytest.raises(Undecodable):
+            uncompressed(whole[:length], codec, 10_000)
+
+
+@FORMATS
+def test_a_second_member_cut_anywhere_is_an_error(codec, compress):
+    whole = compress(PLAIN)
+    for length in range(1, len(whole)):
+        with pytest.raises(Undecodable):
+            uncompressed(whole + whole[:length], codec, 10_000)
+
+
+@FORMATS
+@pytest.mark.parametrize("garbage", [b"x", b"\0", b"\0" * 8, b"garbage that goes on"])
+def test_bytes_after_the_end_are_an_error(codec, compress, garbage):
+    with pytest.raises(Undecodable):
+        uncompressed(compress(PLAIN) + garbage, codec, 10_000)
+
+
+@FORMATS
+def test_bytes_after_the_end_are_an_error_at_the_bound_too(codec, compress):
+    with pytest.raises(Undecodable):
+        uncompressed(compress(PLAIN) + b"garbage", codec, len(PLAIN))
+
+
+@FORMATS
+def test_max_bytes_is_inclusive(codec, compress):
+    assert uncompressed(compress(PLAIN), codec, len(PLAIN)) == PLAIN
+    with pytest.raises(Undecodable, match=f"more than {len(PLAIN) - 1} bytes uncompressed"):
+        uncompressed(compress(PLAIN), codec, len(PLAIN) - 1)
+
+
+@pytest.mark.parametrize(("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=str)
+def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, compress):
+    bomb = compress(bytes(65 << 20))
+    assert len(bomb) < 100_000
+    before = pa.total_allocated_bytes()
+    bad, good = decoded([bomb, compress(PLAIN)], decoder)
+    assert (bad["data"], bad["value"]) == (bomb, None)
+    assert bad["error"] == f"{decoder.name}: more than {64 << 20} bytes uncompressed (max_bytes)"
+    assert (good["value"], good["error"]) == (PLAIN, None)
+    assert pa.total_allocated_bytes() - before < 64 << 20
+
+
+@FORMATS
+def test_no_bytes_are_an_error(codec, compress):
+    assert uncompressed(compress(b""), codec, 1) == b""
+    with pytest.raises(Undecodable, match="there are no bytes"):
+        uncompressed(b"", codec, 1)
+
+
+def test_a_gzip_record_with_a_changed_bit_never_gives_other_bytes():
+    whole = gzip.compress(PLAIN, mtime=0)
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        with suppress(Undecodable):
+            assert uncompressed(bytes(changed), "gzip", 10_000) == PLAIN
+
+
+def test_gzip_takes_the_zlib_format_too():
+    assert uncompressed(zlib.compress(PLAIN), "gzip", 10_000) == PLAIN
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    data=st.binary(max_size=200),
+    head=st.sampled_from([b"", b"\x1f\x8b\x08", b"\x78\x9c", b"\x28\xb5\x2f\xfd"]),
+)
+def test_any_other_bytes_are_bytes_or_an_error(codec, data, head):
+    with suppress(Undecodable):
+        assert isinstance(uncompressed(head + data, codec, 10_000), bytes)

@@ -1,0 +1,219 @@
+"""`decode`: rows in, the same rows out, with values or with reasons."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructType
+
+from kinesis_assets.decoders import Glue, GlueRegistry, Gzip, Json, SchemaVersion, Zstd, decode
+from kinesis_assets.decoders.rows import BATCH_BYTES, _decoded_batches
+from kinesis_assets.errors import InvalidInput
+
+ORDER = "order_id long, amount double"
+DOCUMENT = b'{"order_id": 1, "amount": 2.5}'
+SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+FRAME = bytes.fromhex("03 00 b7b4a7f0 9c96 4e4a a687 fb5de9ef0c63")
+JSON_SCHEMA = SchemaVersion("JSON", "{}")
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.Codec("zstd").compress(data, asbytes=True)
+
+
+def test_every_row_comes_once_with_its_columns_as_they_were(raw, raw_table):
+    data = [b'{"order_id": %d}' % number if number % 3 else b"\xffbad" for number in range(300)]
+    errors = [None if number % 7 else "broken aggregate" for number in range(300)]
+    given = raw_table(data, errors)
+    got = raw(data, errors).repartition(4).transform(decode(Json(ORDER)))
+    assert got.columns == [*given.column_names, "value"]
+    rows = sorted(got.drop("value", "error").collect(), key=lambda row: int(row.sequence_number))
+    expected = raw(data, errors).drop("error").collect()
+    assert rows == expected
+    assert {
+        row.sequence_number for row in got.where("value is null").select("sequence_number").collect()
+    } == {str(number) for number in range(300) if number % 3 == 0 or number % 7 == 0}
+
+
+def test_a_row_that_cannot_be_decoded_keeps_its_bytes_and_says_at_which_step_and_why(raw):
+    data = [gzip.compress(DOCUMENT), b"plain", gzip.compress(b'{"order_id": "1"}')]
+    good, plain, text = raw(data).transform(decode(Gzip(), Json(ORDER))).collect()
+    assert (good.value.order_id, good.value.amount, good.error) == (1, 2.5, None)
+    assert (bytes(plain.data), plain.value) == (b"plain", None)
+    assert plain.error == "gzip: zlib inflate failed: incorrect header check"
+    assert (bytes(text.data), text.value) == (data[2], None)
+    assert text.error == "json: Expected `int | null`, got `str` - at `$.order_id`"
+
+
+def test_a_row_that_came_with_an_error_keeps_it_and_is_not_decoded(raw):
+    (row,) = raw([DOCUMENT], ["broken aggregate"]).transform(decode(Json(ORDER))).collect()
+    assert (row.value, row.error, bytes(row.data)) == (None, "broken aggregate", DOCUMENT)
+
+
+def test_a_row_without_data_says_so(raw):
+    no_data = raw([DOCUMENT]).selectExpr("cast(null as binary) as data", "error")
+    (row,) = no_data.transform(decode(Json(ORDER))).collect()
+    assert (row.value, row.error) == (None, "data is null")
+
+
+@pytest.mark.parametrize(
+    ("data", "decoders", "value"),
+    [
+        (gzip.compress(DOCUMENT), [Gzip()], DOCUMENT),
+        (zstd(DOCUMENT), [Zstd(), Json(ORDER)], {"order_id": 1, "amount": 2.5}),
+        (gzip.compress(zstd(DOCUMENT)), [Gzip(), Zstd()], DOCUMENT),
+        (
+            gzip.compress(FRAME + DOCUMENT),
+            [Gzip(), Glue(ORDER, schemas={SCHEMA_ID: JSON_SCHEMA})],
+            {"order_id": 1, "amount": 2.5},
+        ),
+        (FRAME + DOCUMENT, [Glue()], DOCUMENT),
+        (FRAME + zstd(DOCUMENT), [Glue(), Zstd(), Json("order_id long")], {"order_id": 1}),
+        (b"[1, null]", [Json("array<long>")], [1, None]),
+        (b"7", [Json(LongType())], 7),
+    ],
+)
+def test_decoders_apply_one_after_the_other(raw, data, decoders, value):
+    (row,) = raw([data]).transform(decode(*decoders)).collect()
+    got = row.value.asDict() if isinstance(value, dict) else row.value
+    assert (got, row.error) == (value, None)
+    assert row.asDict().get("schema_id") == (
+        SCHEMA_ID if "glue" in {each.name for each in decoders} else None
+    )
+
+
+def test_the_value_has_the_type_that_was_asked_for(raw):
+    asked = StructType.fromDDL(
+        "a boolean, b byte, c short, d int, e long, f float, g double, h string, i binary, j date, "
+        "k timestamp, l timestamp_ntz, m decimal(10,2), n array<struct<x: int>>, o map<string, array<double>>"
+    )
+    got = raw([b"{}"]).transform(decode(Json(asked)))
+    assert got.schema["value"].dataType == asked
+    assert set(got.select("value.*").first()) == {None}
+
+
+def test_rows_go_to_arrow_where_a_required_field_is_missing(raw):
+    got = raw([b'{"order_id": 1}', b"{}"]).transform(decode(Json("order_id long not null"))).toArrow()
+    assert got["value"].to_pylist() == [{"order_id": 1}, None]
+    assert got["error"].to_pylist() == [None, "json: Object missing required field `order_id`"]
+
+
+def test_rows_are_decoded_where_spark_uses_large_arrow_types(raw, spark):
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        (row,) = raw([zstd(DOCUMENT)]).transform(decode(Zstd())).collect()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    assert bytes(row.value) == DOCUMENT
+
+
+def test_no_rows_give_no_rows(raw):
+    assert raw([DOCUMENT]).where("false").transform(decode(Glue())).collect() == []
+
+
+def test_records_that_grow_are_handed_on_before_they_gather(raw_table):
+    grown = 5 << 20
+    (batch,) = raw_table([zstd(bytes(grown))] * 20).to_batches()
+    done = list(_decoded_batches(iter([batch]), [Zstd()], pa.binary(), ["value"]))
+    assert [row for part in done for row in part["sequence_number"].to_pylist()] == [
+        str(n) for n in range(20)
+    ]
+    assert max(part["value"].nbytes for part in done) < BATCH_BYTES + grown + 1000
+
+
+def test_a_reason_is_no_longer_than_a_reason_needs_to_be(decoded):
+    (row,) = decoded([b"{}"], Json(f"{'a' * 1000} long not null"))
+    assert row["error"] == f"json: Object missing required field `{'a' * 1000}`"[:500]
+
+
+@pytest.mark.parametrize(
+    ("decoders", "told"),
+    [
+        ([], "decode needs a decoder"),
+        ([Json("a long"), Gzip()], "json gives a typed value, which no decoder takes"),
+        (
+            [Glue("a long", schemas=GlueRegistry("us-east-1")), Json("a long")],
+            "glue gives a typed value, which no decoder takes",
+        ),
+    ],
+)
+def test_decoders_that_do_not_fit_together_are_refused_at_once(decoders, told):
+    with pytest.raises(InvalidInput, match=told):
+        decode(*decoders)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Gzip(max_bytes=0), "max_bytes must be from 1 to 1073741824"),
+        (lambda: Glue(max_bytes=1 << 31), "max_bytes must be from 1 to 1073741824"),
+        (lambda: Glue("a long"), "a type together with schemas"),
+        (lambda: Glue(schemas={}), "a type together with schemas"),
+    ],
+)
+def test_a_decoder_that_cannot_be_meant_is_refused_at_once(make, told):
+    with pytest.raises(InvalidInput, match=told):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("decoder", "told"),
+    [
+        (Json("a lon"), "'a lon' is no Spark type"),
+        (Json("a variant"), "no value is decoded to the type variant"),
+        (Json("a map<int, long>"), r"no value is decoded to the type map<int,bigint>"),
+        (Json("a varchar(3)"), r"no value is decoded to the type varchar\(3\)"),
+        (Json("a string collate UTF8_LCASE"), "no value is decoded to the type string collate UTF8_LCASE"),
+        (Json(StructType().add("a", "long").add("a", "long")), "two fields of one name"),
+        (Glue("a long", schemas={"7": JSON_SCHEMA}), "schema version 7: badly formed"),
+        (Glue("a long", schemas={SCHEMA_ID: SchemaVersion("AVRO", "{")}), "is no Avro schema"),
+        (Glue("a long", schemas={SCHEMA_ID: SchemaVersion("PROTOBUF", "")}), "its data format is PROTOBUF"),
+        (Glue("a lon", schemas={SCHEMA_ID: JSON_SCHEMA}), "'a lon' is no Spark type"),
+    ],
+    ids=str,
+)
+def test_a_type_or_schema_that_cannot_be_meant_is_refused_on_the_driver(raw, decoder, told):
+    rows = raw([])
+    with pytest.raises(InvalidInput, match=told):
+        rows.transform(decode(decoder))
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (["data"], r"data \(binary\) and error \(string\).* there are data \(binary\)$"),
+        (["cast(data as string) as data", "error"], r"there are data \(string\), error \(string\)"),
+        (["data", "error", "1 as value"], "have a column value already"),
+        (["data", "error", "1 as schema_id"], "have a column schema_id already"),
+    ],
+)
+def test_rows_that_lack_a_column_or_have_one_of_the_new_ones_are_refused(raw, columns, told):
+    rows = raw([]).selectExpr(*columns)
+    with pytest.raises(InvalidInput, match=told):
+        rows.transform(decode(Glue()))
+
+
+def test_the_decoders_are_imported_without_what_few_of_them_need():
+    heavy = "{'boto3', 'botocore', 'dagster', 'deltalake', 'fastavro'}"
+    program = f"import sys, kinesis_assets.decoders; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_decoders_work_on_spark_connect():
+    # In a process of its own: a process has one kind of session alone.
+    job = [sys.executable, str(Path(__file__).with_name("decode_on_connect.py"))]
+    done = subprocess.run(job, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        [1, SCHEMA_ID, None],
+        [None, SCHEMA_ID, "glue: Expected `int | null`, got `str` - at `$.order_id`"],
+        [None, None, "glue: no header: the record has 5 bytes, a header 18"],
+        [None, None, "gzip: Truncated compressed stream"],
+    ]

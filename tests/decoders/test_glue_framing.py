@@ -1,0 +1,281 @@
+"""Glue Schema Registry framing: recognised, its schema id kept, its payload decoded by a local schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import DataType, LongType, StringType, StructType
+
+from kinesis_assets.decoders import Glue, SchemaVersion
+from kinesis_assets.decoders.avro import avro_reader
+from kinesis_assets.decoders.steps import Undecodable
+from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.errors import InvalidInput
+
+SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+HEADER = bytes.fromhex("b7b4a7f0 9c96 4e4a a687 fb5de9ef0c63")
+ORDER = "order_id long, amount double"
+ORDER_AVRO = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
+    {"name": "order_id", "type": "long"},
+    {"name": "note", "type": ["null", "string"]},
+    {"name": "amount", "type": "double"}]}"""
+# order_id 7, zigzag; note: branch 1, two bytes, "hi"; amount 2.5, little-endian.
+ORDER_DATUM = bytes.fromhex("0e 02 04 6869 0000000000000440")
+
+
+def plain(payload: bytes) -> bytes:
+    return b"\x03\x00" + HEADER + payload
+
+
+def compressed(payload: bytes) -> bytes:
+    return b"\x03\x05" + HEADER + zlib.compress(payload)
+
+
+def glue(spark_type: str | DataType, definition: str, data_format: str = "AVRO") -> Glue:
+    return Glue(spark_type, schemas={SCHEMA_ID: SchemaVersion(data_format, definition)})
+
+
+@pytest.mark.parametrize("framed", [plain, compressed])
+def test_an_avro_payload_is_decoded_by_the_schema_that_wrote_it(decoded, framed):
+    (row,) = decoded([framed(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
+    assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
+
+
+@pytest.mark.parametrize("framed", [plain, compressed])
+def test_a_json_payload_is_decoded_by_the_given_type(decoded, framed):
+    (row,) = decoded([framed(b'{"order_id": 7, "amount": 2.5}')], glue(ORDER, "{}", "JSON"))
+    assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
+
+
+@pytest.mark.parametrize("framed", [plain, compressed])
+def test_without_schemas_the_payload_is_the_value(decoded, framed):
+    (row,) = decoded([framed(b"payload")], Glue())
+    assert (row["value"], row["schema_id"], row["error"]) == (b"payload", SCHEMA_ID, None)
+
+
+@pytest.mark.parametrize("payload", [b"", b"x"])
+def test_a_payload_may_be_short(decoded, payload):
+    (row,) = decoded([plain(payload)], Glue())
+    assert (row["value"], row["schema_id"], row["error"]) == (payload, SCHEMA_ID, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "no header: the record has 0 bytes, a header 18"),
+        (plain(b"")[:-1], "no header: the record has 17 bytes, a header 18"),
+        (
+            b'{"order_id": 7, "amount": 2.5}',
+            "no header: the record begins with 7b 22, not with 03 00 or 03 05",
+        ),
+        (b"\x03\x01" + HEADER, "no header: the record begins with 03 01, not with 03 00 or 03 05"),
+        (b"\x00\x00" + HEADER, "no header: the record begins with 00 00, not with 03 00 or 03 05"),
+    ],
+)
+def test_a_record_without_the_header_has_no_schema_id_and_says_so(decoded, data, told):
+    (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
+    assert (row["data"], row["value"], row["schema_id"]) == (data, None, None)
+    assert row["error"] == f"glue: {told}"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (compressed(ORDER_DATUM)[:-1], "Truncated compressed stream"),
+        (compressed(ORDER_DATUM) + b"more", "zlib inflate failed"),
+        (b"\x03\x05" + HEADER + ORDER_DATUM, "zlib inflate failed"),
+        (b"\x03\x05" + HEADER, "there are no bytes"),
+        (plain(ORDER_DATUM[:-1]), "not of its schema: EOFError"),
+        (plain(b""), "not of its schema: EOFError"),
+        (plain(ORDER_DATUM + b"x"), "not of its schema: 1 bytes come after its end"),
+        (plain(b"\x0e\x0e" + ORDER_DATUM), "not of its schema: IndexError"),
+        (plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")), "not of its schema: UnicodeDecodeError"),
+    ],
+)
+def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_and_says_why(decoded, data, told):
+    (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
+    assert (row["data"], row["value"], row["schema_id"]) == (data, None, SCHEMA_ID)
+    assert row["error"].startswith(f"glue: {told}")
+
+
+def test_a_payload_bomb_is_an_error_on_its_row(decoded):
+    (row,) = decoded([compressed(bytes(10_001))], Glue(max_bytes=10_000))
+    assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
+    assert row["error"] == "glue: more than 10000 bytes uncompressed (max_bytes)"
+    (row,) = decoded([compressed(bytes(10_000))], Glue(max_bytes=10_000))
+    assert row["value"] == bytes(10_000)
+
+
+def test_a_schema_version_that_is_not_given_is_an_error_on_its_rows(decoded):
+    other = "00000000-0000-4000-8000-000000000000"
+    schemas = {other: SchemaVersion("AVRO", ORDER_AVRO)}
+    (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
+    assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
+    assert row["error"] == f"glue: schema version {SCHEMA_ID}: it is unknown"
+
+
+def test_a_schema_version_may_be_given_in_capitals(decoded):
+    schemas = {SCHEMA_ID.upper(): SchemaVersion("AVRO", ORDER_AVRO)}
+    (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
+    assert row["value"] == {"order_id": 7, "amount": 2.5}
+
+
+def test_avro_without_fastavro_names_the_extra(decoded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'kinesis-assets\[avro\]'"):
+        decoded([plain(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
+    (row,) = decoded([plain(b'{"order_id": 7}')], glue(ORDER, "{}", "JSON"))
+    assert row["error"] is None
+
+
+def avro(schema: object, value: object) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def logical(kind: str, name: str, **more: object) -> dict[str, object]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+NOON = datetime(2026, 1, 31, 12, 0, 0, 5000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "ddl", "value"),
+    [
+        ("boolean", True, "boolean", True),
+        ("int", -1, "int", -1),
+        ("int", 7, "long", 7),
+        ("long", 7, "int", 7),
+        ("long", 7, "double", 7.0),
+        ("float", 0.5, "float", 0.5),
+        ("float", float("inf"), "float", float("inf")),
+        ("double", float("-inf"), "double", float("-inf")),
+        ("string", "é", "string", "é"),
+        ("bytes", b"\xff", "binary", b"\xff"),
+        ({"type": "fixed", "name": "F", "size": 2}, b"ab", "binary", b"ab"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "string", "B"),
+        ({"type": "array", "items": ["null", "int"]}, [1, None], "array<int>", [1, None]),
+        ({"type": "map", "values": "long"}, {"x": 1}, "map<string, long>", {"x": 1}),
+        (logical("int", "date"), date(2026, 1, 31), "date", date(2026, 1, 31)),
+        (logical("long", "timestamp-millis"), NOON, "timestamp", NOON),
+        (logical("long", "timestamp-micros"), NOON, "timestamp", NOON),
+        (logical("long", "local-timestamp-millis"), NOON, "timestamp_ntz", NOON.replace(tzinfo=None)),
+        (logical("long", "local-timestamp-micros"), NOON, "timestamp_ntz", NOON.replace(tzinfo=None)),
+        (
+            logical("bytes", "decimal", precision=9, scale=2),
+            Decimal("-1.25"),
+            "decimal(10,3)",
+            Decimal("-1.250"),
+        ),
+        ("long", 3, "decimal(10,2)", Decimal("3.00")),
+        (logical("string", "uuid"), SCHEMA_ID, "string", SCHEMA_ID),
+        (logical("int", "time-millis"), 5, "int", 5),
+        (logical("long", "timestamp-nanos"), 5, "long", 5),
+    ],
+)
+def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, written, ddl, value):
+    record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
+    (row,) = decoded([plain(avro(record, {"a": written}))], glue(f"a {ddl}", json.dumps(record)))
+    assert (row["value"], row["error"]) == ({"a": value}, None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "ddl", "told"),
+    [
+        ("string", "7", "long", "Expected `int | null`, got `str` - at `$.a`"),
+        ("long", 1 << 31, "int", "Expected `int` <= 2147483647 - at `$.a`"),
+        ("double", 1.0, "long", "Expected `int | null`, got `float` - at `$.a`"),
+        ("double", 1e39, "float", "Number out of range - at `$.a`"),
+        ("double", 1.5, "decimal(10,2)", "Expected `decimal`, got `float` - at `$.a`"),
+        ("boolean", True, "long", "Expected `int | null`, got `bool` - at `$.a`"),
+        ("string", "aGk=", "binary", "Expected `bytes | null`, got `str` - at `$.a`"),
+        ("bytes", b"hi", "string", "Expected `str | null`, got `bytes` - at `$.a`"),
+        ("string", "2026-01-31", "date", "Expected `date | null`, got `str` - at `$.a`"),
+        ("string", "2026-01-31T12:00:00Z", "timestamp", "Expected `datetime | null`, got `str` - at `$.a`"),
+        ("long", 1769860800000, "timestamp", "Expected `datetime | null`, got `int` - at `$.a`"),
+        (logical("long", "timestamp-millis"), NOON, "long", "got `datetime` - at `$.a`"),
+        (logical("long", "timestamp-millis"), NOON, "timestamp_ntz", "no timezone component - at `$.a`"),
+        (logical("long", "timestamp-millis"), NOON, "date", "got `datetime` - at `$.a`"),
+        (logical("long", "timestamp-millis"), 1 << 60, "timestamp", "not of its schema: OverflowError"),
+        (
+            logical("bytes", "decimal", precision=9, scale=3),
+            Decimal("1.125"),
+            "decimal(10,2)",
+            "'1.125' is no decimal(10,2) - at `$.a`",
+        ),
+        (["null", "long"], None, "long not null", "Expected `int`, got `null` - at `$.a`"),
+        ({"type": "map", "values": "long"}, {"x": 1}, "struct<x: string>", "got `int` - at `$.a.x`"),
+    ],
+)
+def test_an_avro_value_that_does_not_fit_its_spark_type_says_what_and_where(
+    decoded, schema, written, ddl, told
+):
+    record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
+    (row,) = decoded([plain(avro(record, {"a": written}))], glue(f"a {ddl}", json.dumps(record)))
+    assert row["value"] is None
+    assert row["error"].startswith("glue: ")
+    assert told in row["error"]
+
+
+def test_avro_fields_are_matched_by_name(decoded):
+    (row,) = decoded([plain(ORDER_DATUM)], glue("amount double, missing long, Note string", ORDER_AVRO))
+    assert row["value"] == {"amount": 2.5, "missing": None, "Note": None}
+    (row,) = decoded([plain(ORDER_DATUM)], glue("missing long not null", ORDER_AVRO))
+    assert row["error"] == "glue: Object missing required field `missing`"
+
+
+NODE = {"type": "record", "name": "Node", "namespace": "shop", "fields": []}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        ["null", "Node"],
+        ["null", "shop.Node"],
+        {"type": "array", "items": "Node"},
+        {"type": "map", "values": "Node"},
+    ],
+    ids=str,
+)
+def test_a_recursive_schema_is_refused_before_its_data_can_exhaust_the_stack(decoded, again):
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "next", "type": again}]}
+    definition = json.dumps({**NODE, "fields": [{"name": "inner", "type": inner}]})
+    with pytest.raises(InvalidInput, match=f"schema version {SCHEMA_ID}: its definition is recursive"):
+        decoded([], glue("a long", definition))
+
+
+def test_a_named_type_that_is_used_twice_is_no_recursion(decoded):
+    money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
+    record = {**NODE, "fields": [{"name": "a", "type": money}, {"name": "b", "type": "Money"}]}
+    datum = avro(record, {"a": {"cents": 1}, "b": {"cents": 2}})
+    (row,) = decoded([plain(datum)], glue("a struct<cents: int>, b struct<cents: int>", json.dumps(record)))
+    assert row["value"] == {"a": {"cents": 1}, "b": {"cents": 2}}
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(datum=st.binary(max_size=60))
+def test_any_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
+    schema = [
+        {"name": "a", "type": ["null", logical("long", "timestamp-micros"), "string"]},
+        {"name": "b", "type": logical("bytes", "decimal", precision=4, scale=2)},
+        {"name": "c", "type": {"type": "array", "items": {"type": "map", "values": "bytes"}}},
+        {"name": "d", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+    ]
+    record = json.dumps({"type": "record", "name": "R", "fields": schema})
+    wanted = StructType().add("a", StringType()).add("d", StringType()).add("e", LongType())
+    with suppress(Undecodable):
+        value = avro_reader(record, wanted)(datum)
+        assert pa.array([value], value_type(wanted)[1]).null_count == 0

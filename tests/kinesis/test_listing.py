@@ -1,0 +1,203 @@
+"""The list of shards, over its pages and whatever happens between them."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, ShardListIncomplete
+from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order
+
+MIDDLE = 1 << 127
+LAST_KEY = (1 << 128) - 1
+
+
+def shard_of(shard_id, start="1", parents=(), hash_range=("0", "9"), *, closed=False):
+    return Shard(shard_id, parents, hash_range, start, closed)
+
+
+def of_page_two(change):
+    """Bend the answers that a token asked for."""
+    return lambda call, answer: change(answer) if "NextToken" in call.arguments else None
+
+
+# Pages
+
+
+def test_thousands_of_shards_are_each_listed_once(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=2500)
+    listed = [shard.shard_id for shard in client.list_shards()]
+    assert sorted(listed) == [f"shardId-{number:012}" for number in range(2500)]
+    assert faults.count("ListShards") == 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 7])
+def test_the_list_is_the_same_whatever_the_size_of_its_pages(kinesis, stream, client, faults, size):
+    kinesis.create_stream(StreamName=stream, ShardCount=3)
+    kinesis.update_shard_count(StreamName=stream, TargetShardCount=2, ScalingType="UNIFORM_SCALING")
+    whole = client.list_shards()
+    assert len(whole) > 5
+    faults.page_size(size, "ListShards")
+    assert client.list_shards() == whole
+
+
+def test_a_page_without_shards_is_not_the_last_one(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=4)
+    held = []
+
+    def first_page_late(call, answer):
+        if "NextToken" in call.arguments:
+            return answer.but(Shards=held + answer.members["Shards"])
+        held.extend(answer.members["Shards"])
+        return answer.but(Shards=[])
+
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", first_page_late)
+    assert len(client.list_shards()) == 4
+
+
+def test_a_shard_that_was_split_between_two_pages_is_listed_with_its_children(
+    kinesis, stream, client, faults
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    first, second = client.list_shards()
+
+    def split():
+        key = str(int(second.hash_range[0]) + (1 << 64))
+        kinesis.split_shard(StreamName=stream, ShardToSplit=second.shard_id, NewStartingHashKey=key)
+
+    faults.page_size(1, "ListShards")
+    faults.before("ListShards", split, after=1, times=1)
+    listed = client.list_shards()
+    assert [shard.shard_id for shard in listed[:2]] == [first.shard_id, second.shard_id]
+    assert [shard.parents for shard in listed[2:]] == [(second.shard_id,)] * 2
+
+
+# Pages that do not come
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda answer: answer.error("ExpiredNextTokenException"), "ExpiredNextTokenException"),
+        (lambda answer: answer.error("ResourceNotFoundException"), "ResourceNotFoundException"),
+        (lambda answer: answer.error("AccessDeniedException"), "AccessDeniedException"),
+        (lambda answer: answer.error("LimitExceededException"), "LimitExceededException"),
+        (lambda answer: answer.error("InternalFailure", 500), "InternalFailure"),
+        (lambda answer: answer.with_body(b'{"Shards": [{"ShardId"'), "IncompleteBody"),
+        (lambda answer: answer.with_body(b"{}"), "IncompleteBody"),
+    ],
+    ids=["expired", "not found", "denied", "throttled", "failure", "cut", "empty body"],
+)
+@pytest.mark.usefixtures("sdk_waits")
+def test_a_later_page_that_fails_for_good_fails_the_whole_list(kinesis, stream, client, faults, change, code):
+    kinesis.create_stream(StreamName=stream, ShardCount=5)
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", of_page_two(change))
+    with pytest.raises(CallFailed, match=stream) as caught:
+        client.list_shards()
+    assert (caught.value.operation, caught.value.code) == ("ListShards", code)
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_a_later_page_that_fails_for_a_while_is_asked_for_again_by_its_token(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=3)
+    faults.page_size(2, "ListShards")
+    faults.throttle("ListShards", code="LimitExceededException", after=1, times=3)
+    assert len(client.list_shards()) == 3
+    asked = [set(call.arguments) for call in faults.calls if call.operation == "ListShards"]
+    assert asked == [{"StreamName"}, *[{"NextToken"}] * 4]
+
+
+def test_a_stream_recreated_between_two_pages_fails_the_list(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=3)
+    faults.page_size(2, "ListShards")
+    faults.before("ListShards", lambda: faults.recreate(stream), after=1, times=1)
+    with pytest.raises(CallFailed, match="ListShards"):
+        client.list_shards()
+
+
+def test_a_page_that_lost_its_token_makes_the_list_incomplete(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=5)
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
+    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+        client.list_shards()
+
+
+def test_a_page_that_comes_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=4)
+    pages = []
+
+    def first_again(_, answer):
+        pages.append(answer.members["Shards"])
+        return answer.but(Shards=pages[0])
+
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", first_again)
+    with pytest.raises(ShardListIncomplete, match="twice"):
+        client.list_shards()
+
+
+def test_a_list_of_closed_shards_alone_is_incomplete(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.split_shard(
+        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(MIDDLE)
+    )
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][:1]))
+    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+        client.list_shards()
+
+
+# Numbers are numbers
+
+
+def test_generations_are_in_order_though_their_sequence_numbers_grow_in_length():
+    starts = ["9", "10", "99", "100", "9" * 55, "1" + "0" * 55]
+    line = [
+        shard_of(f"shardId-{len(starts) - number}", start, (f"shardId-{len(starts) - number + 1}",))
+        for number, start in enumerate(starts)
+    ]
+    assert in_lineage_order(sorted(line, key=lambda shard: shard.shard_id)) == line
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_hash_keys_are_compared_as_numbers(order):
+    ranges = [("0", "8"), ("9", "99"), ("100", str(LAST_KEY))]
+    assert covers_all_hash_keys([shard_of(f"shardId-{place}", hash_range=ranges[place]) for place in order])
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [],
+        [("1", str(LAST_KEY))],
+        [("0", str(LAST_KEY - 1))],
+        [("0", "8"), ("10", str(LAST_KEY))],
+        [("0", "8"), ("100", str(LAST_KEY)), ("9", "98")],
+    ],
+    ids=["none", "without the first", "without the last", "a key in the middle", "a key between lengths"],
+)
+def test_a_key_that_no_open_shard_has_is_noticed(ranges):
+    shards = [shard_of(f"shardId-{number}", hash_range=keys) for number, keys in enumerate(ranges)]
+    assert not covers_all_hash_keys(shards)
+
+
+@pytest.mark.parametrize("closed", list(product([False, True], repeat=2))[1:])
+def test_closed_shards_cover_no_keys(closed):
+    halves = [("0", str(MIDDLE - 1)), (str(MIDDLE), str(LAST_KEY))]
+    shards = [
+        shard_of(f"shardId-{number}", hash_range=half, closed=is_closed)
+        for number, (half, is_closed) in enumerate(zip(halves, closed, strict=True))
+    ]
+    assert not covers_all_hash_keys(shards)
+
+
+def test_shards_that_overlap_for_a_moment_cover_their_keys():
+    shards = [
+        shard_of("shardId-0", hash_range=("0", str(LAST_KEY))),
+        shard_of("shardId-1", hash_range=("0", str(MIDDLE - 1))),
+        shard_of("shardId-2", hash_range=(str(MIDDLE), str(LAST_KEY))),
+    ]
+    assert covers_all_hash_keys(shards)

@@ -1,0 +1,42 @@
+"""How many histories are played, and the house they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from hypothesis import HealthCheck, settings
+from moments import Seams
+from stage import House
+
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.table import commit, files
+from kinesis_assets.testing import Clock, Faults, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_any = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.register_profile("short", _any, max_examples=500, derandomize=True)
+settings.register_profile("long", _any, max_examples=10_000)
+
+
+@pytest.fixture(scope="session")
+def house(environment: None) -> Iterator[House]:
+    """An embedded stream with a clock to move, and the package with its waits at nothing."""
+    del environment
+    clock, faults = Clock(), Faults()
+    with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+        patch.setattr(reader, "BYTES_PER_SECOND", 10**12)
+        patch.setattr(reader, "_LONGEST_WAIT", 0.0)
+        patch.setattr(commit, "_LONGEST_WAIT", 0.0)
+        patch.setattr(reader, "PAGE_LIMIT", 5)
+        patch.setattr(files, "ROW_GROUP_BYTES", 500)
+        patch.setattr(files, "FILE_BYTES", 2000)
+        patch.setattr(files, "_OPEN_FILES", 2)
+        kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
+        reached = ClientSettings(region_name=local.region, endpoint_url=local.endpoint_url)
+        yield House(clock, faults, kinesis, StreamClient("orders", reached, attempts=1), Seams(patch))

@@ -1,0 +1,172 @@
+"""Runs as a history has them: bent, interrupted, killed, late; and what they tell of themselves."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from ledger import DAMAGED
+from moments import INJECTED, DiskFailed, Killed, LogFailed
+
+from kinesis_assets.errors import KinesisAssetsError, ParentUnfinished, PositionConflict, TooManyBadRecords
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.run import RunResult, execute_run
+from kinesis_assets.spark import land as land_module
+from kinesis_assets.spark.land import Landing, land_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from histories import Run, Step
+    from ledger import Row
+    from moments import Seams
+    from onlooker import Onlooker
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.run import Land
+    from kinesis_assets.spark.land import LandingJob
+    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.testing import Faults
+
+_USUAL = (TooManyBadRecords, ParentUnfinished)
+"""What may become of a shard though nothing fails and no other run is there."""
+
+_HARMLESS = {"empty_page", "page_size"}
+"""Faults that make no run fail."""
+
+
+@dataclass
+class Runner:
+    """Runs of one stream into one table.
+
+    Attributes:
+        client: The stream.
+        table: The table.
+        start: Where the first plan begins.
+        faults: Of the stream.
+        seams: Of the package.
+        onlooker: Looks at the table after each run.
+        take: Takes the steps that happen in the middle of a run.
+    """
+
+    client: StreamClient
+    table: PositionedTable
+    start: str
+    faults: Faults
+    seams: Seams
+    onlooker: Onlooker
+    take: Callable[[Step], None]
+    _plans: list[RunPlan] = field(default_factory=list)
+
+    def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
+        """Plan and execute; the result, if there is one."""
+        stale = 0 < run.plan <= len(self._plans)
+        failing = stale or isinstance(run.event, type) or any(bend.how not in _HARMLESS for bend in run.bends)
+        before = set(self.onlooker.batches)
+        plan = result = None
+        with self._injected(run), self._bent(run):
+            try:
+                plan = self._plans[-run.plan] if stale else self._plan(run, asked)
+                result = execute_run(_landing(run), self.client, self.table, plan)
+            except KinesisAssetsError:
+                if not failing:
+                    raise
+        self.onlooker.look()
+        if plan is not None and result is not None:
+            rows = Counter() if plan.batch_id in before else self.onlooker.batches.get(plan.batch_id, Counter())
+            _assert_told(plan, result, rows)
+            if not failing:
+                usual = _USUAL if run.event is None else (*_USUAL, PositionConflict)
+                assert all(isinstance(error, usual) for error in result.errors.values())
+        return result
+
+    def _plan(self, run: Run, asked: Sequence[str]) -> RunPlan:
+        policy = ReadPolicy(
+            starts=Starts.of(self.start),
+            bounds=Bounds(max_records=run.max_records, max_bytes=run.max_bytes),
+            allowance=Allowance(records=run.run_records, bytes=run.run_bytes),
+            max_bad_records=run.max_bad_records,
+        )
+        self._plans.append(plan_run(self.client, self.table, asked=asked, policy=policy))
+        return self._plans[-1]
+
+    @contextmanager
+    def _bent(self, run: Run) -> Iterator[None]:
+        for bend in run.bends:
+            getattr(self.faults, bend.how)(**bend.arguments)
+        yield
+        if run.bends:
+            self.faults.clear()
+
+    @contextmanager
+    def _injected(self, run: Run) -> Iterator[None]:
+        """The run's event at its moment. What is wrong in a step that is taken there is raised at the end."""
+        raised: list[BaseException] = []
+        wrong: list[BaseException] = []
+
+        def happen() -> None:
+            if isinstance(run.event, type):
+                raised.append(run.event("injected"))
+                raise raised[-1]
+            try:
+                self.take(run.event)
+            except BaseException as error:  # noqa: BLE001  # the run in whose middle it is might catch it
+                wrong.append(error)
+
+        try:
+            with self.seams.at(run.moment, happen):
+                yield
+        except INJECTED as error:
+            assert error in raised  # noqa: PT017  # it is not what is tested
+        else:
+            assert not any(isinstance(error, Killed) for error in raised), "went on though it was killed"
+        for error in wrong:
+            raise error
+
+
+def _assert_told(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:
+    """What a run tells of the rows that it committed is so, and they are within its bounds."""
+    by_shard: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_shard[row.shard_id].append(row)
+    told = {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items() if outcome.rows}
+    assert told == {shard_id: len(of_shard) for shard_id, of_shard in by_shard.items()}
+    assert rows.total() <= _or_inf(plan.allowance.records)
+    for shard_id, of_shard in by_shard.items():
+        range_ = plan.ranges[shard_id]
+        size = sum(len(row.data) for row in of_shard)
+        assert len(of_shard) <= _or_inf(range_.bounds.max_records)
+        assert size <= _or_inf(range_.bounds.max_bytes) or len(of_shard) == 1
+        assert sum(row.error == DAMAGED for row in of_shard) <= _or_inf(range_.max_bad_records)
+
+
+def _or_inf(bound: int | None) -> float:
+    return inf if bound is None else bound
+
+
+def _landing(run: Run) -> Land:
+    """As Spark does it: tasks that know nothing of each other, and whose results are pickled."""
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        tasks = min(run.tasks, len(ranges))
+        landing = Landing()
+        for task, share in enumerate(allowance.shares(tasks)):
+            group = job, ranges[task::tasks], share
+            land_module.THREADS = run.threads
+            if run.spare == "before":
+                with suppress(DiskFailed, LogFailed):
+                    land_group(*group)
+            landing += pickle.loads(pickle.dumps(land_group(*group)))  # noqa: S301
+            if run.spare == "after":
+                with suppress(DiskFailed, LogFailed):
+                    land_group(*group)
+        return landing
+
+    return land

@@ -1,0 +1,27 @@
+"""Whatever happens to a stream and to its runs, the table equals what was acknowledged."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from histories import History, histories
+from stage import House, Stage
+
+from kinesis_assets.table.delta import PositionedTable
+
+_profile = settings.get_current_profile_name()
+_PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
+
+
+@_PROFILE
+@given(history=histories)
+def test_table_equals_what_was_acknowledged_whatever_happens(house: House, history: History) -> None:
+    with TemporaryDirectory() as folder:
+        stage = Stage(house, PositionedTable(f"{folder}/table"), history)
+        try:
+            for step in history.steps:
+                stage.take(step)
+            stage.end()
+        finally:
+            stage.leave()

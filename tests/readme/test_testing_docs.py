@@ -1,0 +1,49 @@
+"""Every Python block of docs/testing.md runs, and what the page says of the faults is so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from kinesis_assets.kinesis.aggregation import MAGIC
+from kinesis_assets.testing import Faults
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+FILES = {found[1]: block for block in BLOCKS if (found := re.match(r"# (\w+\.py)\n", block))}
+LINES = [block for block in BLOCKS if block not in FILES.values()]
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    assert list(FILES) == ["conftest.py", "test_orders.py", "test_producer.py"]
+    for name, block in FILES.items():
+        (tmp_path / name).write_text(block)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_the_lines_of_the_page_run() -> None:
+    faults = Faults()
+    names: dict[str, Any] = {"faults": faults}
+    assert len(LINES) == 2
+    for block in LINES:
+        exec(block, names)  # noqa: S102  # the page's own lines
+    assert len(faults._faults) == 3
+    assert names["data"].startswith(MAGIC)
+
+
+def test_the_table_has_every_fault_and_its_arguments() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", PAGE, re.MULTILINE))
+    others = {"around", "clear", "count", "trim", "recreate", "enforce_limits"}
+    public = {name for name, _ in inspect.getmembers(Faults, inspect.isfunction) if name[0] != "_"}
+    assert rows.keys() == public - others
+    assert all(f"{name}(" in PAGE for name in others - {"around"})
+    for name, arguments in rows.items():
+        given = {argument.partition("=")[0] for argument in arguments.split(", ") if argument}
+        assert given <= inspect.signature(getattr(Faults, name)).parameters.keys()

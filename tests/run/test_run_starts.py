@@ -1,0 +1,336 @@
+"""Where the first run of a stream begins, and that no later one begins anywhere else."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, InvalidInput, TableMissing
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.run import ShardState
+from kinesis_assets.testing import UserRecord, aggregate
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def at_time(moment):
+    return f"AT_TIMESTAMP:{moment.isoformat()}"
+
+
+def whole(*items):
+    """An aggregate of numbers."""
+    return aggregate(UserRecord("k", str(item).encode()) for item in items)
+
+
+# For the whole stream
+
+
+def test_trim_horizon_lands_all_there_is(bench):
+    bench.create(2)
+    bench.put(1, 2)
+    bench.put(3, part=0.5)
+    bench.run(start="TRIM_HORIZON")
+    assert bench.items == [1, 2, 3]
+
+
+def test_latest_lands_what_comes_from_then_on(bench):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    assert bench.items == []
+    bench.later(seconds=5)
+    bench.put(3)
+    bench.put(4, part=0.5)
+    bench.run(start="LATEST")
+    assert bench.items == [3, 4]
+
+
+def test_a_time_lands_what_arrived_then_or_later_in_every_shard(bench):
+    bench.create(2)
+    moments = []
+    for item in range(4):
+        bench.later(seconds=0.25)
+        moments.append(bench.now)
+        bench.put(item, part=item % 2 / 2)
+    bench.run(start=at_time(moments[2]))
+    assert bench.items == [2, 3]
+
+
+def test_at_a_sequence_number_is_inclusive(bench):
+    bench.create()
+    _, second, _ = bench.put(1, 2, 3)
+    bench.run(start=f"AT_SEQUENCE_NUMBER:{second}")
+    assert bench.items == [2, 3]
+
+
+def test_after_a_sequence_number_is_exclusive(bench):
+    bench.create()
+    _, second, _ = bench.put(1, 2, 3)
+    bench.run(start=f"AFTER_SEQUENCE_NUMBER:{second}")
+    assert bench.items == [3]
+
+
+@pytest.mark.parametrize(("sub", "landed"), [(0, [2, 3, 4]), (1, [3, 4]), (2, [4]), (99, [4])])
+def test_after_a_sub_sequence_number_begins_inside_the_aggregate(bench, sub, landed):
+    bench.create()
+    (number,) = bench.put(whole(1, 2, 3))
+    bench.put(4)
+    bench.run(start=f"AFTER_SEQUENCE_NUMBER:{number}:{sub}")
+    assert bench.items == landed
+
+
+@pytest.mark.parametrize("rest", [(2, 3), (2, whole(3))], ids=["plain records alone", "an aggregate too"])
+def test_after_the_sub_sequence_number_0_of_a_plain_record_is_after_that_record(bench, rest):
+    bench.create()
+    number, *_ = bench.put(1, *rest)
+    bench.run(start=f"AFTER_SEQUENCE_NUMBER:{number}:0")
+    assert bench.items == [2, 3]
+
+
+# For each shard
+
+
+@pytest.mark.parametrize("how", ["map", "json text", "json file", "yaml file"])
+def test_each_shard_has_its_own_start(bench, tmp_path, how):
+    first, second, third, fourth = bench.create(4)
+    bench.put(1, 2, part=0)
+    number, _ = bench.put(3, 4, part=0.25)
+    (inside,) = bench.put(whole(5, 6), part=0.5)
+    bench.put(7, part=0.75)
+    bench.later(seconds=5)
+    starts = {
+        first: "TRIM_HORIZON",
+        second: f"AFTER_SEQUENCE_NUMBER:{number}",
+        third: f"AFTER_SEQUENCE_NUMBER:{inside}:0",
+        "default": "LATEST",
+    }
+    file = tmp_path / "starts"
+    if how == "yaml file":
+        file.write_text("".join(f"{shard_id}: {start}\n" for shard_id, start in starts.items()))
+    else:
+        file.write_text(json.dumps(starts))
+    written = {"map": starts, "json text": json.dumps(starts)}.get(how, f"file://{file}")
+    bench.run(start=written)
+    assert bench.items == [1, 2, 4, 6]
+    bench.put(8, part=0.75)
+    bench.run(start=written)
+    assert bench.items == [1, 2, 4, 6, 8]
+    assert bench.at(fourth).position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
+
+
+def test_shards_closed_before_a_latest_start_are_at_their_end_without_a_row(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.split(parent)
+    bench.put(2)
+    bench.later(seconds=5)
+    result = bench.run(start="LATEST")
+    assert (result.outcomes[parent].state, result.errors) == (ShardState.FINISHED, {})
+    bench.put(3)
+    bench.run()
+    assert bench.items == [3]
+
+
+# Bad ones
+
+
+def refused(bench, start, match, error=InvalidInput):
+    """A start is refused in a line, and no table is made."""
+    with pytest.raises(error, match=match) as caught:
+        bench.plan(start=start)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+    assert not Path(bench.table.uri).exists()
+
+
+def test_a_shard_that_the_stream_does_not_have_is_refused_before_anything_is_touched(bench):
+    bench.create(2)
+    refused(bench, {"shardId-000000000007": "LATEST"}, f"{bench.stream}.*shardId-000000000007")
+
+
+def test_a_sequence_number_for_several_shards_is_refused_before_anything_is_touched(bench):
+    bench.create(2)
+    (number,) = bench.put(1)
+    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", f"{bench.stream}.*means one shard, but is for 2")
+
+
+def test_a_time_to_come_is_refused_before_anything_is_touched(bench):
+    bench.create()
+    refused(bench, at_time(bench.now + timedelta(seconds=1)), f"{bench.stream}.*not in the past")
+
+
+@pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
+def test_a_sequence_number_of_another_shard_is_refused_before_anything_is_touched(bench, kind):
+    first, second = bench.create(2)
+    bench.put(1)
+    (of_second,) = bench.put(2, part=0.5)
+    starts = {second: f"{kind}:{of_second}", first: f"{kind}:{of_second}"}
+    refused(bench, starts, f"{first}: start {kind}:{of_second} is refused.*InvalidArgumentException")
+
+
+def test_a_sequence_number_that_never_was_is_refused_before_anything_is_touched(bench):
+    bench.create()
+    bench.put(1)
+    refused(bench, "AT_SEQUENCE_NUMBER:12345", "AT_SEQUENCE_NUMBER:12345 is refused")
+
+
+def test_a_sequence_number_inside_an_aggregate_of_another_shard_is_refused_too(bench):
+    first, _ = bench.create(2)
+    (of_second,) = bench.put(whole(1, 2), part=0.5)
+    refused(bench, {first: f"AFTER_SEQUENCE_NUMBER:{of_second}:1"}, "InvalidArgumentException")
+
+
+def test_a_service_that_does_not_tell_whether_it_takes_a_number_is_no_bad_input(bench, faults):
+    bench.create()
+    (number,) = bench.put(1)
+    faults.fail("GetShardIterator", status=400, code="AccessDeniedException")
+    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", "AccessDenied", CallFailed)
+
+
+def test_a_file_that_is_a_list_is_refused_before_anything_is_touched(bench, tmp_path):
+    bench.create()
+    file = tmp_path / "starts.yaml"
+    file.write_text("- LATEST\n")
+    refused(bench, f"file://{file}", "starts.yaml must hold a position, or a map")
+
+
+def test_a_missing_file_is_refused_before_anything_is_touched(bench, tmp_path):
+    bench.create()
+    refused(bench, f"file://{tmp_path}/none.yaml", "none.yaml cannot be read")
+
+
+# Frozen at the first plan
+
+
+@pytest.mark.parametrize("start", ["LATEST", "AT_TIMESTAMP"])
+def test_an_aborted_first_run_an_empty_page_and_then_records_land_them_all(bench, start):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.later(seconds=5)
+    start = "LATEST" if start == "LATEST" else at_time(bench.now)
+    bench.plan(start=start)  # and then dies
+    bench.later(hours=2)
+    assert [outcome.rows for outcome in bench.run(start=start).outcomes.values()] == [0, 0]
+    bench.later(hours=2)
+    bench.put(3)
+    bench.put(4, part=0.5)
+    bench.later(hours=2)
+    bench.run(start=start)
+    assert bench.items == [3, 4]
+
+
+def test_one_shard_today_and_another_tomorrow_skips_nothing_of_the_other(bench):
+    first, second = bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.later(seconds=5)
+    start = at_time(bench.now)
+    bench.run([first], start=start)
+    bench.put(3)
+    bench.put(4, part=0.5)
+    bench.later(hours=20)
+    bench.put(5, part=0.5)
+    bench.run([second], start=start)
+    assert bench.items == [4, 5]
+    bench.run([first], start=start)
+    assert bench.items == [3, 4, 5]
+
+
+@pytest.mark.parametrize("start", ["LATEST", "TRIM_HORIZON", {"default": "LATEST", SHARD: "TRIM_HORIZON"}])
+def test_a_start_that_is_changed_later_changes_nothing(bench, start):
+    bench.create(2)
+    bench.put(1, 2)
+    bench.later(seconds=5)
+    bench.run(max_records=1)
+    bench.later(seconds=5)
+    bench.run(start=start)
+    bench.run(start=start)
+    assert bench.items == [1, 2]
+
+
+def test_a_start_that_names_a_shard_long_gone_is_no_error_later(bench):
+    (parent,) = bench.create()
+    (number,) = bench.put(1)
+    start = {parent: f"AT_SEQUENCE_NUMBER:{number}"}
+    bench.run(start=start)
+    bench.split(parent)
+    bench.run(start=start)
+    for _ in range(2):
+        bench.later(hours=20)
+        assert bench.run(start=start).errors == {}
+    assert parent not in bench.shard_ids
+
+
+# Inclusive and exclusive
+
+
+def test_an_explicit_start_on_an_empty_page_stays_inclusive(bench, faults):
+    (shard_id,) = bench.create()
+    _, _, third, _ = bench.put(1, 2, 3, 4)
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=third)
+    faults.empty_page(behind_ms=0, times=1)
+    bench.run(start=str(start))
+    assert (bench.items, bench.at(shard_id).position) == ([], start)
+    bench.run(max_records=1)
+    assert (bench.items, bench.at(shard_id).position) == ([3], Position.after(third))
+    bench.run()
+    assert bench.items == [3, 4]
+
+
+def test_an_explicit_start_on_a_page_that_a_bound_leaves_out_stays_inclusive(bench):
+    (shard_id,) = bench.create()
+    _, _, third, _ = bench.put(1, 2, 3, 4)
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=third)
+    plan = bench.plan(start=str(start), until=bench.now)
+    assert bench.execute(plan).outcomes[shard_id].rows == 0
+    assert bench.at(shard_id).position == start
+    bench.run(max_records=1)
+    assert bench.items == [3]
+    bench.run()
+    assert bench.items == [3, 4]
+
+
+def test_a_start_at_a_time_on_an_empty_page_stays_inclusive(bench):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    start = at_time(bench.now)
+    bench.run(start=start)
+    assert bench.at(shard_id).position == Position.parse(start)
+    bench.put(2)  # at that very time
+    bench.run()
+    assert bench.items == [2]
+
+
+def test_a_start_inside_an_aggregate_on_an_empty_page_stays_inside_it(bench, faults):
+    (shard_id,) = bench.create()
+    (number,) = bench.put(whole(1, 2, 3))
+    start = Position.after(number, 0)
+    faults.empty_page(behind_ms=0, times=1)
+    bench.run(start=str(start))
+    assert bench.at(shard_id).position == start
+    bench.run(max_records=1)
+    assert (bench.items, bench.at(shard_id).position) == ([2], Position.after(number, 1))
+    bench.run()
+    assert (bench.items, bench.at(shard_id).position) == ([2, 3], Position.after(number))
+
+
+def test_an_empty_resume_stays_exclusive(bench, faults):
+    (shard_id,) = bench.create()
+    (last,) = bench.put(1)
+    bench.run()
+    faults.empty_page(behind_ms=0, times=1)
+    bench.put(2)
+    bench.run()
+    assert bench.at(shard_id).position == Position.after(last)
+    bench.run()
+    assert bench.items == [1, 2]

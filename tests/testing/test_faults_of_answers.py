@@ -1,0 +1,187 @@
+"""Answers that are sound, and not what a hasty client expects."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+A, B = "shardId-000000000000", "shardId-000000000001"
+
+
+# Pages
+
+
+def test_twenty_empty_pages_are_followed_by_the_records(orders, faults):
+    orders.put(b"0", b"1")
+    iterator = orders.iterator()
+    faults.empty_page(times=20)
+    for _ in range(20):
+        page = orders.page(iterator)
+        assert (page["Records"], page["MillisBehindLatest"]) == ([], 1000)
+        iterator = page["NextShardIterator"]
+    page = orders.page(iterator)
+    assert [record["Data"] for record in page["Records"]] == [b"0", b"1"]
+    assert page["MillisBehindLatest"] == 0
+
+
+def test_empty_page_is_as_far_behind_as_it_is_told(orders, faults):
+    faults.empty_page(behind_ms=86_400_000)
+    assert orders.page()["MillisBehindLatest"] == 86_400_000
+
+
+def test_empty_page_of_a_closed_shard_is_not_its_end(orders, faults):
+    orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
+    faults.empty_page(times=1)
+    page = orders.page()
+    assert "ChildShards" not in page
+    assert "NextShardIterator" not in orders.page(page["NextShardIterator"])
+
+
+def test_empty_pages_iterator_is_as_fresh_as_any(clocked, faults):
+    client = clocked.kinesis
+    client.create_stream(StreamName="orders", ShardCount=1)
+    iterator = client.get_shard_iterator(StreamName="orders", ShardId=A, ShardIteratorType="TRIM_HORIZON")
+    clocked.clock.advance(200)
+    faults.empty_page(times=1)
+    page = client.get_records(ShardIterator=iterator["ShardIterator"])
+    clocked.clock.advance(200)
+    assert client.get_records(ShardIterator=page["NextShardIterator"])["Records"] == []
+
+
+def test_expired_iterator_gives_no_empty_page(clocked, faults):
+    client = clocked.kinesis
+    client.create_stream(StreamName="orders", ShardCount=1)
+    iterator = client.get_shard_iterator(StreamName="orders", ShardId=A, ShardIteratorType="TRIM_HORIZON")
+    clocked.clock.advance(301)
+    faults.empty_page()
+    with pytest.raises(client.exceptions.ExpiredIteratorException):
+        client.get_records(ShardIterator=iterator["ShardIterator"])
+
+
+def test_small_pages_lose_nothing(orders, faults):
+    orders.put(*(b"%d" % number for number in range(5)))
+    faults.page_size(2)
+    iterator, sizes = orders.iterator(), []
+    for _ in range(3):
+        page = orders.page(iterator)
+        sizes.append(len(page["Records"]))
+        iterator = page["NextShardIterator"]
+    assert sizes == [2, 2, 1]
+
+
+def test_smaller_page_that_a_client_asks_for_stays_as_small(orders, faults):
+    orders.put(b"0", b"1", b"2")
+    faults.page_size(2)
+    page = orders.client.get_records(ShardIterator=orders.iterator(), Limit=1)
+    assert len(page["Records"]) == 1
+
+
+# Puts
+
+
+def outcomes(answer):
+    return [record.get("ErrorCode", "put") for record in answer["Records"]]
+
+
+def test_partial_put_says_which_records_failed_and_puts_the_others_alone(orders, faults):
+    faults.partial_puts()
+    answer = orders.put_all(b"0", b"1", b"2", b"3", b"4")
+    failed = "ProvisionedThroughputExceededException"
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert answer["FailedRecordCount"] == 2
+    assert outcomes(answer) == ["put", failed, "put", failed, "put"]
+    records = orders.page()["Records"]
+    assert [record["Data"] for record in records] == [b"0", b"2", b"4"]
+    put = [record["SequenceNumber"] for record in answer["Records"] if "SequenceNumber" in record]
+    assert [record["SequenceNumber"] for record in records] == put
+
+
+def test_partial_put_has_the_code_that_is_asked_for(orders, faults):
+    faults.partial_puts(every=1, code="InternalFailure")
+    answer = orders.put_all(b"0")
+    assert outcomes(answer) == ["InternalFailure"]
+    assert answer["Records"][0]["ErrorMessage"]
+
+
+def test_put_of_which_every_record_fails_is_still_answered(orders, faults):
+    faults.partial_puts(every=1)
+    answer = orders.put_all(b"0", b"1")
+    assert (answer["FailedRecordCount"], len(answer["Records"])) == (2, 2)
+    assert orders.data() == []
+
+
+def test_partial_put_of_a_shard_fails_its_records_alone(orders, faults):
+    faults.partial_puts(every=1, shard_id=B)
+    answer = orders.put_all(b"0", b"1", b"2", b"3", shard_ids=(A, B))
+    assert [outcome == "put" for outcome in outcomes(answer)] == [True, False, True, False]
+    assert (orders.data(A), orders.data(B)) == ([b"0", b"2"], [])
+
+
+def test_records_that_failed_can_be_put_again_until_all_are_there(orders, faults):
+    faults.partial_puts()
+    left = [b"%d" % number for number in range(9)]
+    calls = 0
+    while left:
+        answer = orders.put_all(*left)
+        left = [data for data, outcome in zip(left, outcomes(answer), strict=True) if outcome != "put"]
+        calls += 1
+    assert calls == 4
+    assert Counter(orders.data()) == Counter(b"%d" % number for number in range(9))
+
+
+def test_partial_put_adds_to_what_the_shards_limits_refuse(orders, faults):
+    faults.enforce_limits()
+    faults.partial_puts(every=3, code="InternalFailure")
+    answer = orders.put_all(*[b"0" * 400_000] * 4)
+    throttled = "ProvisionedThroughputExceededException"
+    assert outcomes(answer) == ["put", "put", "InternalFailure", throttled]
+    assert answer["FailedRecordCount"] == 2
+
+
+def test_put_that_the_service_refuses_is_refused_as_a_whole(orders, faults, refused):
+    faults.partial_puts()
+    with refused("ValidationException"):
+        orders.put_all(b"0" * 2_000_000, b"1")
+
+
+# Whatever else
+
+
+def test_answer_is_what_is_made_of_it(orders, faults):
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    assert orders.shard_ids() == [B]
+
+
+def test_answer_that_nothing_is_made_of_stays_as_it_was(orders, faults):
+    faults.answer("ListShards", lambda *_: None)
+    assert orders.shard_ids() == [A, B]
+
+
+def test_change_of_an_answer_is_told_of_the_call(orders, faults):
+    told = []
+    faults.answer("GetRecords", lambda call, _: told.append((call.stream, call.shard_id)))
+    orders.page(shard_id=B)
+    assert told == [(orders.name, B)]
+
+
+def test_answer_can_be_an_error_after_the_call_was_carried_out(orders, faults, refused):
+    faults.answer("PutRecord", lambda _, answer: answer.error("InternalFailure", 500))
+    with refused("InternalFailure", 500):
+        orders.put(b"put, and not known to be")
+    assert orders.data() == [b"put, and not known to be"]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_request_is_what_is_made_of_its_arguments(orders, faults, in_place):
+    def to_other_shard(arguments):
+        if not in_place:
+            return {**arguments, "ExplicitHashKey": str(2**128 - 1)}
+        arguments["ExplicitHashKey"] = str(2**128 - 1)
+        return arguments
+
+    faults.request("PutRecord", to_other_shard)
+    orders.put(b"0", shard_id=A)
+    assert (orders.data(A), orders.data(B)) == ([], [b"0"])
+    (call,) = (call for call in faults.calls if call.operation == "PutRecord")
+    assert call.arguments["ExplicitHashKey"] == "0"
