@@ -85,14 +85,13 @@ class Stream:
         self._reshard((shard,), shard.hash_key_range.split(at))
 
     def merge(self, shard: Shard, adjacent: Shard) -> None:
-        """Close two shards, in either order of their hash keys; one child takes the keys of both."""
-        lower, upper = sorted((shard, adjacent), key=_start)
-        if lower.hash_key_range.end + 1 != upper.hash_key_range.start:
+        """Close two shards, the lower by hash keys first; one child takes the keys of both."""
+        if shard.hash_key_range.end + 1 != adjacent.hash_key_range.start:
             raise InvalidArgumentException(
                 f"Shards {shard.shard_id} and {adjacent.shard_id} in {self} "
                 "are not an adjacent pair of shards eligible for merging"
             )
-        self._reshard((shard, adjacent), (lower.hash_key_range.merge(upper.hash_key_range),))
+        self._reshard((shard, adjacent), (shard.hash_key_range.merge(adjacent.hash_key_range),))
 
     def scale(self, shard_count: int) -> None:
         """Split and merge until `shard_count` open shards share the hash keys evenly.

@@ -18,7 +18,7 @@ from kinesis_assets.local.operations.listing import PAGE_SHARDS
 from kinesis_assets.local.shards import PAGE_RECORDS
 from kinesis_assets.testing import events
 from kinesis_assets.testing.calls import Answer, Call
-from kinesis_assets.testing.layers import Fault, Layer, Rest, Which
+from kinesis_assets.testing.layers import Fault, Layer, Rest, Which, check_operation
 from kinesis_assets.testing.limits import THROTTLED, Limits
 from kinesis_assets.testing.puts import put_but
 from kinesis_assets.testing.routing import shards_of
@@ -65,17 +65,19 @@ class Faults:
         self._accounts.add(app.account)
 
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
+            begun = self._held.moment
             exchange = await Exchange.begin(app, scope, receive, send)
             call = Call.now(exchange.operation, exchange.arguments, app.account)
             self.calls.append(call)
             faults = sorted(self._faults, key=lambda fault: fault.decides)
             rest = Rest((*faults, *self._limits), app.account, exchange.serve)
-            await exchange.give(await rest(call), self._held)
+            await exchange.give(await rest(call), self._held, begun)
 
         return faulty
 
     def count(self, operation: str, shard_id: str | None = None) -> int:
         """How many calls of an operation there are in `calls`, on a shard where one is named."""
+        check_operation(operation)
         return sum(
             call.operation == operation and shard_id in (None, call.shard_id) for call in list(self.calls)
         )

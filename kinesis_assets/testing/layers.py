@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, TypedDict
 
 from kinesis_assets.errors import InvalidInput
@@ -77,14 +77,10 @@ class Fault:
     after: int = 0
     times: int | None = None
     decides: bool = False
-    _seen: int = field(default=0, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.operation not in OPERATIONS:
-            raise InvalidInput(
-                f"{self.operation!r} is none of the operations {', '.join(sorted(OPERATIONS))}"
-            )
+        check_operation(self.operation)
         if self.after < 0 or (self.times is not None and self.times < 1):
             raise InvalidInput(f"after is 0 or more and times 1 or more, not {self.after} and {self.times}")
 
@@ -96,6 +92,15 @@ class Fault:
             or self.shard_id not in (None, call.shard_id)
         ):
             return False
-        with self._lock:
-            self._seen += 1
-            return self.after < self._seen and (self.times is None or self._seen <= self.after + self.times)
+        number = next(self._numbers)
+        return number > self.after and (self.times is None or number <= self.after + self.times)
+
+
+def check_operation(operation: str) -> None:
+    """Let no misspelt operation through.
+
+    Raises:
+        InvalidInput: The embedded stream has no such operation.
+    """
+    if operation not in OPERATIONS:
+        raise InvalidInput(f"{operation!r} is none of the operations {', '.join(sorted(OPERATIONS))}")

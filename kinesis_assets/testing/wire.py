@@ -66,10 +66,10 @@ class Exchange:
         self._headers = start["headers"]
         return Answer(start["status"], content["body"])
 
-    async def give(self, answer: Answer, held: HeldAnswers) -> None:
-        """Let an answer go back in its own way."""
+    async def give(self, answer: Answer, held: HeldAnswers, begun: int) -> None:
+        """Let an answer go back in its own way; `begun` is the `held.moment` at which its call came."""
         if answer.delay:
-            await held.wait(answer.delay, self._end())
+            await held.wait(answer.delay, self._end(), begun)
         transport: asyncio.Transport | None = self._scope["transport"]
         if transport is None or transport.is_closing():
             await self._end()
@@ -98,15 +98,22 @@ class Exchange:
 
 
 class HeldAnswers:
-    """The answers that are held back: until their time, until they are let go, until the client has gone."""
+    """The answers that are held back: until their time, until they are let go, until the client has gone.
+
+    Attributes:
+        moment: Grows whenever answers are let go.
+    """
 
     def __init__(self) -> None:
+        self.moment = 0
         self._held: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
-    async def wait(self, seconds: float, end: Awaitable[None]) -> None:
-        """Hold an answer back; `inf` has no end of its own."""
+    async def wait(self, seconds: float, end: Awaitable[None], begun: int) -> None:
+        """Hold the answer to a call that came at a moment back; `inf` has no end of its own."""
         let_go = asyncio.Event()
         self._held[let_go] = asyncio.get_running_loop()
+        if self.moment > begun:
+            let_go.set()
         ends = [asyncio.ensure_future(each) for each in (let_go.wait(), end)]
         try:
             timeout = None if seconds == inf else seconds
@@ -117,6 +124,7 @@ class HeldAnswers:
                 each.cancel()
 
     def let_go(self) -> None:
-        """Let all of them go, from any thread."""
+        """Let all of them go, and all to calls that came already, from any thread."""
+        self.moment += 1
         for event, loop in list(self._held.items()):
             loop.call_soon_threadsafe(event.set)

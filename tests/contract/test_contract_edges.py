@@ -189,6 +189,7 @@ def test_bodies_cut_in_transit_skip_nothing(pipeline: Pipeline, faults: Any) -> 
     faults.cut_body(times=1)
     faults.cut_body(kept=0.9, after=2, times=1)
     assert {fact["state"] for fact in pipeline.run().values()} == {"committed"}
+    assert faults.count("GetRecords") == 3 + 2
     pipeline.assert_exactly_once()
 
 

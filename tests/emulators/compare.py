@@ -68,5 +68,5 @@ def _unequal(ours: Any, theirs: Any, path: tuple[str, ...]) -> Iterator[tuple[st
 
 def _in_words(value: Any) -> str:
     if isinstance(value, list):
-        return f"{len(value)} items"
+        return f"list of {len(value)}"
     return "null" if value is None else "some" if isinstance(value, dict) else str(value)

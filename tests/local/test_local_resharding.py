@@ -38,10 +38,10 @@ def test_the_children_of_a_split_share_the_hash_keys_of_their_parent(stream):
 
 def test_the_child_of_a_merge_has_the_hash_keys_and_names_of_both_parents(create):
     stream = create(3)
-    stream.merge(2, 1)
+    stream.merge(1, 2)
     child = stream.shard(3)
     assert keys(child) == (keys(stream.shard(1))[0], keys(stream.shard(2))[1])
-    assert parents_of(stream) == {"0": [], "1": [], "2": [], "3": ["2", "1"]}
+    assert parents_of(stream) == {"0": [], "1": [], "2": [], "3": ["1", "2"]}
 
 
 def test_a_split_closes_the_parent_above_its_last_record(stream):
@@ -146,6 +146,8 @@ def test_shards_that_do_not_adjoin_cannot_be_merged(create, refused):
         stream.merge(0, 2)
     with refused("InvalidArgumentException", "not an adjacent pair"):
         stream.merge(0, 0)
+    with refused("InvalidArgumentException", "not an adjacent pair"):
+        stream.merge(1, 0)  # the lower one goes first
     assert stream.numbers() == [0, 1, 2]
 
 

@@ -121,6 +121,14 @@ class Run:
     moment: Moment | None = None
     event: type[BaseException] | Step | None = None
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether something in it can make it fail as a whole, or shards of it."""
+        if isinstance(self.event, Run) and self.event.plan:
+            return True  # it may be this run's own plan
+        harmless = {"empty_page", "page_size"}
+        return isinstance(self.event, type) or any(bend.how not in harmless for bend in self.bends)
+
 
 Step = Put | Split | Merge | Wait | Run
 

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 _USUAL = (TooManyBadRecords, ParentUnfinished)
 """What may become of a shard though nothing fails and no other run is there."""
 
-_HARMLESS = {"empty_page", "page_size"}
-"""Faults that make no run fail."""
-
 
 @dataclass
 class Runner:
@@ -68,7 +65,7 @@ class Runner:
     def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
         """Plan and execute; the result, if there is one."""
         stale = 0 < run.plan <= len(self._plans)
-        failing = stale or isinstance(run.event, type) or any(bend.how not in _HARMLESS for bend in run.bends)
+        failing = stale or run.may_fail
         before = set(self.onlooker.batches)
         plan = result = None
         with self._injected(run), self._bent(run):

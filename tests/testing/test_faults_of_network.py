@@ -87,6 +87,13 @@ def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, as
     assert [record["Data"] for record in page.result(timeout=10)["Records"]] == [b"0"]
 
 
+def test_call_that_came_before_the_faults_were_cleared_is_not_stalled_after(orders, faults):
+    iterator = orders.iterator()
+    faults.before("GetRecords", faults.clear)
+    faults.stall()
+    assert orders.page(iterator)["Records"] == []
+
+
 @pytest.mark.parametrize("fault", [Faults.stall, lambda faults, operation: faults.delay(60, operation)])
 def test_server_ends_though_an_answer_is_held_back(connect, aside, fault):
     faults = Faults()

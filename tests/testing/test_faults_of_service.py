@@ -85,6 +85,7 @@ def test_refusal_has_the_headers_of_the_service(clocked, faults):
     "told",
     [
         lambda faults: faults.throttle("GetRecord"),
+        lambda faults: faults.count("GetRecord"),
         lambda faults: faults.fail(after=-1),
         lambda faults: faults.fail(times=0),
         lambda faults: faults.cut_body(kept=1),
