@@ -35,8 +35,11 @@ _SHARD_FIELDS = (
     "through",
     "rows",
     "bytes",
+    "bad_records",
+    "outside_hash_range",
     "lag_ms",
     "time_to_loss_ms",
+    "gaps",
     "error",
 )
 

@@ -4,6 +4,7 @@ KinesisAssetsError
 ├── InvalidInput               what was asked for cannot be meant; nothing was touched
 ├── JavaUnavailable            no Java that Spark can run on
 ├── LandingFailed              the Spark job failed as a whole; nothing was committed
+├── RegistryCallFailed         a schema registry did not say what a decoder needs to know
 ├── StreamError                a whole stream
 │   ├── StreamNotFound
 │   ├── StreamRecreated        same name, other stream: its old positions mean nothing
@@ -53,6 +54,10 @@ class JavaUnavailable(KinesisAssetsError):
 
 class LandingFailed(KinesisAssetsError):
     """The Spark job failed as a whole; nothing was committed."""
+
+
+class RegistryCallFailed(KinesisAssetsError):
+    """A call to the Glue Schema Registry failed after the SDK's retries: nobody knows which rows are bad."""
 
 
 class StreamError(KinesisAssetsError):

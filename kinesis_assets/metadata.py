@@ -30,7 +30,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "files": outcome.files,
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
-        "gap": str(outcome.gap) if outcome.gap else None,
+        "gaps": "; ".join(map(str, outcome.gaps)) or None,
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: _value(value) for name, value in facts.items() if value is not None}

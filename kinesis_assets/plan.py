@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import CallFailed, InvalidInput, ShardUnknown, ShardVanished, TableMissing
+from kinesis_assets.errors import (
+    CallFailed,
+    InvalidInput,
+    ParentUnfinished,
+    ShardUnknown,
+    ShardVanished,
+    TableMissing,
+)
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.loss import CLOCK_STEP, Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.positions import initial_positions
 from kinesis_assets.table.tokens import draw_token
@@ -89,6 +97,7 @@ class RunPlan:
         allowance: What all of them may read together.
         refused: The asked shards that cannot be read at all.
         given_up: The asked shards that are gone and count as read to their end from now on, with the gap.
+        lowered: Unfinished shards whose retention was lowered since the table was told; it must be told.
     """
 
     batch_id: int
@@ -99,6 +108,7 @@ class RunPlan:
     allowance: Allowance
     refused: Mapping[str, ShardError]
     given_up: Mapping[str, ShardPosition]
+    lowered: Mapping[str, ShardPosition]
 
     @property
     def identity(self) -> StreamIdentity:
@@ -135,9 +145,7 @@ def standing_shards(
     listing = client.listing()
     standing = _standing(table, listing, on_recreated)
     if standing is None or standing.identity != listing.summary.identity:
-        return initial_positions(
-            listing, _all_at(_TRIM_HORIZON, listing), wanted_from=listing.summary.service_time
-        )
+        return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
     return standing.with_listing(listing).shards
 
 
@@ -160,9 +168,9 @@ def plan_run(
         TableError: The table cannot be used.
     """
     listing = client.listing()
-    expected = _frozen(client, table, listing, policy).with_listing(listing)
+    standing = _positions_or_first(client, table, listing, policy)
+    expected = standing.with_listing(listing)
     now = listing.summary.service_time
-    # The clock has whole seconds, rounded down: what has arrived by now arrived before the next one.
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
     asked = list(dict.fromkeys(asked))
@@ -189,17 +197,10 @@ def plan_run(
                     max_bad_records=policy.max_bad_records,
                 )
             )
-        elif policy.on_data_loss is OnDataLoss.CONTINUE and given_up.keys() >= {
-            *expected.waits_for(shard_id)
-        }:
+        elif not (error := _vanished(expected, shard_id, now, policy, given_up)):
             given_up[shard_id] = _given_up(shard, now)
         else:
-            refused[shard_id] = ShardVanished(
-                shard_id,
-                f"no longer listed by stream {client.stream}, and read only up to {shard.position}; what "
-                "came after is past the stream's retention. To go on with its children and this gap "
-                f"recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
-            )
+            refused[shard_id] = error
     ranges.sort(key=lambda range_: range_.expiry.complete_until if range_.expiry else _LONG_AGO)
     return RunPlan(
         batch_id=draw_token(),
@@ -210,6 +211,11 @@ def plan_run(
         allowance=policy.allowance,
         refused=refused,
         given_up=given_up,
+        lowered={
+            shard_id: expected.shards[shard_id]
+            for shard_id, shard in standing.shards.items()
+            if not shard.finished and shard.retention_hours != expected.shards[shard_id].retention_hours
+        },
     )
 
 
@@ -223,7 +229,7 @@ def _standing(
     return snapshot.positions(listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART)
 
 
-def _frozen(
+def _positions_or_first(
     client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
@@ -262,6 +268,38 @@ def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:
         complete_until=shard.complete_until,
         retention_hours=shard.retention_hours,
         on_data_loss=policy.on_data_loss,
+        last_gap=shard.gaps[-1] if shard.gaps else None,
+    )
+
+
+def _vanished(
+    expected: StreamPositions,
+    shard_id: str,
+    now: datetime,
+    policy: ReadPolicy,
+    given_up: Mapping[str, ShardPosition],
+) -> ShardError | None:
+    """Why a shard that is not listed cannot be given up; None if it can."""
+    shard = expected.shards[shard_id]
+    told = f"not listed by stream {expected.identity.name}, and read only up to {shard.position}"
+    if shard.safe_until is not None and shard.safe_until > now:
+        # It stays listed for a retention after it was closed.
+        return ShardVanished(
+            shard_id,
+            f"{told}, though nothing of it can have expired before {shard.safe_until:%Y-%m-%dT%H:%M:%SZ}: "
+            "the list was not whole. Nothing to do: the next run lists again",
+        )
+    parents = [parent for parent in expected.waits_for(shard_id) if parent not in given_up]
+    if parents:
+        return ParentUnfinished(
+            shard_id, f"{told}; waits for {', '.join(parents)} to be read to the end or given up"
+        )
+    if policy.on_data_loss is OnDataLoss.CONTINUE:
+        return None
+    return ShardVanished(
+        shard_id,
+        f"{told}; what came after is past the stream's retention. To go on with its children and this gap "
+        f"recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
     )
 
 

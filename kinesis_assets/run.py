@@ -43,7 +43,7 @@ class ShardState(StrEnum):
     """What became of a shard in a run."""
 
     COMMITTED = "committed"
-    """Everything read is committed, if only that there was nothing new."""
+    """Everything read is committed, if only that nothing was new, or nothing left of the run's allowance."""
     FINISHED = "finished"
     """It has been read to its end, now or before."""
     WAITING = "waiting"
@@ -71,7 +71,7 @@ class ShardOutcome:
         lag_ms: How far `through` is behind the tip; None if that was not seen.
         time_to_loss_ms: How long until the first unread record may expire; None for a finished shard, or if
             that is not known.
-        gap: Where records may be missing, if the run went on past that.
+        gaps: Where records may be missing, if the run went on past that.
         error: Why the state is waiting, conflict or failed; None otherwise.
     """
 
@@ -86,7 +86,7 @@ class ShardOutcome:
     outside_hash_range: int = 0
     lag_ms: int | None = None
     time_to_loss_ms: int | None = None
-    gap: Gap | None = None
+    gaps: Sequence[Gap] = ()
     error: ShardError | None = None
 
 
@@ -142,7 +142,7 @@ def execute_run(land: Land, client: StreamClient, table: PositionedTable, plan: 
     if client.describe().identity != plan.identity:
         raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     landed = {shard.shard_id: shard for shard in landing.shards}
-    moved = dict(plan.given_up) | {
+    moved = {**plan.lowered, **plan.given_up} | {
         shard_id: position
         for shard_id, shard in landed.items()
         if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard))
@@ -170,7 +170,7 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         tip_time=shard.tip_time or before.tip_time,
         last_arrival=shard.last_arrival or before.last_arrival,
         retention_hours=plan.listing.summary.retention_hours,
-        gaps=before.gaps if shard.gap is None else (*before.gaps, shard.gap),
+        gaps=before.gaps + shard.gaps,
     )
 
 
@@ -195,7 +195,7 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
             start=before.position,
             through=before.position,
             time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
-            gap=plan.given_up[shard_id].gaps[-1] if shard_id in plan.given_up and not error else None,
+            gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
             error=error,
         )
     lag_ms = shard.millis_behind_latest
@@ -211,7 +211,7 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
         outside_hash_range=shard.outside_hash_range,
         lag_ms=lag_ms,
         time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
-        gap=shard.gap,
+        gaps=shard.gaps,
         error=error,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kinesis_assets.decoders.compression import Gzip, Zstd
 from kinesis_assets.decoders.documents import Json
 from kinesis_assets.decoders.glue import Glue
-from kinesis_assets.decoders.registry import GlueRegistry, RegistryCallFailed, SchemaVersion
+from kinesis_assets.decoders.registry import GlueRegistry, SchemaVersion
 from kinesis_assets.decoders.rows import decode
 
-__all__ = ["Glue", "GlueRegistry", "Gzip", "Json", "RegistryCallFailed", "SchemaVersion", "Zstd", "decode"]
+__all__ = ["Glue", "GlueRegistry", "Gzip", "Json", "SchemaVersion", "Zstd", "decode"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from io import BytesIO
@@ -30,8 +31,8 @@ _LOGICAL_TYPES = {
 }
 """Those with a Spark type of their own. A value of another one is read as what it is stored as."""
 
-
 _AS_THEY_ARE = (bytes, date, datetime, Decimal)
+_DECIMAL_BYTES = 100  # six times what Spark's longest decimal takes
 
 
 def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]:
@@ -50,7 +51,7 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
     except ImportError as error:
         raise InvalidInput("Avro needs fastavro: pip install 'kinesis-assets[avro]'") from error
     try:
-        schema = fastavro.parse_schema(json.loads(definition, object_hook=_without_foreign_logical_type))
+        schema = fastavro.parse_schema(json.loads(definition, object_hook=_read_exactly))
     except Exception as error:  # its errors have no common type
         raise Undecodable(f"its definition is no Avro schema: {error!r}") from error
     if _is_recursive(schema):
@@ -75,9 +76,13 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
     return read
 
 
-def _without_foreign_logical_type(schema: dict[str, Any]) -> dict[str, Any]:
+def _read_exactly(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema, or a part of one, by which fastavro changes no value."""
     if schema.get("logicalType") not in _LOGICAL_TYPES:
         schema.pop("logicalType", None)
+    elif schema["logicalType"] == "decimal":
+        # What has more digits than were declared would be rounded: take as many as the bytes can hold.
+        schema["precision"] = int(math.log10(2) * (8 * schema.get("size", _DECIMAL_BYTES) - 1))
     return schema
 
 

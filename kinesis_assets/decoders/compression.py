@@ -74,7 +74,7 @@ def uncompressed(data: bytes, codec: str, max_bytes: int) -> bytes:
     left = max_bytes + 1  # what comes after max_bytes is either its end or one byte too many
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            while left and (chunk := stream.read(min(left, _READ_BYTES))):
+            while chunk := stream.read(min(left, _READ_BYTES)):
                 chunks.append(chunk)
                 left -= len(chunk)
     except OSError as error:

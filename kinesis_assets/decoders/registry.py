@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from kinesis_assets.errors import InvalidInput, KinesisAssetsError
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 
 # Of GetSchemaVersion's errors, those about the schema version id alone, which came from a record.
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
-
-
-class RegistryCallFailed(KinesisAssetsError):
-    """A call to the Glue Schema Registry failed after the SDK's retries: nobody knows which rows are bad."""
 
 
 @dataclass(frozen=True)

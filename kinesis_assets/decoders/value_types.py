@@ -37,18 +37,17 @@ _PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
 
 
 def parsed(spark_type: str | spark_types.DataType) -> spark_types.DataType:
-    """A type as DDL (`order_id long, amount double`; `array<long>`) or as an object, which values can have.
+    """A type that is given as DDL (`order_id long, amount double`; `array<long>`) or as an object.
 
     Raises:
-        InvalidInput: It is no type, or none that a value is decoded to.
+        InvalidInput: It is no type.
     """
-    if isinstance(spark_type, str):
-        try:
-            spark_type = spark_types.DataType.fromDDL(spark_type)
-        except ParseException as error:
-            raise InvalidInput(f"{spark_type!r} is no Spark type: {error.getCondition()}") from error
-    value_type(spark_type)
-    return spark_type
+    if not isinstance(spark_type, str):
+        return spark_type
+    try:
+        return spark_types.DataType.fromDDL(spark_type)
+    except ParseException as error:
+        raise InvalidInput(f"{spark_type!r} is no Spark type: {error.getCondition()}") from error
 
 
 def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:

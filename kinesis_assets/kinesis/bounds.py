@@ -59,7 +59,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         records: So many records.
-        bytes: So many payload bytes; the record that goes above it is left out.
+        bytes: So many payload bytes; the record that goes above it is left out, but for the first of a task.
         seconds: No page is begun later than this, from when reading begins.
     """
 
@@ -76,7 +76,12 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def shares(self, count: int) -> list[Allowance]:
-        """The same for tasks that know nothing of each other; the shares add up to it."""
+        """The same for at most so many tasks that know nothing of each other.
+
+        The shares add up to it, and none is empty unless there is nothing to share.
+        """
+        amounts = [amount for amount in (self.records, self.bytes) if amount is not None]
+        count = max(1, min([count, *amounts]))
         return [
             Allowance(
                 records=_share(self.records, index, count),
@@ -105,7 +110,7 @@ class Budget:
     def spent(self) -> bool:
         """Whether no further page is to be begun."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
-        return late or self._records == 0 or (self._taken and self._bytes == 0)
+        return late or self._records == 0 or self._bytes == 0
 
     @property
     def records(self) -> int | None:

@@ -14,9 +14,6 @@ import msgspec
 
 from kinesis_assets.kinesis.position import Position
 
-CLOCK_STEP = timedelta(seconds=1)
-"""The service's clock is known in whole seconds, rounded down."""
-
 
 class OnDataLoss(StrEnum):
     """What a run does where records may have been lost."""
@@ -42,6 +39,14 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     next_sequence_number: str | None
     until: datetime
 
+    def is_again(self, recorded: Gap | None) -> bool:
+        """Whether it is one that was recorded, seen once more before the position moved past it."""
+        return (
+            recorded is not None
+            and self.next_sequence_number is not None
+            and (self.after, self.next_sequence_number) == (recorded.after, recorded.next_sequence_number)
+        )
+
     def __str__(self) -> str:
         found = self.next_sequence_number or "nothing"
         length = "" if self.since is None else f", {str(self.until - self.since).partition('.')[0]} later"
@@ -59,11 +64,13 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
         complete_until: Every record that arrived before this is read, or is not wanted.
         retention_hours: The lowest that was seen since then.
         on_data_loss: What to do then.
+        last_gap: The last one that is recorded; it is neither told nor recorded again.
     """
 
     complete_until: datetime
     retention_hours: int
     on_data_loss: OnDataLoss
+    last_gap: Gap | None = None
 
     @property
     def retention(self) -> timedelta:

@@ -15,8 +15,9 @@ import msgspec
 from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.aggregation import deaggregate, is_aggregate, is_damaged
 from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
-from kinesis_assets.kinesis.loss import CLOCK_STEP, Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,7 +131,7 @@ class ShardReading:
         last_arrival: Arrival of the last record handed out.
         millis_behind_latest: How far `position` is behind the tip, as of the last answer; None before it.
         tip_time: The service's clock when the tip was last seen.
-        gap: Where records may be missing, if that was to be recorded and gone past.
+        gaps: Where records may be missing, if that was to be recorded and gone past.
 
     Raises (while iterating):
         ReadFailed: A call failed after bounded tries.
@@ -150,7 +151,7 @@ class ShardReading:
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
         self.tip_time: datetime | None = None
-        self.gap: Gap | None = None
+        self.gaps: list[Gap] = []
         bounds = range_.bounds
         own = Budget(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
         self._budgets = [own] if budget is None else [own, budget]
@@ -161,11 +162,13 @@ class ShardReading:
         self._last_progress = 0.0
         self._nearest = float("inf")
         self._deadline: float | None = None
+        self._refused: int | None = None
 
     def __iter__(self) -> Iterator[list[Record]]:
         """Hand out the range's records, at most a page at a time."""
         self._last_progress = time.monotonic()
         while self.end is None:
+            self._wait_for_turn()
             if self._spent():
                 self.end = RangeEnd.BOUND
                 break
@@ -178,7 +181,7 @@ class ShardReading:
                     self._advance(records, taken, served)
                     yield records if taken == len(records) else records[:taken]
                 if taken < len(records):
-                    self._cut(page, records[taken], served)
+                    self._cut(page, served, records, taken)
                     break
             if self.end is None:
                 self.millis_behind_latest = page.millis_behind_latest
@@ -206,34 +209,51 @@ class ShardReading:
 
     def _look_for_loss(self, page: Page, served: datetime) -> None:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
-        expiry, since = self.range.expiry, self._complete_until
-        if expiry is None or since is None or served + CLOCK_STEP < since + expiry.retention:
-            return
+        expiry, since, number = self.range.expiry, self._complete_until, self.position.sequence_number
         first = page.records[0] if page.records else None
+        if expiry is None or since is None or (first is not None and first.sequence_number == number):
+            return  # the record itself is still there, and so is all after it
         if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
             return  # not known yet
-        if first is not None and first.sequence_number == self.position.sequence_number:
-            return  # the last record that was read is still there, and so is all after it
+        broken = self.position.sub_sequence_number is not None  # and the rest of the aggregate is not there
+        if not broken and served + CLOCK_STEP < since + expiry.retention:
+            return
         gap = Gap(
             after=self.position,
             since=since,
             next_sequence_number=None if first is None else first.sequence_number,
             until=served if first is None else first.arrival,
         )
+        if not broken and number is not None and self._is_there(number):
+            return
+        self._complete_until = None
+        if gap.is_again(expiry.last_gap):
+            return
         if expiry.on_data_loss is OnDataLoss.FAIL:
             raise DataLost(
                 self.range.shard_id,
                 f"records may have expired unread: {gap}. To go on from there with this gap recorded, run "
                 f"with on_data_loss: {OnDataLoss.CONTINUE}",
             )
-        self.gap, self._complete_until = gap, None
+        self.gaps.append(gap)
+
+    def _is_there(self, sequence_number: str) -> bool:
+        """Whether a record can still be read; then so can all after it."""
+        at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
+        look = ShardReading(
+            self._client, ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
+        )
+        look._next_call = self._next_call  # the shard's five calls a second are one's own
+        found = next(iter(look), None)
+        self._next_call = look._next_call
+        return found is not None and found[0].sequence_number == sequence_number
 
     def _user_records(self, page: Page) -> Iterator[list[Record]]:
         """The page's records, aggregates as their sub-records, in lists that are not much too long."""
-        if not any(map(is_aggregate, page.records)):
+        begin = self.position
+        if begin.sub_sequence_number is None and not any(map(is_aggregate, page.records)):
             yield page.records
             return
-        begin = self.position
         records: list[Record] = []
         for record in page.records:
             parts = deaggregate(record, self.range.hash_range)
@@ -253,10 +273,12 @@ class ShardReading:
             seconds = until.timestamp()
             late = (i for i, record in enumerate(records) if record.approximate_arrival_timestamp >= seconds)
             count = next(late, count)
+        self._refused = None
         if self.range.max_bad_records is not None:
             room = self.range.max_bad_records - self.bad_records
             bad = (i for i in range(count) if is_damaged(records[i]))
-            count = next(islice(bad, room, None), count)
+            self._refused = next(islice(bad, room, None), None)
+            count = count if self._refused is None else self._refused
         for budget in self._budgets:
             count = budget.take(records[:count])
         return count
@@ -282,16 +304,18 @@ class ShardReading:
                 self.bad_records += is_damaged(record)
                 self.outside_hash_range += not is_damaged(record)
 
-    def _cut(self, page: Page, unread: Record, served: datetime) -> None:
-        """End the range before a record of a page."""
+    def _cut(self, page: Page, served: datetime, records: Sequence[Record], taken: int) -> None:
+        """End the range after the taken ones of a page's records."""
+        unread = records[taken]
         unread_ms = int(served.timestamp() * 1000) - unread.arrival_ms
         self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
-        if is_damaged(unread) and self.bad_records == self.range.max_bad_records:
+        if taken == self._refused and not self._spent():
+            most = self.range.max_bad_records
             raise TooManyBadRecords(
                 self.range.shard_id,
-                f"record {unread.sequence_number} is damaged ({unread.error}), and max_bad_records is "
-                f"{self.range.max_bad_records} in a run. What was read before is kept; to go on past it, "
-                "raise max_bad_records",
+                f"record {unread.sequence_number} is damaged ({unread.error}), and max_bad_records takes "
+                f"{most} in a run. What was read before is kept; "
+                + ("the next run goes on with it" if most else "to go on past it, raise max_bad_records"),
             )
         self.end = RangeEnd.BOUND
 
@@ -316,6 +340,7 @@ class ShardReading:
                 self._wait_for_turn()
                 page, served = self._client.get_records(self._iterator, self._limit())
             except CallFailed as error:
+                self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
                 if error.code in _THROTTLED:
                     throttled += 1
                     lasting = self._stalled()
@@ -333,8 +358,9 @@ class ShardReading:
                 time.sleep(random.uniform(0, longest))  # noqa: S311  # jitter
             else:
                 self._iterator = page.next_shard_iterator
-                seconds = sum(len(record.data) for record in page.records) / BYTES_PER_SECOND
-                self._next_call = time.monotonic() + max(SECONDS_BETWEEN_CALLS, seconds)
+                size = sum(len(record.data) + len(record.partition_key.encode()) for record in page.records)
+                seconds = max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
+                self._next_call = time.monotonic() + seconds
                 return page, served
 
     def _limit(self) -> int:
@@ -343,4 +369,3 @@ class ShardReading:
 
     def _wait_for_turn(self) -> None:
         time.sleep(max(0.0, self._next_call - time.monotonic()))
-        self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import yaml
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
@@ -93,8 +94,7 @@ def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Positi
     now = listing.summary.service_time
     if position.kind is PositionKind.LATEST:
         return Position.at_timestamp(now)
-    # The clock has whole seconds, rounded down.
-    if position.timestamp is not None and not _EPOCH <= position.timestamp < now + timedelta(seconds=1):
+    if position.timestamp is not None and not _EPOCH <= position.timestamp < now + CLOCK_STEP:
         raise InvalidInput(
             f"stream {listing.summary.identity.name}: {shard_id}: start {position} is not in the past; the "
             f"stream's clock says {now}"
@@ -109,10 +109,17 @@ def _file_content(path: str) -> str:
         raise InvalidInput(f"start {_FILE}{path} cannot be read: {error}") from error
 
 
+def _json_or_yaml(text: str) -> object:
+    try:
+        return json.loads(text)  # YAML takes no tabs
+    except ValueError:
+        return yaml.safe_load(text)
+
+
 def _loaded(text: str, where: str) -> str | dict[str, str]:
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        found = _json_or_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
         raise InvalidInput(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
     if isinstance(found, dict) and all(isinstance(part, str) for pair in found.items() for part in pair):
         return found

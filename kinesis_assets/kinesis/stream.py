@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.kinesis.shards import Shard
+
+
+CLOCK_STEP = timedelta(seconds=1)
+"""The service's clock is known in whole seconds, rounded down: what has happened by now happened before the
+next one."""
 
 
 class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

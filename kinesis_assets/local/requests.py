@@ -47,7 +47,11 @@ def decode(body: bytes, kind: type[Request]) -> Request:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        violations = list(_violations(msgspec.json.decode(body), inspect.type_info(kind), ""))
+        try:
+            whole = msgspec.json.decode(body)
+        except msgspec.DecodeError as cut:  # wrong from its first byte on, and then cut
+            raise SerializationException(str(cut)) from cut
+        violations = list(_violations(whole, inspect.type_info(kind), ""))
         if violations:
             raise invalid(*violations) from error
         raise SerializationException(str(error)) from error

@@ -72,7 +72,7 @@ class ShardLanding:
         last_arrival: Arrival of the last of them.
         millis_behind_latest: As the last answer told it; None if none came.
         tip_time: When the tip was seen (service's clock), if it was.
-        gap: Where records may be missing before them, if that was gone past.
+        gaps: Where records may be missing among them, if that was gone past.
         error: What ended the range early.
     """
 
@@ -86,7 +86,7 @@ class ShardLanding:
     last_arrival: datetime | None
     millis_behind_latest: int | None
     tip_time: datetime | None
-    gap: Gap | None
+    gaps: tuple[Gap, ...]
     error: ShardError | None
 
 
@@ -123,8 +123,8 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
         ranges: What to read; the first ones are begun first.
         allowance: What they may read together.
     """
-    tasks = min(len(ranges), _parallelism(spark))
-    shares = allowance.shares(tasks)
+    shares = allowance.shares(min(len(ranges), _parallelism(spark)))
+    tasks = len(shares)
     groups = [(tuple(ranges[task::tasks]), shares[task]) for task in range(tasks)]
     numbers = spark.range(0, tasks, 1, tasks)
     rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
@@ -218,6 +218,6 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         last_arrival=reading.last_arrival,
         millis_behind_latest=reading.millis_behind_latest,
         tip_time=reading.tip_time,
-        gap=reading.gap,
+        gaps=tuple(reading.gaps),
         error=error,
     )

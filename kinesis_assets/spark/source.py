@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,7 +102,7 @@ class _Reader(DataSourceReader):
         """One partition a shard."""
         client = StreamClient(self._stream, self._settings)
         now = client.describe().service_time
-        if self._until > now + timedelta(seconds=1):
+        if self._until > now + CLOCK_STEP:
             raise InvalidInput(
                 f"until {self._until.isoformat()} is in the future; the stream's clock says {now}"
             )

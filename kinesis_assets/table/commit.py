@@ -103,7 +103,9 @@ def freeze(
                 previous=None if standing is None else standing.token,
                 generation=0 if standing is None else standing.generation + 1,
                 batch_id=token,
-                shards=initial_positions(listing, starts, wanted_from=summary.service_time),
+                shards=initial_positions(
+                    listing, starts, wanted_from=None if standing is None else summary.identity.created
+                ),
                 listed_at=summary.service_time,
                 predecessors=() if standing is None else standing.as_predecessors(),
             )

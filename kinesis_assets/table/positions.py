@@ -35,8 +35,8 @@ class ShardPosition(
         finished: Read to its end; never read again.
         tip_time: When it was last read to its tip (service's clock).
         last_arrival: Arrival of the last record committed.
-        wanted_from: No record that arrived before is to be read: when its start was frozen, the time where it
-            starts, or when it was not listed yet.
+        wanted_from: No record that arrived before is to be read: the time where it starts, or when it was not
+            listed yet. None for a shard that begins with the oldest record there is when it is first read.
         retention_hours: The stream's lowest retention seen since the shard was last read.
         gaps: Where records may be missing, oldest first.
     """
@@ -161,16 +161,22 @@ def initial_positions(
     Args:
         listing: The stream.
         starts: By shard id; listed shards that it does not name are left out.
-        wanted_from: See `ShardPosition`; a start at a time means that time.
+        wanted_from: See `ShardPosition`; for those at TRIM_HORIZON. A start at a time means that time.
     """
-    created = listing.summary.identity.created
+
+    def wanted(start: Position) -> datetime | None:
+        # Nothing can have arrived before there was a stream; when a record arrived, its number does not tell.
+        created = listing.summary.identity.created
+        if start.kind is PositionKind.TRIM_HORIZON:
+            return wanted_from
+        return max(created, start.timestamp or created)
+
     return {
         shard.shard_id: ShardPosition(
             parents=shard.parents,
             hash_range=shard.hash_range,
             position=starts[shard.shard_id],
-            # Nothing can have arrived before there was a stream.
-            wanted_from=max(created, starts[shard.shard_id].timestamp or wanted_from or created),
+            wanted_from=wanted(starts[shard.shard_id]),
             retention_hours=listing.summary.retention_hours,
         )
         for shard in listing.shards
@@ -213,7 +219,10 @@ def merge(
             finished={parent for parent in position.parents if parent in merged and merged[parent].finished},
         )
     }:
-        merged |= {shard_id: _newer_tip(position, merged[shard_id]) for shard_id, position in ready.items()}
+        merged |= {
+            shard_id: _with_news(position, expected.shards[shard_id], merged[shard_id])
+            for shard_id, position in ready.items()
+        }
         pending = {shard_id: position for shard_id, position in pending.items() if shard_id not in ready}
     for shard_id, position in pending.items():
         conflicts[shard_id] = PositionConflict(
@@ -224,10 +233,13 @@ def merge(
     return merged, conflicts
 
 
-def _newer_tip(moved: ShardPosition, current: ShardPosition) -> ShardPosition:
-    """Another run may have seen the tip later without moving the position."""
+def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosition) -> ShardPosition:
+    """What another run may have told without moving the position: a later tip, a lower retention."""
     seen = [time for time in (moved.tip_time, current.tip_time) if time is not None]
-    return msgspec.structs.replace(moved, tip_time=max(seen, default=None))
+    hours = moved.retention_hours
+    if current.retention_hours != expected.retention_hours:
+        hours = min((each for each in (hours, current.retention_hours) if each is not None), default=None)
+    return msgspec.structs.replace(moved, tip_time=max(seen, default=None), retention_hours=hours)
 
 
 def encode(positions: StreamPositions) -> bytes:

@@ -27,8 +27,11 @@ FIELDS = [
     "through",
     "rows",
     "bytes",
+    "bad_records",
+    "outside_hash_range",
     "lag_ms",
     "time_to_loss_ms",
+    "gaps",
     "error",
 ]
 
@@ -86,8 +89,11 @@ class TestRun:
                 "through": f"AFTER_SEQUENCE_NUMBER:{number}",
                 "rows": 1,
                 "bytes": 3,
+                "bad_records": 0,
+                "outside_hash_range": 0,
                 "lag_ms": 0,
                 "time_to_loss_ms": 86_400_000,
+                "gaps": None,
                 "error": None,
             }
             for shard_id, number in put.items()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets import run as run_module
+from kinesis_assets.plan import plan_run
 from kinesis_assets.table.commit import commit
 
 from pipeline import SPARK_CONFIG, Pipeline  # isort: skip  # this folder's own
@@ -257,13 +258,8 @@ def test_latest_then_an_aborted_run_then_records_lands_them_all(pipeline: Pipeli
     pipeline.create(2)
     project = pipeline.project(start="LATEST")
     with project.manager() as manager:  # a run that plans, and dies before it reads
-        run_module.plan_run(
-            manager.client(),
-            manager.positioned_table(),
-            asked=list(pipeline.listed()),
-            start=run_module.Position.parse("LATEST"),
-            bounds=run_module.Bounds(),
-        )
+        asked = list(pipeline.listed())
+        plan_run(manager.client(), manager.positioned_table(), asked=asked, policy=manager.policy())
     pipeline.put(100)
     pipeline.run(start="LATEST")
     pipeline.assert_exactly_once()

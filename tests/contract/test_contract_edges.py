@@ -112,9 +112,9 @@ def test_records_past_their_retention_are_told_until_someone_goes_on(aged: Pipel
 
     gone_on = aged.run(on_data_loss="continue")[lost]
     assert (gone_on["state"], gone_on["rows"]) == ("committed", 5)
-    assert f"first available then: {available}, " in gone_on["gap"]
-    assert [str(gap) for gap in aged.positions().shards[lost].gaps] == [gone_on["gap"]]
-    assert "gap" not in aged.run()[lost]
+    assert f"first available then: {available}, " in gone_on["gaps"]
+    assert [str(gap) for gap in aged.positions().shards[lost].gaps] == [gone_on["gaps"]]
+    assert "gaps" not in aged.run()[lost]
     aged.acknowledged = [record for record in aged.acknowledged if record not in expired]
     aged.assert_exactly_once()
 
@@ -138,7 +138,7 @@ def test_a_shard_gone_unread_is_told_until_someone_goes_on_to_its_children(
 
     gone_on = aged.run([parent, *children], on_data_loss="continue")
     assert gone_on[parent]["state"] == "finished"
-    assert f"AFTER_SEQUENCE_NUMBER:{aged.acknowledged[3][1]}" in gone_on[parent]["gap"]
+    assert f"AFTER_SEQUENCE_NUMBER:{aged.acknowledged[3][1]}" in gone_on[parent]["gaps"]
     assert {fact["state"] for fact in aged.run([parent, *children]).values()} == {"finished", "committed"}
     del aged.acknowledged[4:10]
     aged.assert_exactly_once()

@@ -76,7 +76,6 @@ def test_children_of_a_parent_that_is_finished_in_the_run_are_bounded_with_it(pi
     pipeline.assert_exactly_once()
 
 
-@pytest.mark.xfail(reason="a Spark task whose share is nothing reads nothing, whatever its shards hold")
 def test_a_bound_below_the_number_of_tasks_starves_no_shard(pipeline: Pipeline) -> None:
     pipeline.create(2)
     _, second = pipeline.listed()

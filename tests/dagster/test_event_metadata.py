@@ -105,15 +105,15 @@ def test_a_finished_shard_has_no_time_to_loss(put, project_of, instance, clocked
 
 def test_a_gap_that_was_gone_past_is_told_by_that_run_alone(put, project_of, instance, clocked):
     (before,) = put(b"0")
-    assert "gap" not in materialized(project_of(), instance, A)[A]
+    assert "gaps" not in materialized(project_of(), instance, A)[A]
     clocked.clock.advance(30 * 3600)
     (after,) = put(b"1")
     project = project_of(on_data_loss="continue")
     facts = materialized(project, instance, A)[A]
     assert facts["state"] == "committed"
-    assert facts["gap"].startswith(f"read to AFTER_SEQUENCE_NUMBER:{before}, whole up to ")
-    assert f"first available then: {after}, " in facts["gap"]
-    assert "gap" not in materialized(project, instance, A)[A]
+    assert facts["gaps"].startswith(f"read to AFTER_SEQUENCE_NUMBER:{before}, whole up to ")
+    assert f"first available then: {after}, " in facts["gaps"]
+    assert "gaps" not in materialized(project, instance, A)[A]
 
 
 def test_a_loss_that_is_not_gone_past_is_an_observation_with_the_gap_in_its_error(
@@ -126,4 +126,4 @@ def test_a_loss_that_is_not_gone_past_is_an_observation_with_the_gap_in_its_erro
     (facts,) = project_of().materialize(instance, [A])
     assert (facts["state"], facts["rows"]) == ("failed", 0)
     assert "records may have expired unread" in facts["error"]
-    assert "gap" not in facts
+    assert "gaps" not in facts

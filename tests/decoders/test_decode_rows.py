@@ -78,6 +78,7 @@ def test_a_row_without_data_says_so(raw):
         (b"[1, null]", [Json("array<long>")], [1, None]),
         (b"7", [Json(LongType())], 7),
     ],
+    ids=["gzip", "zstd-json", "gzip-zstd", "gzip-glue", "glue", "glue-zstd-json", "json-array", "json-long"],
 )
 def test_decoders_apply_one_after_the_other(raw, data, decoders, value):
     (row,) = raw([data]).transform(decode(*decoders)).collect()

@@ -230,6 +230,15 @@ def test_an_avro_value_that_does_not_fit_its_spark_type_says_what_and_where(
     assert told in row["error"]
 
 
+@pytest.mark.parametrize("stored", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}], ids=str)
+def test_a_decimal_with_more_digits_than_its_schema_declares_is_not_rounded(decoded, stored):
+    schema = json.dumps({**stored, "logicalType": "decimal", "precision": 4, "scale": 2})
+    datum = (b"" if "size" in stored else b"\x08") + (12345678).to_bytes(4, "big")
+    fits, too_long = (decoded([plain(datum)], glue(f"decimal({digits},2)", schema))[0] for digits in (8, 7))
+    assert (fits["value"], fits["error"]) == (Decimal("123456.78"), None)
+    assert (too_long["value"], too_long["error"]) == (None, "glue: '123456.78' is no decimal(7,2)")
+
+
 def test_avro_fields_are_matched_by_name(decoded):
     (row,) = decoded([plain(ORDER_DATUM)], glue("amount double, missing long, Note string", ORDER_AVRO))
     assert row["value"] == {"amount": 2.5, "missing": None, "Note": None}

@@ -18,7 +18,8 @@ import pytest
 from botocore.config import Config
 from pyspark.errors import PySparkException
 
-from kinesis_assets.decoders import Glue, GlueRegistry, RegistryCallFailed, decode
+from kinesis_assets import RegistryCallFailed
+from kinesis_assets.decoders import Glue, GlueRegistry, decode
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 
 if TYPE_CHECKING:

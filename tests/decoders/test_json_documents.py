@@ -94,6 +94,7 @@ def test_a_document_that_fits_gives_its_value(decoded, ddl, document, value):
         ("a timestamp_ntz", b'{"a": "2026-01-31T12:00:00Z"}', "with no timezone component - at `$.a`"),
         ("a decimal(10,2)", b'{"a": 1.125}', "'1.125' is no decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": 123456789}', "'123456789' is no decimal(10,2) - at `$.a`"),
+        ("a decimal(10,2)", b'{"a": %s}' % (b"9" * 1000), "9' is no decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": "NaN"}', "'NaN' is no decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": "sNaN"}', "'sNaN' is no decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": "Infinity"}', "'Infinity' is no decimal(10,2) - at `$.a`"),

@@ -45,11 +45,11 @@ def records(*data):
 # Allowances
 
 
-@settings(derandomize=True)
+@settings(derandomize=True, deadline=None)
 @given(amounts, amounts, st.none() | st.floats(0, 1e6), st.integers(1, 500))
 def test_shares_add_up_to_the_allowance_and_differ_by_one_at_most(most_records, most_bytes, seconds, count):
     shares = Allowance(records=most_records, bytes=most_bytes, seconds=seconds).shares(count)
-    assert len(shares) == count
+    assert len(shares) == max(1, min(each for each in (count, most_records, most_bytes) if each is not None))
     for name, amount in (("records", most_records), ("bytes", most_bytes)):
         parts = [getattr(share, name) for share in shares]
         if amount is None:
@@ -57,6 +57,7 @@ def test_shares_add_up_to_the_allowance_and_differ_by_one_at_most(most_records, 
         else:
             assert sum(parts) == amount
             assert max(parts) - min(parts) <= 1
+            assert min(parts) > 0 or amount == 0
     assert {share.seconds for share in shares} == {seconds}  # tasks run side by side
 
 
@@ -128,17 +129,11 @@ def test_seconds_of_a_budget_count_from_its_making(virtual):
 
 @pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize(
-    "none_left", [Allowance(records=0), Allowance(seconds=0.0), Allowance(records=0, bytes=9)]
+    "none_left",
+    [Allowance(records=0), Allowance(bytes=0), Allowance(seconds=0.0), Allowance(records=0, bytes=9)],
 )
 def test_budget_of_nothing_is_spent(none_left):
     assert Budget(none_left).spent
-
-
-@pytest.mark.xfail(reason="the first record is taken of a budget of no bytes too")
-def test_budget_of_no_bytes_is_spent_and_gives_nothing():
-    budget = Budget(Allowance(bytes=8).less(2, 8, 0.0))
-    assert budget.take(records(b"1")) == 0
-    assert budget.spent
 
 
 class SlowRecord:
@@ -243,9 +238,10 @@ def test_budget_inside_an_aggregate_is_as_exact(put, reading_of):
     assert second.position == Position.after(number, 1)
 
 
-def test_reading_of_a_spent_budget_asks_for_nothing_and_moves_nothing(put, reading_of, faults):
+@pytest.mark.parametrize("allowance", [Allowance(records=0), Allowance(bytes=0), Allowance(seconds=0.0)])
+def test_reading_of_a_spent_budget_asks_for_nothing_and_moves_nothing(put, reading_of, faults, allowance):
     put(FIRST, b"0")
-    reading = reading_of(FIRST, Budget(Allowance(records=0)))
+    reading = reading_of(FIRST, Budget(allowance))
     assert data(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
     assert faults.count("GetRecords") == faults.count("GetShardIterator") == 0
@@ -290,17 +286,21 @@ def test_no_page_is_asked_for_with_more_records_than_may_be_taken(put, reading_o
 # Time
 
 
-@pytest.mark.usefixtures("virtual")
-def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, faults):
+def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, faults, virtual, monkeypatch):
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
     put(FIRST, *[b"%d" % item for item in range(20)])
     faults.page_size(1)
-    reading = reading_of(FIRST, max_seconds=0.7)
+
+    def a_while_later(*_):
+        virtual.now += 10
+
+    faults.answer("GetRecords", a_while_later)
+    reading = reading_of(FIRST, max_seconds=35)
     assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
     assert reading.end is RangeEnd.BOUND
 
 
 @pytest.mark.usefixtures("virtual")
-@pytest.mark.xfail(reason="whether time is left is asked before the wait for a page's turn")
 def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_of, faults, monkeypatch):
     monkeypatch.setattr(reader, "BYTES_PER_SECOND", 1)
     put(FIRST, b"0_000", b"1_111")
@@ -321,9 +321,8 @@ def test_seconds_of_a_run_count_before_the_first_record_too(put, reading_of, fau
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):
     put(FIRST, b"0", b"1")
 
-    def late(_, answer):
+    def late(*_):
         virtual.now += 5
-        return answer
 
     faults.answer("GetRecords", late)
     reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))

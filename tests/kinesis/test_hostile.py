@@ -341,7 +341,6 @@ def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
     assert most_in_a_second(called) == 5
 
 
-@pytest.mark.xfail(reason="after a failed call the next one is timed from when that was sent")
 def test_five_calls_a_second_hold_where_the_service_sees_them_though_calls_are_slow_on_the_way(
     put, reading_of, faults, virtual, monkeypatch
 ):
@@ -384,7 +383,6 @@ def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being
     assert [round(time - began, 1) for time in called] == [0, 5.2, 10.5]
 
 
-@pytest.mark.xfail(reason="pages are paced by their payload alone")
 def test_long_partition_keys_count_in_what_a_shard_gives(put, reading_of, faults, refusals, virtual):
     for _ in range(8):
         put(*[b"x"] * 500, partition_key="k" * 256)

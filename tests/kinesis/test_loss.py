@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.testing import Clock, UserRecord, aggregate
+from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ class OneShard:
     kinesis: Any
     stream: str
     client: StreamClient
+    faults: Faults
 
     @property
     def now(self) -> datetime:
@@ -43,6 +44,10 @@ class OneShard:
 
     def later(self, **span: float) -> None:
         self.clock.advance(timedelta(**span).total_seconds())
+
+    def expire(self) -> None:
+        """Let all records be gone, as when their retention has passed."""
+        self.faults.trim(self.stream)
 
     def put(self, *items: int | bytes) -> list[str]:
         data = [item if isinstance(item, bytes) else str(item).encode() for item in items]
@@ -66,11 +71,12 @@ class OneShard:
 
 
 @pytest.fixture
-def shard(clocked: Any, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
+def shard(clocked: Any, faults: Faults, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
-    return OneShard(clocked.clock, clocked.kinesis, stream, StreamClient(stream, clocked.settings))
+    client = StreamClient(stream, clocked.settings)
+    return OneShard(clocked.clock, clocked.kinesis, stream, client, faults)
 
 
 def data(reading, between: Callable[[], object] = lambda: None):
@@ -89,8 +95,9 @@ def data(reading, between: Callable[[], object] = lambda: None):
 def test_nothing_can_be_lost_within_a_retention_of_what_was_read(shard, passed):
     (read,) = shard.put(0)
     since = shard.now
-    shard.put(1)
     shard.later(**passed)
+    shard.expire()  # sooner than it may
+    shard.put(1)
     assert data(shard.reading(Position.after(read), since)) == [1]
 
 
@@ -100,6 +107,7 @@ def test_loss_is_told_from_the_first_second_in_which_it_is_possible(shard, passe
     (read,) = shard.put(0)
     since = shard.now
     shard.later(**passed)
+    shard.expire()
     shard.put(1)
     reading = shard.reading(Position.after(read), since)
     with pytest.raises(DataLost):
@@ -112,8 +120,9 @@ def test_the_lowest_retention_seen_counts_and_not_the_present_one(shard, lowest,
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     (read,) = shard.put(0)
     since = shard.now
-    shard.put(1)
     shard.later(hours=25)
+    shard.expire()
+    shard.put(1)
     reading = shard.reading(Position.after(read), since, retention_hours=lowest)
     if told:
         with pytest.raises(DataLost):
@@ -148,9 +157,10 @@ def test_empty_pages_say_nothing_until_the_first_available_record_is_seen(shard,
     shard.later(hours=30)
     (available,) = shard.put(1)
     faults.empty_page(behind_ms=5000, times=3)
+    reading = shard.reading(Position.after(read), since)
     with pytest.raises(DataLost, match=f"first available then: {available}"):
-        data(shard.reading(Position.after(read), since))
-    assert faults.count("GetRecords") == 4
+        data(reading)
+    assert reading.position == Position.after(read)
 
 
 def test_a_range_that_knows_no_time_looks_for_no_loss(shard):
@@ -164,7 +174,42 @@ def test_a_range_that_knows_no_time_looks_for_no_loss(shard):
 # What proves that nothing is lost
 
 
-def test_last_record_read_still_being_served_proves_that_nothing_is_lost(shard):
+@pytest.mark.parametrize("unread", [(1, 2), ()], ids=["records after it", "none after it"])
+def test_last_record_read_still_being_there_proves_that_nothing_is_lost(shard, unread):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    if unread:
+        shard.put(*unread)
+    assert data(shard.reading(Position.after(read), since)) == list(unread)
+
+
+def test_last_record_read_being_gone_proves_nothing_where_later_ones_are_there(shard):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, gone, available = shard.put(0, 1, 2)
+    since = shard.now
+    shard.later(hours=30)
+    shard.faults.trim(shard.stream, SHARD, before=gone)
+    with pytest.raises(DataLost, match=f"first available then: {gone}"):
+        data(shard.reading(Position.after(read), since))
+    shard.faults.trim(shard.stream, SHARD, before=available)
+    with pytest.raises(DataLost, match=f"first available then: {available}"):
+        data(shard.reading(Position.after(read), since))
+
+
+def test_looking_whether_the_last_record_is_there_skips_no_record_and_reads_none_twice(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, *_ = shard.put(0, 1, 2, 3)
+    since = shard.now
+    shard.later(hours=30)
+    faults.page_size(1)
+    reading = shard.reading(Position.after(read), since)
+    assert data(reading) == [1, 2, 3]
+    assert reading.records == 3
+
+
+def test_aggregate_that_is_half_read_still_being_there_proves_that_nothing_is_lost(shard):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     since = shard.now
@@ -221,9 +266,9 @@ def test_gap_is_told_and_the_reading_goes_on_when_that_is_asked_for(shard):
     reading = shard.reading(Position.after(read), since, CONTINUE)
     assert data(reading) == [2, 3]
     assert reading.end is RangeEnd.TIP
-    assert reading.gap == Gap(
-        after=Position.after(read), since=since, next_sequence_number=available, until=arrival
-    )
+    assert reading.gaps == [
+        Gap(after=Position.after(read), since=since, next_sequence_number=available, until=arrival)
+    ]
 
 
 def test_gap_before_nothing_ends_where_that_was_seen(shard):
@@ -234,9 +279,9 @@ def test_gap_before_nothing_ends_where_that_was_seen(shard):
     assert data(reading) == []
     assert (reading.end, reading.tip_time) == (RangeEnd.TIP, shard.now)
     assert reading.position == Position.after(read)
-    assert reading.gap == Gap(
-        after=Position.after(read), since=since, next_sequence_number=None, until=shard.now
-    )
+    assert reading.gaps == [
+        Gap(after=Position.after(read), since=since, next_sequence_number=None, until=shard.now)
+    ]
 
 
 def test_reading_without_loss_has_no_gap(shard):
@@ -244,7 +289,7 @@ def test_reading_without_loss_has_no_gap(shard):
     shard.put(1)
     reading = shard.reading(Position.after(read), shard.now, CONTINUE)
     assert data(reading) == [1]
-    assert reading.gap is None
+    assert reading.gaps == []
 
 
 def test_gap_as_text_says_where_it_begins_and_ends_and_how_long_it_is():
@@ -290,9 +335,9 @@ def test_falling_over_the_edge_while_reading_is_a_gap_after_what_was_read(shard,
     faults.page_size(1)
     reading = shard.reading(Position.after(read), since, CONTINUE)
     assert data(reading, between=lambda: shard.later(hours=5)) == [1, 3]
-    assert reading.gap == Gap(
-        after=Position.after(first), since=since, next_sequence_number=available, until=arrival
-    )
+    assert reading.gaps == [
+        Gap(after=Position.after(first), since=since, next_sequence_number=available, until=arrival)
+    ]
 
 
 def test_each_page_moves_the_edge_on(shard, faults):
@@ -324,7 +369,7 @@ def test_who_begins_at_the_oldest_record_is_told_nothing_though_records_expire_m
     reading = hourly.reading(BEGINNING, hourly.now)
     read = data(reading, between=lambda: hourly.later(hours=2))
     assert read == list(range(6, 30, 2))
-    assert (reading.gap, reading.end) == (None, RangeEnd.TIP)
+    assert (reading.gaps, reading.end) == ([], RangeEnd.TIP)
 
 
 def test_who_begins_at_the_oldest_record_is_told_nothing_though_it_is_past_its_retention(shard, faults):
@@ -363,5 +408,4 @@ def test_after_a_gap_the_oldest_record_there_is_is_a_horizon_too(hourly, faults)
     faults.page_size(1)
     reading = hourly.reading(Position.after(read), hourly.now - timedelta(hours=30), CONTINUE)
     assert data(reading, between=lambda: hourly.later(hours=2)) == list(range(37, 61, 2))
-    assert reading.gap is not None
-    assert reading.gap.after == Position.after(read)
+    assert [gap.after for gap in reading.gaps] == [Position.after(read)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import pytest
@@ -89,6 +90,25 @@ def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults
     assert cause in str(told)
     assert bench.items == [b"2-0"]
     assert bench.position(first) == Position.parse("TRIM_HORIZON")
+
+
+def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, faults, monkeypatch):
+    first, second = bench.create(2)
+    bench.put(first, b"1-0")
+    bench.put(second, b"2-0", b"2-1", b"2-2", b"2-3")
+    failed = threading.Event()
+
+    def told(*reason):
+        failed.set()
+        return ReadFailed(*reason)
+
+    monkeypatch.setattr(reader, "ReadFailed", told)
+    faults.page_size(1)
+    faults.fail(status=400, code="AccessDeniedException", shard_id=first)
+    faults.before("GetRecords", lambda: failed.wait(timeout=10), shard_id=second, after=1)
+    result = bench.run()
+    assert list(result.errors) == [first]
+    assert bench.items == [b"2-0", b"2-1", b"2-2", b"2-3"]
 
 
 def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults):

@@ -119,7 +119,8 @@ def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
     if isinstance(record, Plain):
         return record.data * record.times
     return aggregate(
-        UserRecord(sub.key, sub.data, None if sub.at is None else str(_hash(sub, keys))) for sub in record.subs
+        UserRecord(sub.key, sub.data, None if sub.at is None else str(_hash(sub, keys)))
+        for sub in record.subs
     )
 
 

@@ -77,7 +77,9 @@ class Runner:
                     raise
         self.onlooker.look()
         if plan is not None and result is not None:
-            rows = Counter() if plan.batch_id in before else self.onlooker.batches.get(plan.batch_id, Counter())
+            rows = (
+                Counter() if plan.batch_id in before else self.onlooker.batches.get(plan.batch_id, Counter())
+            )
             _assert_told(plan, result, rows)
             if not failing:
                 usual = _USUAL if run.event is None else (*_USUAL, PositionConflict)
@@ -98,8 +100,9 @@ class Runner:
     def _bent(self, run: Run) -> Iterator[None]:
         for bend in run.bends:
             getattr(self.faults, bend.how)(**bend.arguments)
-        yield
-        if run.bends:
+        try:
+            yield
+        finally:
             self.faults.clear()
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from kinesis_assets.run import ShardState
 
 if TYPE_CHECKING:
     from histories import History, Step
-    from ledger import Row
     from moments import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
@@ -140,9 +139,7 @@ class Stage:
         (first, last), shard_id = shards[split.shard % len(shards)]
         if len(shards) < _MOST_OPEN:
             at = first + (last - first) * split.percent // 100
-            self._house.kinesis.split_shard(
-                **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
-            )
+            self._house.kinesis.split_shard(**self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at))
             self._shards = {}
 
     def _merge(self, merge: Merge) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from chances import histories
 from hypothesis import given, settings
-from histories import History, histories
 from stage import House, Stage
 
 from kinesis_assets.table.delta import PositionedTable
+
+if TYPE_CHECKING:
+    from histories import History
 
 _profile = settings.get_current_profile_name()
 _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets import cli
-from kinesis_assets.errors import DataLost, ReadFailed, ShardVanished
+from kinesis_assets.errors import DataLost, ParentUnfinished, ReadFailed, ShardVanished
 from kinesis_assets.kinesis.loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.metadata import event_metadata
@@ -103,6 +103,21 @@ def test_a_first_run_that_was_aborted_and_followed_up_too_late_is_told(bench):
     assert lost_in(bench.run()) == {shard}
 
 
+def test_a_shard_that_failed_for_longer_than_the_retention_since_the_first_plan_is_told(bench, faults):
+    first, _ = bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    faults.fail(status=400, code="AccessDeniedException", shard_id=first)
+    for _ in range(3):
+        assert set(bench.run().errors) == {first}
+        bench.later(hours=10)
+    faults.clear()
+    bench.put(3)
+    bench.put(4, part=0.5)
+    assert lost_in(bench.run()) == {first}
+    assert bench.items == [2, 4]
+
+
 def test_a_start_at_a_time_before_the_retention_is_told(bench):
     (shard,) = bench.create()
     bench.put(1)
@@ -156,8 +171,11 @@ def test_a_child_first_listed_after_longer_than_the_retention_is_told(bench):
     assert bench.items == [1]
 
 
-def test_a_child_first_listed_within_the_retention_lost_nothing(bench):
+def test_a_child_first_listed_within_the_retention_lost_nothing_however_old_the_stream_is(bench):
     (parent,) = bench.create()
+    for _ in range(3):
+        bench.run()
+        bench.later(hours=20)
     bench.put(1)
     plan = bench.plan()
     children = bench.split(parent)
@@ -262,20 +280,23 @@ def test_a_long_retention_is_counted_as_it_is(bench):
     assert lost_in(bench.run()) == {shard}
 
 
-def test_the_last_record_still_being_served_proves_that_nothing_is_lost(bench):
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_last_record_still_being_there_proves_that_nothing_is_lost(bench, faults, gone):
     first, second = bench.create(2)
     bench.keep(168)
     (number,) = bench.put(aggregate(UserRecord("k", str(item).encode()) for item in range(1, 5)))
-    bench.run(max_records=2)
-    assert bench.at(first).position == Position.after(number, 1)
-    bench.put(99, part=0.5)
+    bench.put(5, 6, part=0.5)
+    bench.run(max_records=1)
+    assert bench.at(first).position == Position.after(number, 0)
     bench.keep(24)
-    bench.run([second])
+    bench.run([second], max_records=1)  # sees that retention
+    bench.put(7, 8, part=0.5)
     bench.keep(168)
     bench.later(hours=30)
-    result = bench.run()
-    assert lost_in(result) == {second}  # where no such record proves it
-    assert bench.items == [1, 2, 3, 4, 99]
+    if gone:
+        faults.trim(bench.stream)
+    assert lost_in(bench.run()) == ({first, second} if gone else set())
+    assert bench.items == ([1, 5, 6] if gone else [1, 2, 3, 4, 5, 6, 7, 8])
 
 
 # The lowest retention seen
@@ -354,9 +375,9 @@ def test_going_on_records_the_gap_in_commit_outcome_and_metadata_and_reads_what_
     result = bench.run(policy=CONTINUE)
     outcome = result.outcomes[shard]
     gap = Gap(after=Position.after(last), since=since, next_sequence_number=available, until=arrival)
-    assert (outcome.state, outcome.error, outcome.gap) == (ShardState.COMMITTED, None, gap)
+    assert (outcome.state, outcome.error, outcome.gaps) == (ShardState.COMMITTED, None, (gap,))
     assert bench.at(shard).gaps == (gap,)
-    assert event_metadata(bench.stream, outcome, result)["gap"].value == str(gap)
+    assert event_metadata(bench.stream, outcome, result)["gaps"].value == str(gap)
     assert (bench.items, bench.at(shard).position) == ([1, 3, 4], Position.after(newest))
 
 
@@ -370,7 +391,7 @@ def test_after_going_on_the_next_run_has_nothing_to_tell(bench):
     bench.put(3)
     bench.later(hours=1)
     result = bench.run()
-    assert (result.errors, result.outcomes[shard].gap, len(bench.at(shard).gaps)) == ({}, None, 1)
+    assert (result.errors, result.outcomes[shard].gaps, len(bench.at(shard).gaps)) == ({}, (), 1)
     assert bench.items == [1, 2, 3]
 
 
@@ -460,7 +481,7 @@ def test_a_gap_is_not_recorded_when_another_run_was_first(bench):
     slow = bench.plan(policy=CONTINUE)
     bench.run(policy=CONTINUE)
     outcome = bench.execute(slow).outcomes[shard]
-    assert (outcome.state, outcome.gap, len(bench.at(shard).gaps)) == (ShardState.CONFLICT, None, 1)
+    assert (outcome.state, outcome.gaps, len(bench.at(shard).gaps)) == (ShardState.CONFLICT, (), 1)
     assert bench.items == [1, 2]
 
 
@@ -497,7 +518,7 @@ def test_going_on_after_a_shard_that_is_gone_records_its_gap_and_reads_its_child
     result = bench.run([parent, *children], policy=CONTINUE)
     gap = Gap(after=position, since=since, next_sequence_number=None, until=bench.now)
     assert result.errors == {}
-    assert (result.outcomes[parent].state, result.outcomes[parent].gap) == (ShardState.FINISHED, gap)
+    assert (result.outcomes[parent].state, result.outcomes[parent].gaps) == (ShardState.FINISHED, (gap,))
     assert result.outcomes[parent].rows == 0
     assert (bench.at(parent).gaps, bench.at(parent).finished) == ((gap,), True)
     assert bench.at(parent).position == position
@@ -529,8 +550,8 @@ def test_going_on_after_two_generations_that_are_gone_reads_the_third(bench):
     bench.put(4)
     assert bench.shard_ids == [other, *grandchildren]
     asked = [first, child, other, *grandchildren]
-    refused = bench.run(asked)
-    assert [type(refused.errors[shard]) for shard in (first, child)] == [ShardVanished] * 2
+    errors = bench.run(asked).errors
+    assert (type(errors[first]), type(errors[child])) == (ShardVanished, ParentUnfinished)
     result = bench.run(asked, policy=CONTINUE)
     assert result.errors == {}
     assert bench.positions.finished == {first, child}
@@ -546,7 +567,8 @@ def test_a_gone_shard_is_not_given_up_before_its_gone_parent_is(bench):
     bench.split(child, part=0.25)
     bench.later(hours=30)
     result = bench.run([child], policy=CONTINUE)
-    assert isinstance(result.errors[child], ShardVanished)
+    assert isinstance(result.errors[child], ParentUnfinished)
+    assert first in str(result.errors[child])
     assert bench.positions.finished == set()
 
 
@@ -698,7 +720,8 @@ def as_format_1(bench):
     content["format"] = 1
     del content["listed_at"]
     for shard in content["shards"].values():
-        del shard["wanted_from"], shard["retention_hours"]
+        shard.pop("wanted_from", None)
+        del shard["retention_hours"]
     path.write_text(json.dumps(content, indent=1))
 
 

@@ -229,20 +229,20 @@ def test_time_of_the_last_look_is_kept():
     ("start", "wanted_from"),
     [
         (BEGINNING, LISTED_AT),
-        (Position.after("5"), LISTED_AT),
+        (Position.after("5"), STREAM.created),  # its number does not tell when it arrived
         (Position.at_timestamp(LISTED_AT - 30 * HOUR), LISTED_AT - 30 * HOUR),
         (Position.at_timestamp(STREAM.created - HOUR), STREAM.created),
     ],
     ids=str,
 )
-def test_no_record_from_before_the_first_look_is_missed_but_those_that_were_asked_for(start, wanted_from):
+def test_no_record_from_before_a_look_is_missed_but_those_that_a_start_asks_for(start, wanted_from):
     (first,) = initial_positions(listing(shards("a")), {"a": start}, wanted_from=LISTED_AT).values()
     assert (first.position, first.wanted_from) == (start, wanted_from)
 
 
-def test_where_nothing_is_known_everything_since_the_streams_creation_is_wanted():
+def test_shard_of_which_no_earlier_look_is_known_begins_with_the_oldest_record_there_is():
     (first,) = initial_positions(listing(shards("a")), {"a": BEGINNING}, wanted_from=None).values()
-    assert first.wanted_from == STREAM.created
+    assert (first.wanted_from, first.complete_until) == (None, None)
 
 
 # A stream that another one takes the place of

@@ -48,6 +48,14 @@ def test_reset_connection_gives_no_answer(orders, faults):
     assert orders.page(iterator)["Records"] == []
 
 
+def test_reset_stays_one_though_the_answer_is_changed(orders, faults):
+    iterator = orders.iterator()
+    faults.answer("GetRecords", lambda _, answer: answer.but(Records=[]))
+    faults.reset()
+    with pytest.raises(ConnectionClosedError):
+        orders.page(iterator)
+
+
 def test_reset_comes_after_the_call_was_carried_out(orders, faults):
     faults.reset("PutRecord", times=1)
     with pytest.raises(ConnectionClosedError):
@@ -94,10 +102,11 @@ def test_call_that_came_before_the_faults_were_cleared_is_not_stalled_after(orde
     assert orders.page(iterator)["Records"] == []
 
 
-@pytest.mark.parametrize("fault", [Faults.stall, lambda faults, operation: faults.delay(60, operation)])
-def test_server_ends_though_an_answer_is_held_back(connect, aside, fault):
+@pytest.mark.parametrize("then", [Faults.stall, Faults.reset, Faults.cut_body])
+def test_server_ends_though_an_answer_is_held_back(connect, aside, then):
     faults = Faults()
-    fault(faults, "ListStreams")
+    faults.delay(60, "ListStreams")
+    then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
         answer = aside(connect(local).list_streams)
         until(lambda: faults._held._held)

@@ -1,0 +1,145 @@
+"""Histories at random. They shrink to few steps, to runs of all shards without bounds, and to calm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from histories import Aggregate, Bend, History, Merge, Plain, Put, Run, Split, Sub, Wait
+from hypothesis import strategies as st
+from moments import SEAMS, DiskFailed, Killed, LogFailed, Moment
+
+from kinesis_assets.kinesis.aggregation import MAGIC
+from kinesis_assets.testing import UserRecord, aggregate
+
+if TYPE_CHECKING:
+    from histories import Step
+    from hypothesis.strategies import SearchStrategy
+
+
+def _some(*weighted: tuple[int, SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    """One of the strategies, the more often the higher its weight; failures shrink to the first ones."""
+    return st.sampled_from([each for weight, each in weighted for _ in range(weight)]).flatmap(
+        lambda each: each
+    )
+
+
+def _rarely(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    return _some((3, st.none()), (1, strategy))
+
+
+_KPL = aggregate([UserRecord("a", b"1"), UserRecord("b", b"2")])
+_UNSOUND = [MAGIC, _KPL[:-1], _KPL[:6] + b"?" + _KPL[7:], _KPL + b"?"]
+
+_keys = st.sampled_from(["a", "b", "c", "d", "e", "\N{SNOWMAN}", "k" * 256])
+_data = st.binary(max_size=6)
+_plain = st.builds(Plain, _keys, _data, st.sampled_from([1, 1, 1, 500]))
+_damaged = st.builds(Plain, _keys, st.sampled_from(_UNSOUND) | _data.map(MAGIC.__add__))
+_sub = st.builds(Sub, _keys, _data, _rarely(st.sampled_from(["first", "last", "before", "after"])))
+_sound = st.builds(Aggregate, _keys, st.lists(_sub, min_size=1, max_size=6).map(tuple))
+
+_puts = st.builds(
+    Put,
+    st.lists(_some((4, _plain), (3, _sound), (1, _damaged)), min_size=1, max_size=8).map(tuple),
+    _rarely(st.integers(1, 3)),
+)
+_reshards = st.builds(Split, st.integers(0, 5), st.integers(1, 99)) | st.builds(Merge, st.integers(0, 5))
+_waits = st.builds(Wait, st.sampled_from([1, 301, 3600, 43_200]))
+_changes = _some((4, _puts), (2, _reshards), (1, _waits))
+
+_shard_ids = _rarely(st.sampled_from([f"shardId-{number:012}" for number in range(4)]))
+_which = {"after": st.integers(0, 3), "times": st.integers(1, 7), "shard_id": _shard_ids}
+_reads = st.sampled_from(["GetRecords", "GetRecords", "GetRecords", "GetShardIterator"])
+_calls = st.sampled_from(
+    ["GetRecords", "GetRecords", "GetShardIterator", "ListShards", "DescribeStreamSummary"]
+)
+
+
+def _bend(how: str, **arguments: SearchStrategy[Any]) -> SearchStrategy[Bend]:
+    def bend(chosen: dict[str, Any]) -> Bend:
+        return Bend(how, {name: value for name, value in chosen.items() if value is not None})
+
+    return st.fixed_dictionaries(arguments).map(bend)
+
+
+_bends = st.one_of(
+    _bend("empty_page", **_which),
+    _bend("page_size", most=st.integers(1, 3)),
+    _bend("page_size", operation=st.just("ListShards"), most=st.integers(1, 2)),
+    _bend("expire", **_which),
+    _bend("throttle", operation=_reads, **_which),
+    _bend("fail", operation=_calls, **_which),
+    _bend("fail", operation=_reads, code=st.just("AccessDeniedException"), status=st.just(400), **_which),
+    _bend("reset", operation=_calls, **_which),
+    _bend("cut_body", operation=_calls, on_wire=st.booleans(), **_which),
+)
+
+_bound = st.integers(1, 8)
+_bytes = st.integers(1, 40)
+_bounds = _some(
+    (4, st.just({})),
+    (2, st.fixed_dictionaries({"max_records": _bound})),
+    (1, st.fixed_dictionaries({"max_bytes": _bytes})),
+    (1, st.fixed_dictionaries({"run_records": _bound})),
+    (1, st.fixed_dictionaries({"run_bytes": _bytes})),
+    (1, st.fixed_dictionaries({"max_bad_records": st.integers(0, 2)})),
+    (
+        1,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "max_records": _bound,
+                "max_bytes": _bytes,
+                "run_records": _bound,
+                "run_bytes": _bytes,
+                "max_bad_records": st.integers(0, 2),
+            },
+        ),
+    ),
+)
+_some_shards = st.lists(st.integers(0, 5), min_size=1, max_size=3).map(tuple)
+
+
+def _runs(**fields: SearchStrategy[Any]) -> SearchStrategy[Run]:
+    usual = {
+        "plan": st.sampled_from([0] * 8 + [1, 2, 3]),
+        "asked": _rarely(_some_shards),
+        "tasks": st.sampled_from([1, 1, 1, 2, 3]),
+        "threads": st.sampled_from([1, 1, 1, 16]),
+        "spare": _rarely(st.sampled_from(["before", "after"])),
+    }
+    return st.tuples(_bounds, st.fixed_dictionaries(usual | fields)).map(
+        lambda both: Run(**both[0], **both[1])
+    )
+
+
+_nth = st.sampled_from([0, 0, 0, 1, 1, 2, 3])
+_seams = st.sampled_from([*SEAMS, "commit", "commit", "describe", "page", "page"])
+_calm_runs = _runs()
+_bent_runs = _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple))
+_failing_runs = _runs(
+    moment=st.builds(Moment, _seams, _nth, st.booleans(), st.sampled_from([1] * 10 + [2, 50])),
+    event=st.sampled_from([Killed, DiskFailed, LogFailed]),
+)
+_racing_runs = _runs(
+    asked=st.none() | _some_shards,
+    moment=st.builds(Moment, _seams, _nth, st.booleans()),
+    event=_runs(asked=st.none() | _some_shards),
+)
+_interrupted_runs = _runs(moment=st.builds(Moment, _seams, _nth, st.booleans()), event=_changes)
+_all_runs = _some(
+    (3, _calm_runs), (3, _bent_runs), (3, _failing_runs), (3, _racing_runs), (1, _interrupted_runs)
+)
+
+
+def _flat(rounds: list[tuple[list[Step], Run]]) -> tuple[Step, ...]:
+    return tuple(step for changes, run in rounds for step in (*changes, run))
+
+
+histories = st.builds(
+    History,
+    shards=st.sampled_from([1, 2, 2, 3, 3]),
+    start=st.sampled_from(["TRIM_HORIZON", "TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
+    steps=st.lists(
+        st.tuples(st.lists(_changes, min_size=1, max_size=3), _all_runs), min_size=1, max_size=7
+    ).map(_flat),
+)
