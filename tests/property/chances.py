@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from histories import Aggregate, Bend, History, Merge, Plain, Put, Run, Split, Sub, Wait
+from histories import Aggregate, Bend, Event, History, Merge, Plain, Put, Run, Split, Sub, Wait
 from hypothesis import strategies as st
-from moments import SEAMS, DiskFailed, Killed, LogFailed, Moment
+from seams import SEAMS, DiskFailed, Killed, LogFailed
 
 from kinesis_assets.kinesis.aggregation import MAGIC
 from kinesis_assets.testing import UserRecord, aggregate
@@ -112,22 +112,27 @@ def _runs(**fields: SearchStrategy[Any]) -> SearchStrategy[Run]:
     )
 
 
-_nth = st.sampled_from([0, 0, 0, 1, 1, 2, 3])
-_seams = st.sampled_from([*SEAMS, "commit", "commit", "describe", "page", "page"])
-_calm_runs = _runs()
-_bent_runs = _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple))
-_failing_runs = _runs(
-    moment=st.builds(Moment, _seams, _nth, st.booleans(), st.sampled_from([1] * 10 + [2, 50])),
-    event=st.sampled_from([Killed, DiskFailed, LogFailed]),
-)
-_racing_runs = _runs(
-    asked=st.none() | _some_shards,
-    moment=st.builds(Moment, _seams, _nth, st.booleans()),
-    event=_runs(asked=st.none() | _some_shards),
-)
-_interrupted_runs = _runs(moment=st.builds(Moment, _seams, _nth, st.booleans()), event=_changes)
+_asked_often = st.none() | _some_shards
+_failures = st.sampled_from([Killed, DiskFailed, LogFailed])
+_other_runs = _runs(asked=_asked_often)
+
+
+def _events(what: SearchStrategy[Any], times: SearchStrategy[int]) -> SearchStrategy[Event]:
+    seams = st.sampled_from([*SEAMS, "commit", "commit", "describe", "page", "page"])
+    return st.builds(Event, seams, what, st.sampled_from([0, 0, 0, 1, 1, 2, 3]), st.booleans(), times)
+
+
+_failing = _events(_failures, st.sampled_from([1] * 10 + [2, 50]))
+_racing = _events(_other_runs, st.sampled_from([1, 1, 1, 2]))
+_changing = _events(_changes, st.just(1))
+
 _all_runs = _some(
-    (3, _calm_runs), (3, _bent_runs), (3, _failing_runs), (3, _racing_runs), (1, _interrupted_runs)
+    (2, _runs()),
+    (3, _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple))),
+    (3, _runs(events=st.tuples(_failing))),
+    (3, _runs(asked=_asked_often, events=st.tuples(_racing))),
+    (1, _runs(events=st.tuples(_changing))),
+    (1, _runs(asked=_asked_often, events=st.tuples(_racing, _failing | _changing))),
 )
 
 

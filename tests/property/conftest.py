@@ -8,7 +8,7 @@ import boto3
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
-from moments import Seams
+from seams import Seams
 from stage import House
 
 from kinesis_assets.kinesis import reader

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from moments import Moment
+from typing import Any, Literal
 
 
+@dataclass(frozen=True, repr=False)
 class _AsCode:
     """Prints as the code that makes it, without what is as by default."""
 
@@ -101,6 +99,25 @@ class Bend(_AsCode):
 
 
 @dataclass(frozen=True, repr=False)
+class Event(_AsCode):
+    """Something in the middle of a run.
+
+    Attributes:
+        seam: At which of its calls; see `SEAMS`.
+        what: What is raised there, or another step that is taken there.
+        nth: At which call of that seam, from 0.
+        after: After the call was carried out, so that its answer is lost if something is raised.
+        times: At so many calls one after another.
+    """
+
+    seam: str
+    what: type[BaseException] | Step
+    nth: int = 0
+    after: bool = False
+    times: int = 1
+
+
+@dataclass(frozen=True, repr=False)
 class Run(_AsCode):
     """Plan and execute; all shards and no bounds by default.
 
@@ -116,8 +133,7 @@ class Run(_AsCode):
         threads: Threads of each task; 1 makes the order of calls certain.
         spare: Each task is run once more, before or after the attempt whose result counts.
         bends: Faults while it runs.
-        moment: When `event` happens.
-        event: What is raised in the middle of it, or another step that is taken there.
+        events: What happens in the middle of it.
     """
 
     plan: int = 0
@@ -131,16 +147,20 @@ class Run(_AsCode):
     threads: int = 1
     spare: Literal["before", "after"] | None = None
     bends: tuple[Bend, ...] = ()
-    moment: Moment | None = None
-    event: type[BaseException] | Step | None = None
+    events: tuple[Event, ...] = ()
 
     @property
     def may_fail(self) -> bool:
-        """Whether something in it can make it fail as a whole, or shards of it."""
-        if isinstance(self.event, Run) and self.event.plan:
-            return True  # it may be this run's own plan
+        """Whether it may fail as a whole, or shards of it but for the usual reasons."""
         harmless = {"empty_page", "page_size"}
-        return isinstance(self.event, type) or any(bend.how not in harmless for bend in self.bends)
+        # A run in the middle of it that takes an older plan may take its own.
+        grave = (isinstance(event.what, type) or getattr(event.what, "plan", 0) for event in self.events)
+        return any(grave) or any(bend.how not in harmless for bend in self.bends)
+
+    @property
+    def races(self) -> bool:
+        """Whether another run is in the middle of it."""
+        return any(isinstance(event.what, Run) for event in self.events)
 
 
 Step = Put | Split | Merge | Wait | Run

@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ledger import DAMAGED
-from moments import INJECTED, DiskFailed, Killed, LogFailed
+from seams import DiskFailed, Killed, LogFailed
 
 from kinesis_assets.errors import KinesisAssetsError, ParentUnfinished, PositionConflict, TooManyBadRecords
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
@@ -23,10 +23,10 @@ from kinesis_assets.spark.land import Landing, land_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from histories import Run, Step
+    from histories import Event, Run, Step
     from ledger import Row
-    from moments import Seams
     from onlooker import Onlooker
+    from seams import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reader import ShardRange
@@ -82,7 +82,7 @@ class Runner:
             )
             _assert_told(plan, result, rows)
             if not failing:
-                usual = _USUAL if run.event is None else (*_USUAL, PositionConflict)
+                usual = (*_USUAL, PositionConflict) if run.races else _USUAL
                 assert all(isinstance(error, usual) for error in result.errors.values())
         return result
 
@@ -107,28 +107,28 @@ class Runner:
 
     @contextmanager
     def _injected(self, run: Run) -> Iterator[None]:
-        """The run's event at its moment. What is wrong in a step that is taken there is raised at the end."""
+        """Let its events happen. What is wrong in a step that is taken in its middle is raised at the end."""
         raised: list[BaseException] = []
         wrong: list[BaseException] = []
 
-        def happen() -> None:
-            if isinstance(run.event, type):
-                raised.append(run.event("injected"))
+        def happen(event: Event) -> None:
+            if isinstance(event.what, type):
+                raised.append(event.what("injected"))
                 raise raised[-1]
             try:
-                self.take(run.event)
+                self.take(event.what)
             except BaseException as error:  # noqa: BLE001  # the run in whose middle it is might catch it
                 wrong.append(error)
 
         try:
-            with self.seams.at(run.moment, happen):
+            with self.seams.expecting(run.events, happen):
                 yield
-        except INJECTED as error:
-            assert error in raised  # noqa: PT017  # it is not what is tested
+        except (Killed, DiskFailed, LogFailed) as error:
+            assert error in raised  # noqa: PT017  # this is no test of what is raised
         else:
             assert not any(isinstance(error, Killed) for error in raised), "went on though it was killed"
-        for error in wrong:
-            raise error
+        for each in wrong:
+            raise each
 
 
 def _assert_told(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:

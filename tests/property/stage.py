@@ -15,7 +15,7 @@ from kinesis_assets.run import ShardState
 
 if TYPE_CHECKING:
     from histories import History, Step
-    from moments import Seams
+    from seams import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.table.delta import PositionedTable
@@ -30,7 +30,7 @@ _MOST_OPEN = 6
 """No more shards are opened than that: it takes time and shows nothing new."""
 
 
-@dataclass
+@dataclass(repr=False)
 class House:
     """What all histories share.
 

@@ -1,13 +1,11 @@
-"""What happens in the middle of a run: at some call of one of its seams, before or after the call."""
+"""The calls of the package in the middle of which something can happen."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -17,13 +15,14 @@ from kinesis_assets.table import positions as positions_file
 from kinesis_assets.table.delta import TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pytest
+    from histories import Event
 
 
 class Killed(BaseException):
-    """The process ended here: nothing may catch it and go on."""
+    """The process ended here: nobody may catch it and go on."""
 
 
 class DiskFailed(OSError):
@@ -34,18 +33,15 @@ class LogFailed(DeltaError):
     """Delta refused, or its answer was lost."""
 
 
-INJECTED = (Killed, DiskFailed, LogFailed)
-
 SEAMS: dict[str, tuple[Any, str]] = {
-    # Calls to the stream.
+    # The stream.
     "describe": (StreamClient, "describe"),
     "list shards": (StreamClient, "list_shards"),
     "shard iterator": (StreamClient, "shard_iterator"),
     "page": (StreamClient, "get_records"),
     # Data files.
     "open data file": (files, "write_new"),
-    "write data": (pq.ParquetWriter, "write_table"),
-    "write footer": (pq.ParquetWriter, "close"),
+    "write data": (files._OpenFile, "_flush"),
     "close data file": (files._OpenFile, "close"),
     "verify data file": (commit, "verify"),
     "take shards out": (commit, "without_shards"),
@@ -60,45 +56,28 @@ SEAMS: dict[str, tuple[Any, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Moment:
-    """When something happens.
-
-    Attributes:
-        seam: The call.
-        nth: Which of its calls in the run, from 0.
-        after: After the call was carried out, so that its answer is lost if it raises; else instead of it.
-        times: At so many calls one after another.
-    """
-
-    seam: str
-    nth: int = 0
-    after: bool = False
-    times: int = 1
-
-
 class Seams:
-    """The package's seams, watched: what is due at a moment is done there."""
+    """All of them, watched from now on."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
-        self._moment: Moment | None = None
-        self._do: Callable[[], object] = list
-        self._seen = 0
-        for name, (owner, attribute) in SEAMS.items():
-            patch.setattr(owner, attribute, self._watched(name, getattr(owner, attribute)))
+        self._events: list[Event] = []
+        self._seen: list[int] = []
+        self._happen: Callable[[Event], None]
+        for seam, (owner, name) in SEAMS.items():
+            patch.setattr(owner, name, self._watched(seam, getattr(owner, name)))
 
     @contextmanager
-    def at(self, moment: Moment | None, do: Callable[[], object]) -> Iterator[None]:
-        """Do something at a moment of what is done within."""
-        if moment is None:
+    def expecting(self, events: Sequence[Event], happen: Callable[[Event], None]) -> Iterator[None]:
+        """Let events happen in the middle of what is done within. In the middle of an event none does."""
+        if not events:
             yield
             return
-        self._moment, self._do, self._seen = moment, do, 0
+        self._events, self._seen, self._happen = list(events), [0] * len(events), happen
         try:
             yield
         finally:
-            self._moment = None
+            self._events = []
 
     def _watched(self, seam: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
@@ -111,10 +90,15 @@ class Seams:
 
     def _pass(self, seam: str, *, after: bool) -> None:
         with self._lock:
-            moment = self._moment
-            if moment is None or (moment.seam, moment.after) != (seam, after):
-                return
-            due = moment.nth <= self._seen < moment.nth + moment.times
-            self._seen += 1
-        if due:
-            self._do()
+            events, due = self._events, []
+            for number, event in enumerate(events):
+                if (event.seam, event.after) == (seam, after):
+                    if event.nth <= self._seen[number] < event.nth + event.times:
+                        due.append(event)
+                    self._seen[number] += 1
+        for event in due:
+            self._events = []
+            try:
+                self._happen(event)
+            finally:
+                self._events = events
