@@ -104,7 +104,9 @@ def freeze(
                 generation=0 if standing is None else standing.generation + 1,
                 batch_id=token,
                 shards=initial_positions(
-                    listing, starts, wanted_from=None if standing is None else summary.identity.created
+                    listing,
+                    starts,
+                    wanted_from=summary.service_time if standing is None else summary.identity.created,
                 ),
                 listed_at=summary.service_time,
                 predecessors=() if standing is None else standing.as_predecessors(),

@@ -36,7 +36,8 @@ class ShardPosition(
         tip_time: When it was last read to its tip (service's clock).
         last_arrival: Arrival of the last record committed.
         wanted_from: No record that arrived before is to be read: the time where it starts, or when it was not
-            listed yet. None for a shard that begins with the oldest record there is when it is first read.
+            listed yet. For a first start at TRIM_HORIZON it is the time of the first plan: what expires soon
+            after that cannot be told apart from what had expired before.
         retention_hours: The stream's lowest retention seen since the shard was last read.
         gaps: Where records may be missing, oldest first.
     """
@@ -60,6 +61,9 @@ class ShardPosition(
     @property
     def safe_until(self) -> datetime | None:
         """Until then no unread record can be past its retention; None if that is not known."""
+        unread = self.tip_time is None and self.last_arrival is None
+        if unread and self.position.kind is PositionKind.TRIM_HORIZON:
+            return None  # its oldest record may be about to expire
         if self.complete_until is None or self.retention_hours is None:
             return None
         return self.complete_until + timedelta(hours=self.retention_hours)

@@ -227,6 +227,14 @@ def test_rest_of_an_aggregate_that_expired_is_told(shard):
         data(shard.reading(Position.after(number, 1), since))
 
 
+def test_rest_of_an_aggregate_that_is_gone_is_told_at_once(shard):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    shard.expire()
+    (available,) = shard.put(4)
+    with pytest.raises(DataLost, match=f"read to AFTER_SEQUENCE_NUMBER:{number}:1, .* then: {available}"):
+        data(shard.reading(Position.after(number, 1), shard.now))
+
+
 def test_record_that_a_start_names_being_served_proves_that_nothing_is_lost(shard):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     since = shard.now
