@@ -201,7 +201,7 @@ def plan_run(
             given_up[shard_id] = _given_up(shard, now)
         else:
             refused[shard_id] = error
-    ranges.sort(key=lambda range_: range_.expiry.complete_until if range_.expiry else _LONG_AGO)
+    ranges.sort(key=lambda range_: expected.shards[range_.shard_id].safe_until or _LONG_AGO)
     return RunPlan(
         batch_id=draw_token(),
         expected=expected,

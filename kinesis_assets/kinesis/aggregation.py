@@ -50,6 +50,7 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
 """The error of a sub-record that came out well but belongs to another shard."""
 
+_NOT_JUDGED = "not judged yet"
 _MD5_BYTES = 16
 _HASH_KEY_BYTES = 16
 _HASH_KEY_DIGITS = 39
@@ -144,15 +145,16 @@ def _message(data: bytes) -> Any:
 def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> list[Record]:
     first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
 
-    def errors(hash_keys: Iterable[bytes]) -> list[str | None]:
-        return [None if first <= hash_key <= last else OUTSIDE_HASH_RANGE for hash_key in hash_keys]
+    def judged(hash_key: bytes) -> str | None:
+        return None if first <= hash_key <= last else OUTSIDE_HASH_RANGE
 
-    # Each key of the tables is decoded and judged once, however many sub-records have it.
+    # Each key of the tables is decoded and judged once, however many sub-records have it; a partition key is
+    # hashed only where no explicit hash key stands for it.
     table = message.partition_key_table
     keys = _texts(table)
     all_inside = (first, last) == _ALL_HASH_KEYS
-    key_errors = [None] * len(keys) if all_inside else errors(map(_md5, table))
-    explicit_errors = errors(map(_hash_key, message.explicit_hash_key_table))
+    key_errors = [None if all_inside else _NOT_JUDGED] * len(keys)
+    explicit_errors = [judged(_hash_key(key)) for key in message.explicit_hash_key_table]
 
     sequence_number = record.sequence_number
     arrival = record.approximate_arrival_timestamp
@@ -164,6 +166,8 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> l
                 error = explicit_errors[sub.explicit_hash_key_index]
             else:
                 error = key_errors[index]
+                if error is _NOT_JUDGED:
+                    error = key_errors[index] = judged(_md5(table[index]))
             taken.append(Record(sequence_number, arrival, sub.data, keys[index], number, error))
     except IndexError:
         raise _Unsound(f"sub-record {len(taken)} has an index beyond its table of keys") from None

@@ -107,10 +107,14 @@ class Budget:
         self._lock = threading.Lock()
 
     @property
-    def spent(self) -> bool:
-        """Whether no further page is to be begun."""
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        return late or self._records == 0 or self._bytes == 0
+    def used_up(self) -> bool:
+        """Whether no further record may be taken."""
+        return self._records == 0 or self._bytes == 0
+
+    @property
+    def late(self) -> bool:
+        """Whether its time is over."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     @property
     def records(self) -> int | None:

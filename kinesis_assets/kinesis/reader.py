@@ -157,6 +157,7 @@ class ShardReading:
         self._budgets = [own] if budget is None else [own, budget]
         self._complete_until = None if range_.expiry is None else range_.expiry.complete_until
         self._client = client
+        self._begun = False
         self._iterator: str | None = None
         self._next_call = 0.0
         self._last_progress = 0.0
@@ -172,7 +173,12 @@ class ShardReading:
             if self._spent():
                 self.end = RangeEnd.BOUND
                 break
-            page, served = self._next_page()
+            self._begun = True
+            answer = self._next_page()
+            if answer is None:
+                self.end = RangeEnd.BOUND
+                break
+            page, served = answer
             self._look_for_loss(page, served)
             before = self.records
             for records in self._user_records(page):
@@ -196,7 +202,9 @@ class ShardReading:
 
     def _spent(self) -> bool:
         late = self._deadline is not None and time.monotonic() >= self._deadline
-        return late or any(budget.spent for budget in self._budgets)
+        # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
+        before_first = self._begun and not self.records
+        return late or any(budget.used_up or (budget.late and not before_first) for budget in self._budgets)
 
     def _note_progress(self, page: Page, *, any_records: bool) -> None:
         now = time.monotonic()
@@ -330,8 +338,8 @@ class ShardReading:
             return RangeEnd.TIP
         return None
 
-    def _next_page(self) -> tuple[Page, datetime]:
-        """The page after `position`, tried again within bounds."""
+    def _next_page(self) -> tuple[Page, datetime] | None:
+        """The page after `position`, tried again within bounds; None if these end while it is throttled."""
         throttled = failed = 0
         while True:
             try:
@@ -343,6 +351,8 @@ class ShardReading:
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
                 if error.code in _THROTTLED:
                     throttled += 1
+                    if self._spent():
+                        return None
                     lasting = self._stalled()
                 else:
                     self._iterator = None  # a fresh one begins exactly after the last record handed out

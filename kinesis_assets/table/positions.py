@@ -73,16 +73,18 @@ class ShardPosition(
         return (self.position, self.finished, self.gaps) == (other.position, other.finished, other.gaps)
 
 
-class Predecessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An older stream of the same name, whose unread rest was given up.
 
     Attributes:
         identity: Which stream.
         unfinished: Where each shard stood that was not read to its end.
+        gaps: By shard, where records may be missing before that.
     """
 
     identity: StreamIdentity
     unfinished: dict[str, Position]
+    gaps: dict[str, tuple[Gap, ...]] = {}
 
 
 class StreamPositions(
@@ -127,7 +129,8 @@ class StreamPositions(
         unfinished = {
             shard_id: shard.position for shard_id, shard in self.shards.items() if not shard.finished
         }
-        return (*self.predecessors, Predecessor(self.identity, unfinished))
+        gaps = {shard_id: shard.gaps for shard_id, shard in self.shards.items() if shard.gaps}
+        return (*self.predecessors, Predecessor(self.identity, unfinished, gaps))
 
     def with_listing(self, listing: StreamListing) -> StreamPositions:
         """With every listed shard that is new, and a retention that was lowered.

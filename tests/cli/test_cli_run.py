@@ -354,6 +354,24 @@ class TestPositions:
         assert [row[:3] for row in rows] == [[A, "-", "open"], [B, "-", "open"]]
 
 
+@pytest.mark.usefixtures("put", "spark")
+def test_positions_tell_what_was_given_up_of_a_stream_that_was_created_again(cli, of_stream, stream, faults):
+    assert cli("run", *of_stream, "--shard", A).exit_code == 0
+    before = cli("positions", *of_stream, "--json").by_shard
+    faults.recreate(stream)
+    assert cli("run", *of_stream, "--on-recreated", "restart").exit_code == 0
+
+    *now, first, second = cli("positions", *of_stream, "--json").lines
+    given_up = first, second
+    assert [(line["shard"], line["state"]) for line in now] == [(A, "open"), (B, "open")]
+    assert {line["shard"]: line["position"] for line in given_up} == {
+        shard_id: line["position"] for shard_id, line in before.items()
+    }
+    for line in given_up:
+        assert line["state"] == "given_up"
+        assert "was deleted" in line["gaps"][0]
+
+
 @pytest.mark.usefixtures("put")
 def test_positions_before_the_first_run_say_that_there_is_no_table(cli, of_stream):
     done = cli("positions", *of_stream)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.errors import TooManyBadRecords
+from kinesis_assets.errors import ReadFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis import bounds, reader
 from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
 from kinesis_assets.kinesis.pages import Record
@@ -74,21 +74,21 @@ def test_what_is_left_of_an_allowance_is_never_below_nothing():
 def test_budget_without_bounds_gives_everything_for_ever():
     budget = Budget(Allowance())
     assert [budget.take(records(b"0", b"1")) for _ in range(3)] == [2, 2, 2]
-    assert (budget.spent, budget.records) == (False, None)
+    assert (budget.used_up, budget.records) == (False, None)
 
 
 def test_budget_of_records_is_used_up_exactly():
     budget = Budget(Allowance(records=5))
     three = records(b"0", b"1", b"2")
-    assert [budget.take(three), budget.spent, budget.records] == [3, False, 2]
-    assert [budget.take(three), budget.spent, budget.records] == [2, True, 0]
+    assert [budget.take(three), budget.used_up, budget.records] == [3, False, 2]
+    assert [budget.take(three), budget.used_up, budget.records] == [2, True, 0]
     assert budget.take(three) == 0
 
 
 def test_budget_of_bytes_ends_before_the_record_that_exceeds_it():
     budget = Budget(Allowance(bytes=6))
-    assert [budget.take(records(b"1", b"22")), budget.spent] == [2, False]
-    assert [budget.take(records(b"333", b"4")), budget.spent] == [1, True]
+    assert [budget.take(records(b"1", b"22")), budget.used_up] == [2, False]
+    assert [budget.take(records(b"333", b"4")), budget.used_up] == [1, True]
     assert budget.take(records(b"5")) == 0
 
 
@@ -100,17 +100,17 @@ def test_budget_of_bytes_passes_over_no_record_for_a_smaller_one():
 def test_first_record_of_a_budget_is_taken_whatever_its_bytes_and_no_other():
     budget = Budget(Allowance(bytes=1))
     assert budget.take(records(b"333", b"")) == 1
-    assert budget.spent
+    assert budget.used_up
     assert budget.take(records(b"4")) == 0
 
 
 def test_both_bounds_of_a_budget_hold():
     budget = Budget(Allowance(records=3, bytes=3))
     assert budget.take(records(b"1", b"22", b"3")) == 2
-    assert (budget.spent, budget.records) == (True, 1)
+    assert (budget.used_up, budget.records) == (True, 1)
     budget = Budget(Allowance(records=2, bytes=100))
     assert budget.take(records(b"1", b"22", b"3")) == 2
-    assert budget.spent
+    assert budget.used_up
 
 
 def test_nothing_is_taken_of_nothing():
@@ -122,9 +122,9 @@ def test_nothing_is_taken_of_nothing():
 def test_seconds_of_a_budget_count_from_its_making(virtual):
     budget = Budget(Allowance(seconds=2.0))
     virtual.now += 1.9
-    assert not budget.spent
+    assert not budget.late
     virtual.now += 0.1
-    assert budget.spent
+    assert (budget.late, budget.used_up) == (True, False)
 
 
 @pytest.mark.usefixtures("virtual")
@@ -132,8 +132,9 @@ def test_seconds_of_a_budget_count_from_its_making(virtual):
     "none_left",
     [Allowance(records=0), Allowance(bytes=0), Allowance(seconds=0.0), Allowance(records=0, bytes=9)],
 )
-def test_budget_of_nothing_is_spent(none_left):
-    assert Budget(none_left).spent
+def test_budget_of_nothing_is_over(none_left):
+    budget = Budget(none_left)
+    assert budget.used_up or budget.late
 
 
 class SlowRecord:
@@ -179,7 +180,7 @@ def test_many_threads_never_take_more_than_the_budget_and_leave_none_of_it(allow
     for thread in threads:
         thread.join()
     assert sum(taken) == all_of_it
-    assert budget.spent or allowance.records is None
+    assert budget.used_up or allowance.records is None
 
 
 # Readings that share a budget
@@ -308,14 +309,48 @@ def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_o
     assert data(reading_of(FIRST, max_seconds=1)) == [b"0_000"]
 
 
-def test_seconds_of_a_run_count_before_the_first_record_too(put, reading_of, faults, virtual):
+def test_shard_that_was_begun_goes_through_its_empty_pages_to_the_first_records_though_the_run_is_late(
+    put, reading_of, faults, virtual
+):
+    put(FIRST, b"0", b"1", b"2")
+    faults.empty_page(times=30)
+    faults.page_size(1)
+    began = virtual.now
+    reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
+    assert data(reading) == [b"0"]
+    assert reading.end is RangeEnd.BOUND
+    assert virtual.now - began > 5
+
+
+def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
+    put, reading_of, faults, virtual
+):
     put(FIRST, b"0")
     faults.empty_page()
     began = virtual.now
+    with pytest.raises(ShardStalled):
+        data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
+    assert virtual.now - began == pytest.approx(reader.STALL_SECONDS, abs=1)
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading_of, faults, virtual):
+    numbers = put(FIRST, b"0", b"1")
+    faults.page_size(1)
+    faults.throttle(after=1)
+    began = virtual.now
     reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
-    assert data(reading) == []
-    assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
-    assert virtual.now - began == pytest.approx(2, abs=0.3)
+    assert data(reading) == [b"0"]
+    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(numbers[0]))
+    assert virtual.now - began < 10
+
+
+@pytest.mark.usefixtures("virtual", "sdk_waits")
+def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, reading_of, faults):
+    put(FIRST, b"0")
+    faults.throttle()
+    with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
+        data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):

@@ -35,7 +35,7 @@ settings.register_profile("short", _any, max_examples=500, derandomize=True)
 settings.register_profile("long", _any, max_examples=10_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # what it patches must be whole again for the tests of other folders
 def house(environment: None) -> Iterator[House]:
     """An embedded stream with a clock to move, and the package with its waits at nothing."""
     del environment

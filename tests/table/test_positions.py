@@ -256,6 +256,14 @@ def test_predecessor_keeps_where_each_unfinished_shard_stood():
     assert positions.as_predecessors() == (Predecessor(STREAM, unfinished),)
 
 
+def test_predecessor_keeps_the_gaps_of_finished_and_unfinished_shards():
+    positions = positions_of(
+        a=shard_at(Position.after("5"), finished=True, gaps=(GAP,)), b=shard_at(gaps=(GAP, GAP)), c=shard_at()
+    )
+    (predecessor,) = positions.as_predecessors()
+    assert predecessor.gaps == {"a": (GAP,), "b": (GAP, GAP)}
+
+
 def test_predecessors_are_kept_oldest_first():
     oldest = Predecessor(StreamIdentity(STREAM.arn, STREAM.created - HOUR), {"a": BEGINNING})
     positions = msgspec.structs.replace(positions_of(a=shard_at()), predecessors=(oldest,))

@@ -1,0 +1,45 @@
+"""`demo`, `dev` and `local`: the embedded stream, by itself and with all that belongs to it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kinesis_assets.cli.stream import FAILED
+from kinesis_assets.errors import InvalidInput
+
+_PORT = click.IntRange(0, 65535)
+
+
+@click.command()
+def demo() -> None:
+    """Show the whole way of a record on the embedded stream, and prove that each arrives exactly once."""
+    from kinesis_assets.demo.show import run_demo  # noqa: PLC0415  # each command loads what it needs
+
+    sys.exit(0 if run_demo() else FAILED)
+
+
+@click.command()
+@click.option("--port", type=_PORT, default=3000, show_default=True, help="Of the UI, on loopback.")
+def dev(port: int) -> None:
+    """Open the Dagster UI on the embedded stream, with orders coming in. Run it in the project's folder."""
+    from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
+
+    project = Path.cwd()
+    if not (project / "workspace.yaml").is_file():
+        raise InvalidInput(f"{project} has no workspace.yaml; run this in the project's folder")
+    sys.exit(run_dev(project, port))
+
+
+@click.command()
+@click.option("--port", type=_PORT, default=4567, show_default=True, help="On loopback; 0 for a free one.")
+def local(port: int) -> None:
+    """Serve the embedded stream: a small Kinesis endpoint in memory."""
+    from kinesis_assets.local import serve  # noqa: PLC0415
+
+    try:
+        serve(port)
+    except OSError as error:
+        raise InvalidInput(f"port {port}: {error.strerror}") from error

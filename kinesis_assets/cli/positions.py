@@ -1,0 +1,64 @@
+"""`positions`: how far each shard is in the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.cli.stream import json_option, of_stream, print_rows, project_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kinesis_assets.table.positions import Predecessor, ShardPosition, StreamPositions
+
+
+@click.command()
+@of_stream
+@json_option
+def positions(*, as_json: bool, **stream: Any) -> None:
+    """Print how far each shard is in the table, and where older streams of the same name were given up."""
+    project = project_of(**stream)
+    with project.manager() as manager:
+        identity = manager.client().describe().identity
+        standing = manager.positioned_table().snapshot().positions(identity)
+    rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing)]
+    print_rows(rows, as_json=as_json)
+
+
+def _rows(standing: StreamPositions) -> Iterator[dict[str, Any]]:
+    for shard_id, shard in standing.shards.items():
+        yield _row(shard_id, shard)
+    for predecessor in standing.predecessors:
+        yield from _given_up(predecessor)
+
+
+def _row(shard_id: str, shard: ShardPosition) -> dict[str, Any]:
+    return {
+        "shard": shard_id,
+        "parents": list(shard.parents),
+        "state": "finished" if shard.finished else "open",
+        "position": str(shard.position),
+        "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
+        "tip_time": shard.tip_time and shard.tip_time.isoformat(),
+        "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
+        "gaps": [str(gap) for gap in shard.gaps],
+    }
+
+
+def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
+    """What a stream that was deleted still had to give, and what it lacked before."""
+    created = f"the stream created at {predecessor.identity.created:%Y-%m-%dT%H:%M:%SZ} was deleted"
+    for shard_id in sorted({*predecessor.unfinished, *predecessor.gaps}):
+        position = predecessor.unfinished.get(shard_id)
+        yield {
+            "shard": shard_id,
+            "parents": [],
+            "state": "finished" if position is None else "given_up",
+            "position": position and str(position),
+            "last_arrival": None,
+            "tip_time": None,
+            "safe_until": None,
+            "gaps": [created, *map(str, predecessor.gaps.get(shard_id, ()))],
+        }

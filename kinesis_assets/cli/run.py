@@ -1,0 +1,57 @@
+"""`run`: the next range of a stream's shards."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_stream, print_rows, project_of
+from kinesis_assets.errors import InvalidInput
+
+SHARD_FIELDS = (
+    "stream",
+    "shard",
+    "state",
+    "from",
+    "through",
+    "rows",
+    "bytes",
+    "bad_records",
+    "outside_hash_range",
+    "lag_ms",
+    "time_to_loss_ms",
+    "gaps",
+    "error",
+)
+"""What is printed of each shard: names as in its event's metadata."""
+
+
+@click.command()
+@of_stream
+@click.option("--shard", "shard_ids", multiple=True, help="A shard id; all that are not finished by default.")
+@json_option
+def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
+    """Materialize the next range of a stream's shards through Dagster.
+
+    Exit 0 only if every shard is committed or finished.
+    """
+    project = project_of(**stream)
+    with project.manager() as manager:
+        standing = manager.standing_shards()
+    unknown = sorted(set(shard_ids) - set(standing))
+    if unknown:
+        raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+    asked = [
+        shard_id
+        for shard_id, shard in standing.items()
+        if (shard_id in shard_ids if shard_ids else not shard.finished)
+    ]
+    rows: list[dict[str, Any]] = []
+    try:
+        for facts in project.materialize(dagster_instance(), asked):
+            rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # kept on an error
+    finally:
+        print_rows(rows, as_json=as_json)
+    sys.exit(0 if all(row["error"] is None for row in rows) else FAILED)
