@@ -134,7 +134,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         prepare(self.pyspark.spark_config)
         with failures_told(self.stream):
             landing = partial(land, self.pyspark.spark_session)
-            result = execute_run(landing, self.client(), self.positioned_table(), obj)
+            result = execute_run(landing, self.client(), self.positioned_table(), obj, by=context.run_id)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)

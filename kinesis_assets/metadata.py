@@ -23,6 +23,9 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "through": str(outcome.through) if outcome.through else None,
         "rows": outcome.rows,
         "bytes": outcome.bytes,
+        "first_sequence_number": outcome.first_sequence_number,
+        "last_sequence_number": outcome.last_sequence_number,
+        "checksum": None if outcome.checksum is None else str(outcome.checksum),
         "bad_records": outcome.bad_records,
         "outside_hash_range": outcome.outside_hash_range,
         "lag_ms": outcome.lag_ms,
@@ -30,6 +33,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "files": outcome.files,
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
+        "batch_id": str(result.batch_id),
         "gaps": "; ".join(map(str, outcome.gaps)) or None,
         "error": str(outcome.error) if outcome.error else None,
     }

@@ -20,6 +20,7 @@ from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
 from kinesis_assets.table.commit import CommitResult, commit
+from kinesis_assets.table.positions import Landed, ShardPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.delta import PositionedTable
-    from kinesis_assets.table.positions import ShardPosition
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
 """Lands ranges that do not depend on each other, as `land` does in Spark."""
@@ -65,6 +65,9 @@ class ShardOutcome:
         through: Where the run left the shard; on a conflict, where it began.
         rows: Records committed by this run.
         bytes: Their payload bytes.
+        first_sequence_number: Of the first of them; None if there are none, likewise below.
+        last_sequence_number: Of the last of them.
+        checksum: Over them all, see `records.checksum`.
         files: Data files that hold some of them.
         bad_records: Those of the rows that are damaged aggregates, as they came.
         outside_hash_range: Those of the rows that belong to another shard.
@@ -81,6 +84,9 @@ class ShardOutcome:
     through: Position | None = None
     rows: int = 0
     bytes: int = 0
+    first_sequence_number: str | None = None
+    last_sequence_number: str | None = None
+    checksum: int | None = None
     files: int = 0
     bad_records: int = 0
     outside_hash_range: int = 0
@@ -95,11 +101,13 @@ class RunResult:
     """What became of a run.
 
     Attributes:
+        batch_id: The attempt's.
         outcomes: By shard id, one for each asked shard.
         version: The table's version that holds the run's commit; None if there was nothing to commit.
         seconds: From the plan's execution to the commit, wall clock.
     """
 
+    batch_id: int
     outcomes: Mapping[str, ShardOutcome]
     version: int | None = None
     seconds: float = field(default=0.0, compare=False)
@@ -110,11 +118,20 @@ class RunResult:
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
 
 
-def execute_run(land: Land, client: StreamClient, table: PositionedTable, plan: RunPlan) -> RunResult:
+def execute_run(
+    land: Land, client: StreamClient, table: PositionedTable, plan: RunPlan, *, by: str | None = None
+) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
     Parents are landed before their children, each generation by a landing of its own; a child whose parents
     are not at their end by then waits. One commit holds all of it.
+
+    Args:
+        land: Lands ranges.
+        client: The stream.
+        table: Its table.
+        plan: What to read.
+        by: Who runs it, kept with the commit.
 
     Raises:
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
@@ -147,6 +164,9 @@ def execute_run(land: Land, client: StreamClient, table: PositionedTable, plan: 
         for shard_id, shard in landed.items()
         if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard))
     }
+    brought = {
+        shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
+    }
     result = CommitResult(None)
     if moved:
         result = commit(
@@ -156,9 +176,11 @@ def execute_run(land: Land, client: StreamClient, table: PositionedTable, plan: 
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
+            landed=brought,
+            by=by,
         )
     outcomes = {shard_id: _outcome(plan, shard_id, landed.get(shard_id), result) for shard_id in plan.asked}
-    return RunResult(outcomes, result.version, time.monotonic() - began)
+    return RunResult(plan.batch_id, outcomes, result.version, time.monotonic() - began)
 
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
@@ -171,6 +193,21 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         last_arrival=shard.last_arrival or before.last_arrival,
         retention_hours=plan.listing.summary.retention_hours,
         gaps=before.gaps + shard.gaps,
+    )
+
+
+def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:
+    first, last = shard.first_sequence_number, shard.position.sequence_number
+    if first is None or last is None:
+        return None
+    return Landed(
+        start=plan.expected.shards[shard.shard_id].position,
+        through=shard.position,
+        first_sequence_number=first,
+        last_sequence_number=last,
+        rows=shard.rows,
+        bytes=shard.bytes,
+        checksum=shard.checksum,
     )
 
 
@@ -206,6 +243,9 @@ def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: C
         through=shard.position,
         rows=shard.rows,
         bytes=shard.bytes,
+        first_sequence_number=shard.first_sequence_number,
+        last_sequence_number=shard.position.sequence_number if shard.rows else None,
+        checksum=shard.checksum if shard.rows else None,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
         bad_records=shard.bad_records,
         outside_hash_range=shard.outside_hash_range,

@@ -17,6 +17,7 @@ from kinesis_assets.kinesis.aggregation import deaggregate, is_aggregate, is_dam
 from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.records import checksum
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class ShardReading:
         end: What ended the range; None before that, and after an error.
         records: Records handed out.
         bytes: Their payload bytes.
+        checksum: Over them all, see `records.checksum`.
+        first_sequence_number: Of the first of them; None before it.
         bad_records: Those of them that are damaged aggregates, as they came.
         outside_hash_range: Those of them that belong to another shard.
         last_arrival: Arrival of the last record handed out.
@@ -146,6 +149,8 @@ class ShardReading:
         self.end: RangeEnd | None = None
         self.records = 0
         self.bytes = 0
+        self.checksum = 0
+        self.first_sequence_number: str | None = None
         self.bad_records = 0
         self.outside_hash_range = 0
         self.last_arrival: datetime | None = None
@@ -305,9 +310,12 @@ class ShardReading:
             self._complete_until = last.arrival if watched else None
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = time.monotonic() + self.range.bounds.max_seconds
+        if self.first_sequence_number is None:
+            self.first_sequence_number = records[0].sequence_number
         self.records += taken
         for record in islice(records, taken):
             self.bytes += len(record.data)
+            self.checksum += checksum(record)
             if record.error is not None:
                 self.bad_records += is_damaged(record)
                 self.outside_hash_range += not is_damaged(record)

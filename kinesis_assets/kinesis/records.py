@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +45,14 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
         ],
         schema=RECORD_SCHEMA,
     )
+
+
+def checksum(record: Record) -> int:
+    """What a record adds to the checksum of its range, whose order does not matter: 32 bits.
+
+    The sum over some rows is `sum(crc32(concat_ws(':', sequence_number, sub_sequence_number)))` in Spark SQL.
+    """
+    return crc32(f"{record.sequence_number}:{record.sub_sequence_number}".encode())
 
 
 def _arrivals(seconds: Sequence[float]) -> pa.Array:

@@ -67,6 +67,8 @@ class ShardLanding:
         end: What ended the range; None if an error did.
         rows: Records landed.
         bytes: Their payload bytes.
+        checksum: Over them all, see `records.checksum`.
+        first_sequence_number: Of the first of them; None if there are none.
         bad_records: Those of them that are damaged aggregates.
         outside_hash_range: Those of them that belong to another shard.
         last_arrival: Arrival of the last of them.
@@ -81,6 +83,8 @@ class ShardLanding:
     end: RangeEnd | None
     rows: int
     bytes: int
+    checksum: int
+    first_sequence_number: str | None
     bad_records: int
     outside_hash_range: int
     last_arrival: datetime | None
@@ -213,6 +217,8 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         end=reading.end,
         rows=reading.records,
         bytes=reading.bytes,
+        checksum=reading.checksum,
+        first_sequence_number=reading.first_sequence_number,
         bad_records=reading.bad_records,
         outside_hash_range=reading.outside_hash_range,
         last_arrival=reading.last_arrival,

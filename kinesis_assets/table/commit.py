@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.files import DataFile
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions import Landed, ShardPosition
 
 VACUUM_RETENTION = timedelta(days=7)
 """Files that no commit points at are kept at least so long."""
@@ -111,7 +111,7 @@ def freeze(
                 listed_at=summary.service_time,
                 predecessors=() if standing is None else standing.as_predecessors(),
             )
-            snapshot.commit([], first)
+            snapshot.commit([], identity=first.identity, positions=first)
         return None
 
     return _until_told(table, look)
@@ -125,6 +125,8 @@ def commit(
     batch_id: int,
     moved: Mapping[str, ShardPosition],
     files: Sequence[DataFile],
+    landed: Mapping[str, Landed],
+    by: str | None = None,
 ) -> CommitResult:
     """Commit an attempt's files and the positions of the shards it moved, both or neither.
 
@@ -135,6 +137,8 @@ def commit(
         batch_id: The attempt's; every row of its files carries it.
         moved: The shards it read, as it leaves them.
         files: What it landed; rows of `moved` shards only.
+        landed: What those rows are, by shard.
+        by: Who commits.
 
     Raises:
         AttemptExpired: The attempt is too old.
@@ -181,11 +185,13 @@ def commit(
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
+            landed={shard_id: brought for shard_id, brought in landed.items() if shard_id in moved},
+            by=by,
             listed_at=current.listed_at,
             predecessors=current.predecessors,
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
-        snapshot.commit(files, following)
+        snapshot.commit(files, identity=following.identity, positions=following)
         return None
 
     return _until_told(table, look)

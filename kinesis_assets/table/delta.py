@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -21,16 +21,20 @@ from kinesis_assets.errors import (
     TableUnreachable,
     TableUnsuitable,
 )
+from kinesis_assets.table import past as past_file
 from kinesis_assets.table import positions as positions_file
 from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.storage import TableFolder, write_new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import StreamPositions
+
+_Decoded = TypeVar("_Decoded")
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
 
@@ -145,7 +149,18 @@ class TableSnapshot:
             PositionsUnreadable: It is missing or not understood.
             TableUnreachable: It cannot be read now.
         """
-        path = _positions_path(token)
+        return self._read(_positions_path(token), positions_file.decode)
+
+    def past(self, identity: StreamIdentity) -> Past | None:
+        """The last change behind a stream's positions; None if there was none. Raises as `positions_at`."""
+        token = self._delta.transaction_version(_past_application(identity))
+        return None if token is None else self.past_at(token)
+
+    def past_at(self, token: int) -> Past:
+        """The file of one change. Raises as `positions_at`."""
+        return self._read(_past_path(token), past_file.decode)
+
+    def _read(self, path: str, decode: Callable[[bytes], _Decoded]) -> _Decoded:
         try:
             with self._table.files.open_input_file(path) as source:
                 content = source.read()
@@ -156,32 +171,73 @@ class TableSnapshot:
         except OSError as error:
             raise TableUnreachable(self._table.uri, f"{path} cannot be read: {error}") from error
         try:
-            return positions_file.decode(content)
+            return decode(content)
         except msgspec.MsgspecError as error:
             raise PositionsUnreadable(
                 self._table.uri,
                 f"{path} is not understood: {error}. Restore it, or upgrade if a newer version wrote it",
             ) from error
 
-    def commit(self, files: Iterable[DataFile], positions: StreamPositions) -> None:
-        """Add files and point the log at new positions, both or neither.
+    def commit(
+        self,
+        files: Iterable[DataFile],
+        *,
+        identity: StreamIdentity,
+        positions: StreamPositions | None = None,
+        past: Past | None = None,
+    ) -> None:
+        """Add files and point the log at new positions, at a new past, or at both: all or nothing.
 
-        The positions are written as a new file first. Delta refuses the commit if any other has pointed the
-        stream's entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
+        What is pointed at is written as a new file first. Delta refuses the commit if any other has pointed
+        the same entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
         nothing of whether the commit landed, since the answer may have been lost on the way.
         """
-        with write_new(self._table.files, _positions_path(positions.token)) as sink:
-            sink.write(positions_file.encode(positions))
         self._delta.create_write_transaction(
             [_add_action(file) for file in files],
             mode="append",
             schema=Schema.from_arrow(TABLE_SCHEMA),
             partition_by=PARTITION_COLUMNS,
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(_application(positions.identity), positions.token)],
-                custom_metadata={_TOKEN_KEY: str(positions.token)},
-            ),
+            commit_properties=self._pointing_at(identity, positions, past),
         )
+
+    def remove(
+        self,
+        predicate: str,
+        *,
+        identity: StreamIdentity,
+        positions: StreamPositions | None = None,
+        past: Past | None = None,
+    ) -> int:
+        """Take rows out and point the log elsewhere, as `commit` does; without such rows, nothing of it.
+
+        Args:
+            predicate: Which rows, in delta-rs' SQL; every text in it must have gone through `sql_text`.
+            identity: Which stream.
+            positions: See `commit`.
+            past: See `commit`.
+
+        Returns:
+            How many rows it took out.
+        """
+        properties = self._pointing_at(identity, positions, past)
+        return int(self._delta.delete(predicate, commit_properties=properties)["num_deleted_rows"])
+
+    def _pointing_at(
+        self, identity: StreamIdentity, positions: StreamPositions | None, past: Past | None
+    ) -> CommitProperties:
+        entries, audit = [], {}
+        if positions is not None:
+            self._write(_positions_path(positions.token), positions_file.encode(positions))
+            entries.append(Transaction(_application(identity), positions.token))
+            audit[_TOKEN_KEY] = str(positions.token)
+        if past is not None:
+            self._write(_past_path(past.token), past_file.encode(past))
+            entries.append(Transaction(_past_application(identity), past.token))
+        return CommitProperties(app_transactions=entries, custom_metadata=audit)
+
+    def _write(self, path: str, content: bytes) -> None:
+        with write_new(self._table.files, path) as sink:
+            sink.write(content)
 
     def version_of(self, token: int) -> int | None:
         """The version whose commit pointed at a token, if it is among the newest hundred."""
@@ -194,6 +250,19 @@ class TableSnapshot:
 def _application(identity: StreamIdentity) -> str:
     """The log's name for a stream's entry: one for all incarnations, so that an old one's run is fenced."""
     return f"kinesis/{identity.arn}"
+
+
+def _past_application(identity: StreamIdentity) -> str:
+    return f"{_application(identity)}/past"
+
+
+def _past_path(token: int) -> str:
+    return f"_kinesis/past/{token}.json"
+
+
+def sql_text(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _positions_path(token: int) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 2
+FORMAT = 3
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
 
@@ -73,6 +73,30 @@ class ShardPosition(
         return (self.position, self.finished, self.gaps) == (other.position, other.finished, other.gaps)
 
 
+class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one commit brought of one shard: enough to prove it from the rows, and to tell it again.
+
+    The rows are those of the commit's `batch_id` and the shard, each once.
+
+    Attributes:
+        start: Where the range began, which is where the commit before had left the shard.
+        through: Where it ended.
+        first_sequence_number: Of its first row.
+        last_sequence_number: Of its last row.
+        rows: Records.
+        bytes: Their payload bytes.
+        checksum: Over all rows, see `records.checksum`.
+    """
+
+    start: Position
+    through: Position
+    first_sequence_number: str
+    last_sequence_number: str
+    rows: int
+    bytes: int
+    checksum: int
+
+
 class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An older stream of the same name, whose unread rest was given up.
 
@@ -100,6 +124,8 @@ class StreamPositions(
         generation: Commits since the first, which is 0.
         batch_id: The attempt that made the commit.
         shards: By shard id.
+        landed: What the commit brought, by shard id; shards that brought no row are left out.
+        by: Who made the commit: a Dagster run's id, or a person.
         listed_at: When the shards were last listed (service's clock): one that is not here was opened later.
         predecessors: Older streams of the same name that rows of this table came from, oldest first.
     """
@@ -111,6 +137,8 @@ class StreamPositions(
     generation: int
     batch_id: int
     shards: dict[str, ShardPosition]
+    landed: dict[str, Landed] = {}
+    by: str | None = None
     listed_at: datetime | None = None
     predecessors: tuple[Predecessor, ...] = ()
 

@@ -96,7 +96,7 @@ class Daemon:
             for shard_id in shard_ids
         }
         result = commit(
-            table, expected=expected, listing=listing, batch_id=draw_token(), moved=moved, files=[]
+            table, expected=expected, listing=listing, batch_id=draw_token(), moved=moved, files=[], landed={}
         )
         assert not result.conflicts
 

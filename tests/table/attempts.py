@@ -14,12 +14,13 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
@@ -75,6 +76,19 @@ def land(table: PositionedTable, batch_id: int, rows: dict[str, Sequence[Record]
     return writer.close()
 
 
+def brought(start: Position, rows: Sequence[Record]) -> Landed:
+    """What the positions keep of the rows of one shard."""
+    return Landed(
+        start=start,
+        through=Position.after(rows[-1].sequence_number),
+        first_sequence_number=rows[0].sequence_number,
+        last_sequence_number=rows[-1].sequence_number,
+        rows=len(rows),
+        bytes=sum(len(record.data) for record in rows),
+        checksum=sum(map(checksum, rows)),
+    )
+
+
 def number_of(positions: StreamPositions, shard_id: str) -> int:
     """The last sequence number that a position has passed; 0 for none."""
     return int(positions.shards[shard_id].position.sequence_number or 0)
@@ -90,10 +104,13 @@ class Attempt:
         self.expected = expected
         self.batch_id = batch_id or draw_token()
         self.moved: dict[str, ShardPosition] = {}
+        self.landed: dict[str, Landed] = {}
         rows = {}
         for shard_id, count in counts.items():
             first = number_of(expected, shard_id) + 1
             rows[shard_id] = records(first, count)
+            if count:
+                self.landed[shard_id] = brought(expected.shards[shard_id].position, rows[shard_id])
             self.moved[shard_id] = msgspec.structs.replace(
                 expected.shards[shard_id], position=Position.after(str(first + count - 1))
             )
@@ -107,6 +124,7 @@ class Attempt:
             batch_id=self.batch_id,
             moved=self.moved,
             files=self.files,
+            landed=self.landed,
         )
 
 

@@ -70,12 +70,16 @@ def no_waits(monkeypatch):
 @pytest.fixture
 def at_commit(monkeypatch):
     """Lets the test stand in for a try: `at_commit(stand_in)` gets the real one, and its arguments."""
-    real = TableSnapshot.commit
+    whole = TableSnapshot.commit
+
+    def real(snapshot, files, positions):
+        whole(snapshot, files, identity=positions.identity, positions=positions)
 
     def at_commit(stand_in, times=1):
         left = [times]
 
-        def commit(snapshot, files, positions):
+        def commit(snapshot, files, *, identity, positions):
+            assert identity == positions.identity
             if not left[0]:
                 return real(snapshot, files, positions)
             left[0] -= 1
@@ -208,6 +212,7 @@ def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
+        landed=attempt.landed,
     )
     assert standing(table).shards["child"].position == BEGINNING
 
