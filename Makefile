@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev test bench lint types check clean
+.PHONY: demo dev test soak bench lint types check clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -16,6 +16,12 @@ dev: $(READY)
 
 test: $(READY)
 	@$(BIN)/pytest
+
+MINUTES ?= 30
+
+# Everything at once, killed again and again, for so many minutes.
+soak: $(READY)
+	@$(BIN)/python tests/soak --minutes $(MINUTES)
 
 # Measures what it costs; minutes, and alone on the machine. Writes benchmarks/REPORT.md.
 bench: $(READY)

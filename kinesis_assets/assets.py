@@ -10,7 +10,10 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.io_manager import ShardIOManager
+from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
+from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_job, schedule_of
+from kinesis_assets.jobs.replay import build_replay_job
+from kinesis_assets.jobs.seek import build_seek_job
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.loss import OnDataLoss
@@ -39,11 +42,14 @@ def build_kinesis_stream(
     max_bad_records: int | None = None,
     on_data_loss: str = OnDataLoss.FAIL,
     on_recreated: str = OnRecreated.FAIL,
+    stop_timeout: float = STOP_TIMEOUT,
     region_name: str | None = None,
     endpoint_url: str | None = None,
     profile_name: str | None = None,
     spark_config: Mapping[str, Any] | None = None,
     sensor_interval_seconds: int = 30,
+    retention_days: int | None = None,
+    maintenance_schedule: str | None = SCHEDULE,
 ) -> dg.Definitions:
     """Everything that brings one stream into its table.
 
@@ -66,20 +72,28 @@ def build_kinesis_stream(
             is, with the gap recorded.
         on_recreated: Where the stream was deleted and created again: `fail`, or `restart` with the new one in
             the same table.
+        stop_timeout: A run that is told to stop commits what it has read within so many seconds; what is not
+            committed by then is dropped.
         region_name: As for boto3; by default the AWS SDK's own chain, here and below.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
         spark_config: Settings of the Spark session, as `{"spark.master": "local[2,4]"}`.
         sensor_interval_seconds: Least time between two ticks of the sensor.
+        retention_days: Maintenance takes rows out whose arrival date is more than so many days ago, and
+            nothing brings them back. By default no row ever goes.
+        maintenance_schedule: When maintenance is due, as a cron schedule in UTC. None for never by itself.
 
     Returns:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw`, one partition a
-        shard; the I/O manager of both; and the sensor, running by default.
+        shard; the I/O manager of both; the sensor, running by default; the job that maintains the table,
+        with its schedule; and those that replay a range and set positions by hand.
 
     Raises:
         InvalidInput: A value cannot be meant.
     """
     _validate(stream, table)
+    if stop_timeout < 0:
+        raise InvalidInput(f"stop_timeout must not be below 0, as {stop_timeout} is")
     manager = ShardIOManager(
         stream=stream,
         table=table,
@@ -93,6 +107,7 @@ def build_kinesis_stream(
         max_bad_records=max_bad_records,
         on_data_loss=on_data_loss,
         on_recreated=on_recreated,
+        stop_timeout=stop_timeout,
         kinesis=KinesisResource(
             region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
         ),
@@ -138,7 +153,14 @@ def build_kinesis_stream(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 
-    return dg.Definitions(assets=[external, raw], sensors=[sensor], resources={manager_key: manager})
+    upkeep = maintenance_job(stream, retention_days)
+    return dg.Definitions(
+        assets=[external, raw],
+        jobs=[upkeep, build_replay_job(stream), build_seek_job(stream)],
+        schedules=[] if maintenance_schedule is None else [schedule_of(upkeep, maintenance_schedule)],
+        sensors=[sensor],
+        resources={manager_key: manager},
+    )
 
 
 def _validate(stream: str, table: str) -> None:

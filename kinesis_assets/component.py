@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 
 from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.io_manager import STOP_TIMEOUT
+from kinesis_assets.jobs.maintain import SCHEDULE
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 
 
@@ -26,11 +28,14 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     max_bad_records: int | None = None
     on_data_loss: str = "fail"
     on_recreated: str = "fail"
+    stop_timeout: float = STOP_TIMEOUT
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
     spark_config: dict[str, Any] = field(default_factory=dict)
     sensor_interval_seconds: int = 30
+    retention_days: int | None = None
+    maintenance_schedule: str | None = SCHEDULE
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The stream's definitions."""

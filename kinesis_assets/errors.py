@@ -14,6 +14,7 @@ KinesisAssetsError
 │   ├── ShardUnknown           not a shard of the stream
 │   ├── ShardVanished          no longer listed, and not read to its end
 │   ├── ParentUnfinished       waits for its parents
+│   ├── SeekRefused            its position cannot be set there by hand; nothing was changed
 │   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
 │   ├── ShardStalled           neither a record nor the tip within the limit
@@ -27,21 +28,43 @@ KinesisAssetsError
 │   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
 │   ├── DataFileInvalid        a landed file is not there, or not with its rows
 │   ├── AttemptExpired         too old to commit: its files may have been vacuumed
+│   ├── PastChanged            rows behind the positions were changed since they were looked at
 │   ├── CommitFailed           the bounded tries are used up; nothing was committed
 │   └── CommitUnknown          whether the commit landed cannot be told
+├── RunCanceled                told to stop; what was read by then is committed
 └── ShardsNotCommitted         a run's error: which shards are not committed, and why
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+_SECRETS = re.compile(
+    # Where a signature is refused, AWS repeats the request's headers, of which this one is a credential.
+    r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
+    r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
+    re.IGNORECASE,
+)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def without_secrets(text: str) -> str:
+    """What a service or a library said: one printable line, no session token, no password in a URL."""
+    line = _SECRETS.sub("***", " ".join(_COLOURS.sub("", text).split()))
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line
+    )
 
 
 class KinesisAssetsError(Exception):
-    """Base of every error that the package raises."""
+    """Base of every error that the package raises. Its text is one line, and has no secret in it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InvalidInput(KinesisAssetsError, ValueError):
@@ -114,7 +137,7 @@ class ShardError(KinesisAssetsError):
         # Both go to Exception as they came, so that the error survives pickling.
         super().__init__(shard_id, sentence)
         self.shard_id = shard_id
-        self.sentence = sentence
+        self.sentence = str(self.args[1])
 
     def __str__(self) -> str:
         return f"{self.shard_id}: {self.sentence}"
@@ -134,6 +157,10 @@ class ParentUnfinished(ShardError):
 
 class ShardLeftOut(ShardError):
     """The asset's body took the shard out of the plan."""
+
+
+class SeekRefused(ShardError):
+    """The shard's position cannot be set there by hand; nothing was changed."""
 
 
 class ReadFailed(ShardError):
@@ -192,12 +219,30 @@ class AttemptExpired(TableError):
     """The attempt is too old to commit: its files may have been vacuumed."""
 
 
+class PastChanged(TableError):
+    """Rows behind the positions were changed since the attempt looked at them; nothing was committed."""
+
+
 class CommitFailed(TableError):
     """The commit did not come about: the bounded tries are used up, or the batch was committed before."""
 
 
 class CommitUnknown(TableError):
     """Whether the commit landed cannot be told."""
+
+
+class RunCanceled(KinesisAssetsError):
+    """A run was told to stop.
+
+    Attributes:
+        told: The event metadata of each shard of which something is committed.
+    """
+
+    def __init__(self, stream: str, told: Sequence[dict[str, Any]]) -> None:
+        super().__init__(
+            f"stream {stream}: told to stop; {len(told)} shards committed what they had. The next run goes on"
+        )
+        self.told = told
 
 
 class ShardsNotCommitted(KinesisAssetsError):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
+from pydantic import PrivateAttr
 
+from kinesis_assets.closing import Closing
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
@@ -18,9 +20,10 @@ from kinesis_assets.metadata import event_metadata
 from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land
+from kinesis_assets.spark.land import end_landing, land
 from kinesis_assets.spark.session import failures_told, prepare
 from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import ShardPosition
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
+
+STOP_TIMEOUT = 60.0
+"""Seconds; less than Dagster waits before it calls a run dead (`cancel_timeout_seconds`, 180)."""
 
 
 class ShardIOManager(dg.ConfigurableIOManager):
@@ -50,6 +56,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         max_bad_records: See `ReadPolicy`.
         on_data_loss: See `OnDataLoss`.
         on_recreated: See `OnRecreated`.
+        stop_timeout: Seconds that a run which is told to stop has to commit what it has read.
         kinesis: How to reach Kinesis.
         pyspark: Whose Spark session lands the records.
     """
@@ -66,8 +73,15 @@ class ShardIOManager(dg.ConfigurableIOManager):
     max_bad_records: int | None = None
     on_data_loss: str = OnDataLoss.FAIL
     on_recreated: str = OnRecreated.FAIL
+    stop_timeout: float = STOP_TIMEOUT
     kinesis: KinesisResource
     pyspark: LazyPySparkResource
+    _closing: Closing | None = PrivateAttr(default=None)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether a run here was told to stop, and what it has read is being committed: only then."""
+        return self._closing is not None and self._closing.is_closing
 
     def client(self) -> StreamClient:
         """The calls to the stream."""
@@ -122,6 +136,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
         """Land and commit a plan, and tell what became of each shard.
 
         Raises:
+            DagsterExecutionInterruptedError: The run was told to stop. What it had read by then is committed
+                and told, or, after `stop_timeout`, dropped.
             LandingFailed: The Spark job failed.
             ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
                 materialized.
@@ -132,9 +148,25 @@ class ShardIOManager(dg.ConfigurableIOManager):
                 "its body must return the plan it was given, or a narrowed one"
             )
         prepare(self.pyspark.spark_config)
+        table = self.positioned_table()
         with failures_told(self.stream):
-            landing = partial(land, self.pyspark.spark_session)
-            result = execute_run(landing, self.client(), self.positioned_table(), obj, by=context.run_id)
+            spark = (
+                self.pyspark.spark_session
+            )  # it sets a handler of its own for interrupts, so it comes first
+        closing = self._closing = Closing(
+            self.stop_timeout,
+            tell=StopObject(table.folder, obj.batch_id).set,
+            give_up=partial(end_landing, spark, obj.batch_id),
+        )
+        try:
+            with closing.holding_back():
+                with failures_told(self.stream):
+                    result = execute_run(partial(land, spark), self.client(), table, obj, by=context.run_id)
+                if closing.told:
+                    _log_each(context, self.stream, result.read())
+        finally:
+            if closing.told:
+                _call_it_canceled(context)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)
@@ -150,6 +182,13 @@ def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
         return choices(value)
     except ValueError:
         raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
+
+
+def _call_it_canceled(context: dg.OutputContext) -> None:
+    """Let the run end as canceled also if it was its process that was told, as when its machine goes away."""
+    run = context.step_context.instance.get_run_by_id(context.run_id)
+    if run is not None and run.status is dg.DagsterRunStatus.STARTED:
+        context.step_context.instance.report_run_canceling(run, "The run's process was told to stop.")
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.assets import build_kinesis_stream
-from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.spans import contiguous_spans, span_tags
 
@@ -78,6 +78,7 @@ class StreamProject:
             The event metadata of each shard, whether it was committed or not; see `metadata`.
 
         Raises:
+            RunCanceled: A run was told to stop; what it had committed was yielded.
             KinesisAssetsError: A run failed as a whole, and none of its shards is known to be committed.
         """
         partitions = shard_partitions(self.stream)
@@ -86,27 +87,39 @@ class StreamProject:
         instance.add_dynamic_partitions(str(partitions.name), new)
         spans = contiguous_spans([*known, *new], set(shard_ids))
         for span in spans:
-            told = {facts["shard"]: facts for facts in self.run(instance, span_tags(span))}
+            try:
+                facts = self.run(instance, span_tags(span))
+            except RunCanceled as canceled:
+                yield from canceled.told
+                raise
+            told = {each["shard"]: each for each in facts}
             yield from (told[shard_id] for shard_id in span)
 
     def run(self, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[dict[str, Any]]:
         """One run, as a run request with those tags asks for it.
 
-        Returns and raises what `materialize` yields and raises, in no order.
+        Returns what `materialize` yields, in no order, and raises the same.
         """
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
-        # Each shard's event says whether it is committed, and why not.
-        with suppress(ShardsNotCommitted):
-            job.execute_in_process(
-                instance=instance,
-                run_id=run_id,
-                tags=dict(tags),
-                asset_selection=[raw_key(self.stream)],
-                run_config=_QUIET,
-            )
-        records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
-        return [_facts(record.event_log_entry) for record in records]
+
+        def told() -> list[dict[str, Any]]:
+            records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
+            return [_facts(record.event_log_entry) for record in records]
+
+        try:
+            # Each shard's event says whether it is committed, and why not.
+            with suppress(ShardsNotCommitted):
+                job.execute_in_process(
+                    instance=instance,
+                    run_id=run_id,
+                    tags=dict(tags),
+                    asset_selection=[raw_key(self.stream)],
+                    run_config=_QUIET,
+                )
+        except dg.DagsterExecutionInterruptedError as interrupt:
+            raise RunCanceled(self.stream, told()) from interrupt
+        return told()
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

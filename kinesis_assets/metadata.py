@@ -8,6 +8,7 @@ import dagster as dg
 
 if TYPE_CHECKING:
     from kinesis_assets.run import RunResult, ShardOutcome
+    from kinesis_assets.table.positions import Landed
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, Any]:
@@ -38,6 +39,26 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: _value(value) for name, value in facts.items() if value is not None}
+
+
+def landed_metadata(
+    stream: str, shard_id: str, landed: Landed, batch_id: int, *, state: str
+) -> dict[str, dg.MetadataValue[Any]]:
+    """The same of what a commit brought of a shard, as far as the table itself tells it."""
+    facts: dict[str, str | float] = {
+        "stream": stream,
+        "shard": shard_id,
+        "state": state,
+        "from": str(landed.start),
+        "through": str(landed.through),
+        "rows": landed.rows,
+        "bytes": landed.bytes,
+        "first_sequence_number": landed.first_sequence_number,
+        "last_sequence_number": landed.last_sequence_number,
+        "checksum": str(landed.checksum),
+        "batch_id": str(batch_id),
+    }
+    return {name: _value(value) for name, value in facts.items()}
 
 
 def _value(value: str | float) -> dg.MetadataValue[Any]:

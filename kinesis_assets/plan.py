@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import (
-    CallFailed,
     InvalidInput,
     ParentUnfinished,
     ShardUnknown,
@@ -21,7 +20,7 @@ from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.positions import initial_positions
@@ -236,25 +235,12 @@ def _positions_or_first(
     standing = _standing(table, listing, policy.on_recreated)
     if standing is None:
         starts = policy.starts.frozen(listing)
-        _try_sequence_numbers(client, starts)
+        try_sequence_numbers(client, starts)
         return freeze(table, listing, starts)
     if standing.identity != listing.summary.identity:
         # The old stream was being read, so everything in the new one is new, wherever the first one began.
         return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
     return standing
-
-
-def _try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
-    """See that the service takes them, before they are written down."""
-    for shard_id, position in starts.items():
-        if position.sequence_number is None:
-            continue
-        try:
-            client.shard_iterator(shard_id, position)
-        except CallFailed as error:
-            if error.code != "InvalidArgumentException":
-                raise
-            raise InvalidInput(f"{shard_id}: start {position} is refused: {error}") from error
 
 
 def _all_at(position: Position, listing: StreamListing) -> dict[str, Position]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dagster as dg
 
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
@@ -14,11 +16,20 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         region_name: As for boto3.
         endpoint_url: As for boto3.
         profile_name: As for boto3. Spark's executors must have the profile too.
+
+    Raises:
+        InvalidInput: The endpoint's URL has a user or a password in it.
     """
 
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        # Here, since pydantic's errors repeat what they refuse, and Dagster shows a resource's fields.
+        if isinstance(url := fields.get("endpoint_url"), str) and not isinstance(url, dg.EnvVar):
+            ClientSettings(endpoint_url=url)
+        super().__init__(**fields)
 
     def stream(self, name: str) -> StreamClient:
         """The calls to one stream."""

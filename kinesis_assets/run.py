@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -116,6 +116,13 @@ class RunResult:
     def errors(self) -> dict[str, ShardError]:
         """The shards that are not committed, each with its reason."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
+
+    def read(self) -> RunResult:
+        """Without the shards that it did not come to."""
+        read = {
+            shard_id: outcome for shard_id, outcome in self.outcomes.items() if outcome.lag_ms is not None
+        }
+        return replace(self, outcomes=read)
 
 
 def execute_run(

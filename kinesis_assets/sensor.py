@@ -1,39 +1,86 @@
-"""The sensor: finds new shards, and asks for runs over those that can be read.
+"""The sensor: finds new shards, asks for runs over those that can be read, adds events that are missing.
 
-It lists shards and looks at the table's positions, and never reads the stream itself.
+It lists shards, and looks at the table's positions and at Dagster's runs; it never reads the stream itself.
 """
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import msgspec
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
+from kinesis_assets.backoff import Backoff, EndedRun
+from kinesis_assets.errors import TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.spans import contiguous_spans, span_tags, tagged_span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.table.positions import ShardPosition
 
 RUNS_PER_TICK = 3
 """Most runs that one tick asks for."""
 
+_NAMED = 5
+"""Shards that a tick's reason names; the others are counted."""
 
-def evaluate(manager: ShardIOManager, instance: dg.DagsterInstance, cursor: str | None) -> dg.SensorResult:
+
+class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the sensor remembers from tick to tick. Without it nothing is lost, only looked at again.
+
+    Attributes:
+        last_asked: The last shard that a tick asked for: spans after it go first, so that with more spans
+            than runs in a tick all get their turn.
+        backoff: The shards whose runs fail.
+        commits: How far the commits were compared with the events.
+        fills: Likewise what was filled in behind the positions.
+    """
+
+    last_asked: str | None = None
+    backoff: Backoff = Backoff()
+    commits: Reconciled = Reconciled()
+    fills: Reconciled = Reconciled()
+
+    @classmethod
+    def parse(cls, text: str | None) -> Cursor:
+        """Read what `encode` wrote; an older version wrote the last shard alone."""
+        if not text or not text.startswith("{"):
+            return cls(last_asked=text)
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+    def encode(self) -> str:
+        """As JSON."""
+        return msgspec.json.encode(self).decode()
+
+
+def evaluate(
+    manager: ShardIOManager,
+    instance: dg.DagsterInstance,
+    cursor: str | None,
+    clock: Callable[[], float] = time.time,
+) -> dg.SensorResult:
     """One tick. A shard that is new becomes a partition, told as a materialization of the stream's asset.
 
     Args:
         manager: The stream's I/O manager.
-        instance: Where partitions and runs are.
-        cursor: The last shard that the tick before asked for: spans after it go first, so that with more
-            spans than runs in a tick all get their turn.
+        instance: Where partitions, runs and events are.
+        cursor: What the tick before left.
+        clock: Tells the time of the tick, seconds since the epoch.
     """
-    stream, partitions = manager.stream, shard_partitions(manager.stream)
+    stream, partitions, now = manager.stream, shard_partitions(manager.stream), clock()
+    before = Cursor.parse(cursor)
     shards = manager.standing_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
@@ -47,16 +94,22 @@ def evaluate(manager: ShardIOManager, instance: dg.DagsterInstance, cursor: str 
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
     busy = _shards_of_unfinished_runs(instance, stream, keys)
-    spans = _from_cursor(contiguous_spans(keys, readable - busy), keys, cursor)[:RUNS_PER_TICK]
+    ended = _ended_runs(instance, stream, keys, since=before.backoff.since(now))
+    backoff = before.backoff.after(ended, now).of(readable)
+    waiting = backoff.waiting(now)
+    wanted = contiguous_spans(keys, readable - busy - waiting.keys())
+    spans = _after(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
+    missing, commits, fills = _missing_events(manager, instance, before)
+    after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills)
     return dg.SensorResult(
         # Without a run key: that of a failed run would block its shards for ever.
         run_requests=[
             dg.RunRequest(asset_selection=[raw_key(stream)], tags=span_tags(span)) for span in spans
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[_discovery(stream, shard_id, shards[shard_id]) for shard_id in new],
-        cursor=spans[-1][-1] if spans else cursor,
-        skip_reason=None if spans else "every readable shard has an unfinished run",
+        asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
+        cursor=after.encode(),
+        skip_reason=None if spans else _reason(waiting),
     )
 
 
@@ -70,14 +123,90 @@ def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMate
     return dg.AssetMaterialization(stream_key(stream), partition=shard_id, metadata=metadata)
 
 
-def _from_cursor(spans: list[list[str]], keys: Sequence[str], cursor: str | None) -> list[list[str]]:
-    if cursor not in keys:
+def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
+    if last not in keys:
         return spans
-    after = set(keys[keys.index(cursor) + 1 :])
+    after = set(keys[keys.index(last) + 1 :])
     return sorted(spans, key=lambda span: span[0] not in after)
 
 
 def _shards_of_unfinished_runs(instance: dg.DagsterInstance, stream: str, keys: Sequence[str]) -> set[str]:
     runs = instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
-    ours = [run for run in runs if run.asset_selection is None or raw_key(stream) in run.asset_selection]
-    return {shard_id for run in ours for shard_id in tagged_span(run.tags, keys)}
+    return {shard_id for run in runs if _is_ours(run, stream) for shard_id in tagged_span(run.tags, keys)}
+
+
+def _ended_runs(
+    instance: dg.DagsterInstance, stream: str, keys: Sequence[str], since: float
+) -> Iterator[EndedRun]:
+    """Our runs that succeeded or failed after a moment; one that was canceled tells nothing of its shards."""
+    asked = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
+        updated_after=datetime.fromtimestamp(since, UTC),
+    )
+    for record in instance.get_run_records(asked):
+        run = record.dagster_run
+        # One that was only tagged anew counted long ago.
+        if not _is_ours(run, stream) or (record.end_time is not None and record.end_time < since):
+            continue
+        span = tagged_span(run.tags, keys)
+        # Only for a run that failed is it asked which shards it did materialize.
+        done = span if run.is_success else _materialized_by(instance, stream, run.run_id)
+        failed = [shard_id for shard_id in span if shard_id not in done]
+        yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
+
+
+def _is_ours(run: dg.DagsterRun, stream: str) -> bool:
+    return run.asset_selection is None or raw_key(stream) in run.asset_selection
+
+
+def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
+    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    events = [record.event_log_entry.asset_materialization for record in records]
+    return {
+        event.partition
+        for event in events
+        if event is not None and event.asset_key == raw_key(stream) and event.partition is not None
+    }
+
+
+def _missing_events(
+    manager: ShardIOManager, instance: dg.DagsterInstance, before: Cursor
+) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
+    """The events of runs that died between their commit and its event."""
+    try:
+        snapshot = manager.positioned_table().snapshot()
+    except TableMissing:
+        return [], before.commits, before.fills
+    identity = manager.client().describe().identity
+    standing, past = snapshot.positions(identity, or_older=True), snapshot.past(identity)
+    commits, compared = missing_events(
+        instance,
+        manager.stream,
+        lambda token: Link.of_positions(snapshot.positions_at(token)),
+        standing.token if standing else None,
+        before.commits,
+    )
+    fills, filled = missing_events(
+        instance,
+        manager.stream,
+        lambda token: Link.of_past(snapshot.past_at(token)),
+        past.token if past else None,
+        before.fills,
+    )
+    return [*commits, *fills], compared, filled
+
+
+def _reason(waiting: Mapping[str, Failing]) -> str:
+    """Why a tick asks for no run."""
+    if not waiting:
+        return "every readable shard has an unfinished run"
+    first = sorted(waiting.items(), key=lambda item: item[1].until)
+    named = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
+    more = [f"{len(first) - _NAMED} more wait"] if len(first) > _NAMED else []
+    return "; ".join(["every other readable shard has an unfinished run", *named, *more])
+
+
+def _waits(shard_id: str, failing: Failing) -> str:
+    until = datetime.fromtimestamp(failing.until, UTC)
+    runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
+    return f"{shard_id} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"

@@ -6,9 +6,13 @@ import sys
 
 import click
 
+from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.local import demo, dev, local
+from kinesis_assets.cli.maintain import maintain
 from kinesis_assets.cli.positions import positions
+from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
+from kinesis_assets.cli.seek import seek
 from kinesis_assets.cli.stream import FAILED
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 
@@ -37,5 +41,5 @@ def commands() -> None:
     """Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, run, positions):
+for _command in (demo, dev, local, run, positions, seek, maintain, replay, doctor):
     commands.add_command(_command)

@@ -44,6 +44,7 @@ def _row(shard_id: str, shard: ShardPosition) -> dict[str, Any]:
         "tip_time": shard.tip_time and shard.tip_time.isoformat(),
         "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
         "gaps": [str(gap) for gap in shard.gaps],
+        "last_seek": str(shard.seeks[-1]) if shard.seeks else None,
     }
 
 
@@ -61,4 +62,5 @@ def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
             "tip_time": None,
             "safe_until": None,
             "gaps": [created, *map(str, predecessor.gaps.get(shard_id, ()))],
+            "last_seek": None,
         }

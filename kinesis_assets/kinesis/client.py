@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,7 +17,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.pages import IncompleteBody, Page, PageParserFactory
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
-from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order
+from kinesis_assets.kinesis.shards import (
+    NAME,
+    NUMBER,
+    Shard,
+    covers_all_hash_keys,
+    in_lineage_order,
+    is_well_formed,
+)
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 
 CONNECTIONS = 16
@@ -28,11 +36,22 @@ ATTEMPTS = 6
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret."""
+    """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret.
+
+    Raises:
+        InvalidInput: The endpoint's URL has a user or a password in it.
+    """
 
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if "@" in (self.endpoint_url or ""):
+            raise InvalidInput(
+                "an endpoint URL has no user or password in it: requests are signed with what the SDK's "
+                "chain of credentials gives"
+            )
 
 
 def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
@@ -64,14 +83,22 @@ class StreamClient:
     Attributes:
         stream: The stream's name.
         settings: How it is reached, with what the SDK's chain gave: good for another machine too.
+
+    Raises:
+        InvalidInput: That is no stream's name, or the settings cannot be meant.
     """
 
     def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
+        if not NAME.fullmatch(stream):
+            raise InvalidInput(
+                f"{stream[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'"
+            )
         self.stream = stream
         try:
             self._client = _boto3_client(settings, attempts)
         except (BotoCoreError, ValueError) as error:
-            raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from error
+            # The SDK's own may repeat an endpoint's URL with what is in it.
+            raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
 
@@ -79,6 +106,13 @@ class StreamClient:
         """Which stream it is, its retention, and the service's clock."""
         answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", StreamName=self.stream)
         summary = answer["StreamDescriptionSummary"]
+        if not re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", summary["StreamARN"]):
+            raise CallFailed(
+                self.stream,
+                "DescribeStreamSummary",
+                "IncompleteBody",
+                f"{summary['StreamARN'][:80]!r} is no ARN of this stream; check what answers at the endpoint",
+            )
         return StreamSummary(
             identity=StreamIdentity(
                 arn=summary["StreamARN"],
@@ -96,7 +130,8 @@ class StreamClient:
         """Every listed shard, parents before children; all pages or an error.
 
         Raises:
-            ShardListIncomplete: The list is empty, names a shard twice, or leaves hash keys out.
+            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
+                whose names and numbers are none.
         """
         # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
         answer = self._call("ListShards", "Shards", StreamName=self.stream)
@@ -106,9 +141,9 @@ class StreamClient:
             listed += answer["Shards"]
         if not listed:
             raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
-        if len({shard["ShardId"] for shard in listed}) < len(listed):
+        shards = in_lineage_order(self._shard(shard) for shard in listed)
+        if len({shard.shard_id for shard in shards}) < len(shards):
             raise ShardListIncomplete(self.stream, "ListShards named a shard twice; try again later")
-        shards = in_lineage_order(_shard(shard) for shard in listed)
         if not covers_all_hash_keys(shards):
             raise ShardListIncomplete(
                 self.stream,
@@ -131,7 +166,33 @@ class StreamClient:
         page = answer["Page"]
         if isinstance(page, IncompleteBody):
             raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
+        for record in page.records:
+            if not NUMBER.fullmatch(record.sequence_number):
+                told = f"{record.sequence_number[:80]!r} is no sequence number"
+                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told)
         return page, _service_time(answer)
+
+    def _shard(self, listed: dict[str, Any]) -> Shard:
+        parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
+        try:
+            keys, numbers = listed["HashKeyRange"], listed["SequenceNumberRange"]
+            shard = Shard(
+                shard_id=listed["ShardId"],
+                parents=tuple(parent for parent in parents if parent),
+                hash_range=(keys["StartingHashKey"], keys["EndingHashKey"]),
+                starting_sequence_number=numbers["StartingSequenceNumber"],
+                closed="EndingSequenceNumber" in numbers,
+            )
+        except KeyError as missing:
+            raise ShardListIncomplete(
+                self.stream, f"ListShards gave a shard without {missing}; try again later"
+            ) from missing
+        if not is_well_formed(shard):
+            raise ShardListIncomplete(
+                self.stream,
+                f"ListShards gave what is no shard, {str(shard)[:300]!r}; check what answers at the endpoint",
+            )
+        return shard
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
         """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
@@ -144,26 +205,16 @@ class StreamClient:
             if code == "ResourceNotFoundException" and "StreamName" in arguments and len(arguments) == 1:
                 raise StreamNotFound(
                     self.stream, f"not found ({message}); check its name, region and endpoint"
-                ) from error
+                ) from None
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-            raise CallFailed(self.stream, operation, code, message, status) from error
+            # A refused signature's message may repeat the session token: the SDK's own error is not kept.
+            raise CallFailed(self.stream, operation, code, message, status) from None
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
         for wanted, where in ((required, answer), ("date", answer["ResponseMetadata"]["HTTPHeaders"])):
             if wanted not in where:
                 raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {wanted}")
         return answer
-
-
-def _shard(listed: dict[str, Any]) -> Shard:
-    parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
-    return Shard(
-        shard_id=listed["ShardId"],
-        parents=tuple(parent for parent in parents if parent),
-        hash_range=(listed["HashKeyRange"]["StartingHashKey"], listed["HashKeyRange"]["EndingHashKey"]),
-        starting_sequence_number=listed["SequenceNumberRange"]["StartingSequenceNumber"],
-        closed="EndingSequenceNumber" in listed["SequenceNumberRange"],
-    )
 
 
 def _service_time(answer: dict[str, Any]) -> datetime:

@@ -21,6 +21,7 @@ from kinesis_assets.kinesis.records import checksum
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
@@ -77,6 +78,17 @@ def _passes(error: CallFailed) -> bool:
     return fault or error.code in _TRIED_AGAIN
 
 
+def _is_before(record: Record, position: Position) -> bool:
+    """Whether a read that begins at a sequence number, or after it, leaves a record out."""
+    own, number = int(record.sequence_number), int(position.sequence_number or 0)
+    if own != number:
+        return own < number
+    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
+        return False
+    sub = position.sub_sequence_number
+    return sub is None or record.sub_sequence_number <= sub
+
+
 class ShardRange(msgspec.Struct, frozen=True):
     """What is to be read of one shard.
 
@@ -90,6 +102,8 @@ class ShardRange(msgspec.Struct, frozen=True):
             (service's clock). None takes any. It makes reading up to a time repeatable.
         expiry: Tells when records may have expired unread; None does not look.
         max_bad_records: End before the damaged record that would be one more; None takes all of them.
+        up_to: End before the record where a read from this position would begin. It is one of the two
+            SEQUENCE_NUMBER kinds; None is no such end.
     """
 
     shard_id: str
@@ -100,6 +114,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     tip_not_before: datetime | None = None
     expiry: Expiry | None = None
     max_bad_records: int | None = None
+    up_to: Position | None = None
 
 
 class RangeEnd(StrEnum):
@@ -120,6 +135,7 @@ class ShardReading:
         client: The stream.
         range_: What to read.
         budget: What it shares with other readings.
+        stop: Begins no further page once it is set.
 
     Attributes:
         range: What is read.
@@ -143,7 +159,13 @@ class ShardReading:
         TooManyBadRecords: The next record is one more damaged one than allowed.
     """
 
-    def __init__(self, client: StreamClient, range_: ShardRange, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        client: StreamClient,
+        range_: ShardRange,
+        budget: Budget | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         self.range = range_
         self.position = range_.start
         self.end: RangeEnd | None = None
@@ -162,6 +184,7 @@ class ShardReading:
         self._budgets = [own] if budget is None else [own, budget]
         self._complete_until = None if range_.expiry is None else range_.expiry.complete_until
         self._client = client
+        self._stop = stop
         self._begun = False
         self._iterator: str | None = None
         self._next_call = 0.0
@@ -206,6 +229,8 @@ class ShardReading:
                 )
 
     def _spent(self) -> bool:
+        if self._stop is not None and self._stop.is_set():
+            return True
         late = self._deadline is not None and time.monotonic() >= self._deadline
         # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
         before_first = self._begun and not self.records
@@ -286,6 +311,9 @@ class ShardReading:
             seconds = until.timestamp()
             late = (i for i, record in enumerate(records) if record.approximate_arrival_timestamp >= seconds)
             count = next(late, count)
+        if self.range.up_to is not None:
+            end = self.range.up_to
+            count = next((i for i in range(count) if not _is_before(records[i], end)), count)
         self._refused = None
         if self.range.max_bad_records is not None:
             room = self.range.max_bad_records - self.bad_records
@@ -344,7 +372,7 @@ class ShardReading:
         if at_tip and (not_before is None or served >= not_before):
             self.tip_time = served
             return RangeEnd.TIP
-        return None
+        return RangeEnd.BOUND if self.position == self.range.up_to else None
 
     def _next_page(self) -> tuple[Page, datetime] | None:
         """The page after `position`, tried again within bounds; None if these end while it is throttled."""

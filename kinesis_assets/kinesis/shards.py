@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
+
+NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""Names of streams and of shards (AWS API reference, CreateStream and Shard)."""
+
+NUMBER = re.compile("0|[1-9][0-9]{0,128}")
+"""Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 _HASH_KEYS = 1 << 128
 
@@ -31,6 +38,16 @@ class Shard(msgspec.Struct, frozen=True):
     hash_range: tuple[str, str]
     starting_sequence_number: str
     closed: bool = False
+
+
+def is_well_formed(shard: Shard) -> bool:
+    """Whether its names and numbers are such as the service gives: they come from outside."""
+
+    def all_match(pattern: re.Pattern[str], *values: Any) -> bool:
+        return all(isinstance(value, str) and pattern.fullmatch(value) for value in values)
+
+    numbers = (*shard.hash_range, shard.starting_sequence_number)
+    return all_match(NAME, shard.shard_id, *shard.parents) and all_match(NUMBER, *numbers)
 
 
 def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:

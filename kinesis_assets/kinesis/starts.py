@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import yaml
 
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
+    from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -88,6 +89,24 @@ class Starts(msgspec.Struct, frozen=True):
             shard_id: _frozen(self.shards.get(shard_id, self.default), listing, shard_id)
             for shard_id in listed
         }
+
+
+def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
+    """See that the service takes them, before they are written down.
+
+    Raises:
+        InvalidInput: It does not take one for its shard.
+        CallFailed: It cannot be asked.
+    """
+    for shard_id, position in starts.items():
+        if position.sequence_number is None:
+            continue
+        try:
+            client.shard_iterator(shard_id, position)
+        except CallFailed as error:
+            if error.code != "InvalidArgumentException":
+                raise
+            raise InvalidInput(f"{shard_id}: start {position} is refused: {error}") from error
 
 
 def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Position:

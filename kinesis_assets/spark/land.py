@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import Queue
@@ -22,7 +23,9 @@ from kinesis_assets.kinesis.bounds import Allowance, Budget
 from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
 from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.table.files import DataFile, DataFileWriter
+from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
 THREADS = CONNECTIONS
 """Shards read at once by a task. Each holds one page (at most 10 MB, three times over while it is taken
 apart), which bounds the task's memory."""
+
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a task looks whether it is told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +138,20 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     tasks = len(shares)
     groups = [(tuple(ranges[task::tasks]), shares[task]) for task in range(tasks)]
     numbers = spark.range(0, tasks, 1, tasks)
-    rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
+    with tagged(spark, _tag(job.batch_id)):
+        rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
     # Spark itself pickles what goes between these same processes.
     landings: list[Landing] = [pickle.loads(row.landing) for row in rows]  # noqa: S301
     return sum(landings, Landing())
+
+
+def end_landing(spark: SparkSession, batch_id: int) -> None:
+    """End an attempt's landing from another thread; `land` raises soon."""
+    end_tagged(spark, _tag(batch_id))
+
+
+def _tag(batch_id: int) -> str:
+    return f"kinesis-{batch_id}"
 
 
 def _parallelism(spark: SparkSession) -> int:
@@ -164,7 +181,8 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     budget = Budget(allowance)
     client = _client(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
-    readings = [ShardReading(client, range_, budget) for range_ in ranges]
+    stopping = threading.Event()
+    readings = [ShardReading(client, range_, budget, stopping) for range_ in ranges]
     pages: Queue[tuple[str, pa.RecordBatch | None]] = Queue(maxsize=1)
     stopped = threading.Event()
 
@@ -182,7 +200,10 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
             pages.put((shard_id, None))
         return None
 
-    with ThreadPoolExecutor(min(THREADS, len(readings))) as pool:
+    with (
+        _watching(StopObject(job.folder, job.batch_id), stopping),
+        ThreadPoolExecutor(min(THREADS, len(readings))) as pool,
+    ):
         reads = [pool.submit(read, reading) for reading in readings]
         unfinished = len(reads)
         try:
@@ -201,6 +222,29 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
         _shard_landing(reading, done.result()) for reading, done in zip(readings, reads, strict=True)
     )
     return Landing(tuple(writer.close()), shards)
+
+
+@contextmanager
+def _watching(stop: StopObject, stopping: threading.Event) -> Iterator[None]:
+    """Within, an event is set soon after the stop object is."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not stopping.is_set():
+            # A store that cannot be looked at tells of no stop; the landing itself tells of the store.
+            with suppress(OSError):
+                if stop.is_set():
+                    stopping.set()
+            if over.wait(SECONDS_BETWEEN_LOOKS):
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 @lru_cache(maxsize=8)

@@ -13,6 +13,8 @@ from kinesis_assets.spark.java import require_java
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark.sql import SparkSession
+
 
 def prepare(spark_config: Mapping[str, Any]) -> None:
     """Before a session is started here: see that Java is there, and let workers here run this interpreter.
@@ -27,6 +29,34 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     require_java()
     if str(spark_config.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+@contextmanager
+def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Give the jobs that this thread starts within a tag, by which `end_tagged` ends them."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    # A classic session's own tags are known to the thread alone that added them.
+    add, remove = (
+        (spark.addTag, spark.removeTag)
+        if is_remote()
+        else (spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag)
+    )
+    add(tag)
+    try:
+        yield
+    finally:
+        remove(tag)
+
+
+def end_tagged(spark: SparkSession, tag: str) -> None:
+    """End the jobs of a tag, whoever started them."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    if is_remote():
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)
 
 
 @contextmanager

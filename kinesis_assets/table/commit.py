@@ -25,6 +25,7 @@ from kinesis_assets.errors import (
     PositionsUnreadable,
     TableUnreachable,
 )
+from kinesis_assets.table.delta import VACUUM_RETENTION
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.files import DataFile
     from kinesis_assets.table.positions import Landed, ShardPosition
-
-VACUUM_RETENTION = timedelta(days=7)
-"""Files that no commit points at are kept at least so long."""
 
 _Told_co = TypeVar("_Told_co", covariant=True)
 
@@ -114,7 +112,7 @@ def freeze(
             snapshot.commit([], identity=first.identity, positions=first)
         return None
 
-    return _until_told(table, look)
+    return until_told(table, look)
 
 
 def commit(
@@ -160,7 +158,7 @@ def commit(
                 f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
                 "was the table replaced? Look at its history before the next run",
             )
-        token = _landed(table, snapshot, current, expected, batch_id)
+        token = landed_since(table, snapshot, current, expected, batch_id)
         if token is not None:
             if token not in tried:
                 raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
@@ -176,7 +174,7 @@ def commit(
         conflicts.update(lost)
         if not moved:
             return CommitResult(None, (), conflicts)
-        _check(table, batch_id, files)
+        check_files(table, batch_id, files)
         following = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
@@ -194,7 +192,7 @@ def commit(
         snapshot.commit(files, identity=following.identity, positions=following)
         return None
 
-    return _until_told(table, look)
+    return until_told(table, look)
 
 
 class _Look(Protocol[_Told_co]):
@@ -203,7 +201,7 @@ class _Look(Protocol[_Told_co]):
     def __call__(self, *, and_try: bool) -> _Told_co | None: ...
 
 
-def _until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
+def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
     """Look and try, bounded, until the table tells what became of the commit.
 
     Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
@@ -234,14 +232,18 @@ def _until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
     raise CommitFailed(table.uri, f"{attempt} tries failed, the last with: {error}. Nothing lost; run again")
 
 
-def _landed(
+def landed_since(
     table: PositionedTable,
     snapshot: TableSnapshot,
     current: StreamPositions,
     expected: StreamPositions,
     batch_id: int,
 ) -> int | None:
-    """The token under which a batch landed since *expected*, if it did."""
+    """The token under which a batch landed since *expected*, if it did.
+
+    Raises:
+        CommitUnknown: The chain of positions is broken.
+    """
     link = current
     while link.token != expected.token:
         if link.batch_id == batch_id:
@@ -264,7 +266,13 @@ def _landed(
     return None
 
 
-def _check(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
+def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
+    """See that an attempt may still commit its files.
+
+    Raises:
+        AttemptExpired: It is too old.
+        DataFileInvalid: A file is not there or not with its rows.
+    """
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
     if age > VACUUM_RETENTION / 3:
         raise AttemptExpired(

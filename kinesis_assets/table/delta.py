@@ -5,16 +5,28 @@ Never import it in a Spark task: the Rust library behind it does not survive a f
 
 from __future__ import annotations
 
+import re
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+import pyarrow as pa
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    QueryBuilder,
+    Schema,
+    WriterProperties,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, Transaction
 
 from kinesis_assets.errors import (
+    CommitFailed,
     PositionsUnreadable,
     StreamRecreated,
     TableMissing,
@@ -23,11 +35,20 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table import positions as positions_file
-from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.files import (
+    _DICTIONARIES,
+    _STATISTICS,
+    FILE_BYTES,
+    PARTITION_COLUMNS,
+    ROW_GROUP_BYTES,
+    TABLE_SCHEMA,
+)
+from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.storage import TableFolder, write_new
+from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.files import DataFile
@@ -36,7 +57,38 @@ if TYPE_CHECKING:
 
 _Decoded = TypeVar("_Decoded")
 
+POSITIONS_FOLDER = "_kinesis/positions"
+PAST_FOLDER = "_kinesis/past"
+
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
+
+VACUUM_RETENTION = timedelta(days=7)
+"""Files that no commit points at are kept at least so long."""
+
+_PROPERTIES = {
+    # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
+    "delta.dataSkippingStatsColumns": ",".join(_STATISTICS),
+    # Older versions cannot be read anyway: vacuum may have taken their files.
+    "delta.logRetentionDuration": f"interval {VACUUM_RETENTION.days} days",
+}
+"""Of a table that has no other values of its own."""
+
+_PAGE_ROWS = 1024
+_PAGE_BYTES = 1 << 20
+"""Parquet pages are closed after so many rows, or rows of so many bytes."""
+
+_CLAIM = "kinesis_assets.compaction"
+_DELETED_RETENTION = "delta.deletedFileRetentionDuration"
+_PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
+
+_FILE_FACTS = [
+    "path",
+    "partition.arrival_date",
+    "min.approximate_arrival_timestamp",
+    "max.approximate_arrival_timestamp",
+    "min.shard_id",
+    "max.shard_id",
+]
 
 
 class PositionedTable:
@@ -73,6 +125,7 @@ class PositionedTable:
                 mode="error",
                 partition_by=PARTITION_COLUMNS,
                 description="Kinesis records as they came, with the positions up to which they are here.",
+                configuration=_PROPERTIES,
                 # A retry would put a second creation on top of another run's table.
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
@@ -115,6 +168,11 @@ class TableSnapshot:
     def __init__(self, table: PositionedTable, delta: DeltaTable) -> None:
         self._table = table
         self._delta = delta
+
+    @property
+    def delta(self) -> DeltaTable:
+        """As delta-rs has it."""
+        return self._delta
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
         """Where the stream's shards are, or None if the table has never seen the stream.
@@ -159,6 +217,21 @@ class TableSnapshot:
     def past_at(self, token: int) -> Past:
         """The file of one change. Raises as `positions_at`."""
         return self._read(_past_path(token), past_file.decode)
+
+    def data_files(self) -> Iterator[HeldFile]:
+        """The data files of this version, with what their statistics say."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        # Statistics that no file has are not there at all.
+        wanted = [name for name in _FILE_FACTS if name in actions.column_names]
+        for action in actions.select(wanted).to_pylist():
+            yield HeldFile(
+                path=action["path"],
+                arrival_date=action["partition.arrival_date"],
+                first_arrival=action.get("min.approximate_arrival_timestamp"),
+                last_arrival=action.get("max.approximate_arrival_timestamp"),
+                first_shard_id=action.get("min.shard_id"),
+                last_shard_id=action.get("max.shard_id"),
+            )
 
     def _read(self, path: str, decode: Callable[[bytes], _Decoded]) -> _Decoded:
         try:
@@ -219,8 +292,46 @@ class TableSnapshot:
         Returns:
             How many rows it took out.
         """
-        properties = self._pointing_at(identity, positions, past)
-        return int(self._delta.delete(predicate, commit_properties=properties)["num_deleted_rows"])
+        files = self.standing_files()
+        row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
+        told = self._delta.delete(
+            predicate,
+            writer_properties=_written_like_ours(row_bytes),
+            commit_properties=self._pointing_at(identity, positions, past),
+        )
+        return int(told["num_deleted_rows"])
+
+    def standing_files(self) -> list[StandingFile]:
+        """The data files of this version."""
+        found = self._delta.get_add_actions(flatten=True)
+        columns = ("path", "size_bytes", "num_records", "partition.arrival_date")
+        rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
+        return [StandingFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
+
+    def restored(self) -> list[tuple[int, datetime]]:
+        """The versions in the log that set the table's files back, newest first, and when."""
+        return [
+            (int(entry["version"]), datetime.fromtimestamp(entry["timestamp"] / 1000, UTC))
+            for entry in self._delta.history()
+            if entry.get("operation") == "RESTORE"
+        ]
+
+    def count(self, predicate: str) -> dict[str, int]:
+        """How many rows there are, by shard id; shards without any are left out.
+
+        Args:
+            predicate: Which rows, as for `remove`.
+
+        Raises:
+            TableUnreachable: They cannot be read.
+        """
+        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate} GROUP BY shard_id"  # noqa: S608
+        try:
+            answer = QueryBuilder().register("rows", self._delta).execute(query).read_all()
+        except (DeltaError, OSError) as error:
+            raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from error
+        found = zip(answer["shard_id"].to_pylist(), answer["found"].to_pylist(), strict=True)
+        return {str(shard_id): int(count) for shard_id, count in found}
 
     def _pointing_at(
         self, identity: StreamIdentity, positions: StreamPositions | None, past: Past | None
@@ -233,6 +344,7 @@ class TableSnapshot:
         if past is not None:
             self._write(_past_path(past.token), past_file.encode(past))
             entries.append(Transaction(_past_application(identity), past.token))
+            audit[_PAST_TOKEN_KEY] = str(past.token)
         return CommitProperties(app_transactions=entries, custom_metadata=audit)
 
     def _write(self, path: str, content: bytes) -> None:
@@ -242,9 +354,166 @@ class TableSnapshot:
     def version_of(self, token: int) -> int | None:
         """The version whose commit pointed at a token, if it is among the newest hundred."""
         for entry in self._delta.history(100):
-            if entry.get(_TOKEN_KEY) == str(token):
+            if str(token) in {entry.get(_TOKEN_KEY), entry.get(_PAST_TOKEN_KEY)}:
                 return int(entry["version"])
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class StandingFile:
+    """A data file of one version of the table.
+
+    Attributes:
+        path: Relative to the table's folder.
+        size: Bytes.
+        rows: Of all its shards.
+        arrival_date: ISO date, UTC, of every row in it.
+    """
+
+    path: str
+    size: int
+    rows: int
+    arrival_date: str
+
+
+class Upkeep:
+    """What keeps a table quick and small, and changes neither its rows nor its positions.
+
+    Args:
+        table: Which; it is opened afresh for each step.
+    """
+
+    def __init__(self, table: PositionedTable) -> None:
+        self._table = table
+
+    def missing_properties(self) -> dict[str, str]:
+        """The table's properties that a new table has and this one does not, unless it has values of its own.
+
+        Raises as `PositionedTable.snapshot`, here and below.
+        """
+        standing = self._delta().metadata().configuration
+        return {name: value for name, value in _PROPERTIES.items() if name not in standing}
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set them by one commit.
+
+        Raises:
+            CommitFailed: Another commit was in the way.
+        """
+        with self._told("its properties cannot be set"):
+            self._delta().alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
+    def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
+        """Gather one day's smaller files to files of about `FILE_BYTES`, by one commit.
+
+        delta-rs lets two compactions of the same files land both, and their rows are there twice; it
+        disregards a transaction identifier too. But any commit is refused that began before a change of the
+        table's metadata (protocol), so each compaction marks the metadata as its own, and begins after that.
+
+        Args:
+            arrival_date: ISO date.
+            row_bytes: Mean size of a row in its files; bounds what is held in memory.
+
+        Returns:
+            How many files there are instead of how many.
+
+        Raises:
+            CommitFailed: Another commit was in the way; no row is lost or double.
+        """
+        claim = str(draw_token())
+        self.set_properties({_CLAIM: claim})
+        delta = self._delta()
+        if delta.metadata().configuration.get(_CLAIM) != claim:
+            raise CommitFailed(self._table.uri, "another compaction began; nothing was done, run again later")
+        with self._told(f"the files of {arrival_date} cannot be compacted"):
+            told = delta.optimize.compact(
+                partition_filters=[("arrival_date", "=", arrival_date)],
+                target_size=FILE_BYTES,
+                max_concurrent_tasks=1,
+                writer_properties=_written_like_ours(row_bytes),
+            )
+        return int(told["numFilesAdded"]), int(told["numFilesRemoved"])
+
+    def vacuum(self, *, dry_run: bool) -> list[str]:
+        """Delete data files that no version of the last `VACUUM_RETENTION` names, and that are older than it.
+
+        A longer retention of the table's own holds, a shorter one does not. Folders whose names begin with an
+        underscore are left alone.
+
+        Args:
+            dry_run: Only tell.
+
+        Returns:
+            Their paths, relative to the table's folder.
+
+        Raises:
+            CommitFailed: Another commit was in the way; what was deleted by then was nobody's.
+        """
+        delta = self._delta()
+        own = _hours(self._table.uri, delta.metadata().configuration.get(_DELETED_RETENTION))
+        with self._told("it cannot be vacuumed"):
+            return delta.vacuum(max(VACUUM_RETENTION // timedelta(hours=1), own), dry_run=dry_run, full=True)
+
+    def checkpoint(self) -> None:
+        """Sum the log up, and delete what of it is summed up and older than the log's retention.
+
+        Raises:
+            TableUnreachable: It cannot be done now.
+        """
+        delta = self._delta()
+        with self._told("its log cannot be summed up"):
+            delta.create_checkpoint()
+            delta.cleanup_metadata()
+
+    def _delta(self) -> DeltaTable:
+        return self._table.snapshot().delta
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise CommitFailed(
+                self._table.uri, f"{what}: {error}. Nothing was changed, run again later"
+            ) from error
+        except (DeltaError, OSError) as error:
+            raise TableUnreachable(self._table.uri, f"{what}: {error}") from error
+
+
+def _written_like_ours(row_bytes: int) -> WriterProperties:
+    """As `DataFileWriter` writes: compression, statistics, row groups.
+
+    Args:
+        row_bytes: Mean size of a row in a file; delta-rs counts rows where memory needs bytes counted.
+    """
+    plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    names = {*_STATISTICS, *_DICTIONARIES}
+    return WriterProperties(
+        compression="ZSTD",
+        max_row_group_size=max(1, ROW_GROUP_BYTES // max(1, row_bytes)),
+        write_batch_size=max(1, min(_PAGE_ROWS, _PAGE_BYTES // max(1, row_bytes))),
+        default_column_properties=plain,
+        column_properties={
+            name: ColumnProperties(
+                dictionary_enabled=name in _DICTIONARIES,
+                statistics_enabled="CHUNK" if name in _STATISTICS else "NONE",
+            )
+            for name in names
+        },
+    )
+
+
+def _hours(table: str, interval: str | None) -> int:
+    """Hours of a table property such as `interval 30 days`, rounded up."""
+    if interval is None:
+        return 0
+    found = re.fullmatch(
+        r"\s*(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?\s*", interval, re.IGNORECASE
+    )
+    if found is None:
+        raise TableUnsuitable(table, f"{_DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
+    span = timedelta(**{f"{found[2].lower()}s": int(found[1])})
+    return -(-span // timedelta(hours=1))
 
 
 def _application(identity: StreamIdentity) -> str:
@@ -257,7 +526,7 @@ def _past_application(identity: StreamIdentity) -> str:
 
 
 def _past_path(token: int) -> str:
-    return f"_kinesis/past/{token}.json"
+    return f"{PAST_FOLDER}/{token}.json"
 
 
 def sql_text(text: str) -> str:
@@ -266,7 +535,7 @@ def sql_text(text: str) -> str:
 
 
 def _positions_path(token: int) -> str:
-    return f"_kinesis/positions/{token}.json"
+    return f"{POSITIONS_FOLDER}/{token}.json"
 
 
 def _add_action(file: DataFile) -> AddAction:

@@ -23,6 +23,28 @@ FORMAT = 3
 lack is not known."""
 
 
+class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A position that was set by hand.
+
+    Attributes:
+        at: When (service's clock).
+        by: Who: a Dagster run's id, or a person.
+        before: Where the shard stood.
+        after: Where it was set to.
+        rows_removed: Rows after that position that the same commit took out.
+    """
+
+    at: datetime
+    by: str
+    before: Position
+    after: Position
+    rows_removed: int = 0
+
+    def __str__(self) -> str:
+        removed = f", {self.rows_removed} rows taken out" if self.rows_removed else ""
+        return f"{self.at:%Y-%m-%dT%H:%M:%SZ} by {self.by}: from {self.before} to {self.after}{removed}"
+
+
 class ShardPosition(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -33,13 +55,15 @@ class ShardPosition(
         hash_range: First and last hash key, both inclusive, decimal text.
         position: Where it is read from next. A record is in the table if and only if this has passed it.
         finished: Read to its end; never read again.
-        tip_time: When it was last read to its tip (service's clock).
+        tip_time: When it was last read to its tip (service's clock); as `last_arrival`, None if it was not
+            since its position was set by hand.
         last_arrival: Arrival of the last record committed.
-        wanted_from: No record that arrived before is to be read: the time where it starts, or when it was not
-            listed yet. For a first start at TRIM_HORIZON it is the time of the first plan: what expires soon
-            after that cannot be told apart from what had expired before.
+        wanted_from: No record that arrived before is to be read: the time where it starts, or where it was
+            set to by hand, or when it was not listed yet. For a first start at TRIM_HORIZON it is the time of
+            the first plan: what expires soon after that cannot be told apart from what had expired before.
         retention_hours: The stream's lowest retention seen since the shard was last read.
         gaps: Where records may be missing, oldest first.
+        seeks: When its position was set by hand, oldest first.
     """
 
     parents: tuple[str, ...]
@@ -51,6 +75,7 @@ class ShardPosition(
     wanted_from: datetime | None = None
     retention_hours: int | None = None
     gaps: tuple[Gap, ...] = ()
+    seeks: tuple[Seek, ...] = ()
 
     @property
     def complete_until(self) -> datetime | None:
@@ -69,8 +94,15 @@ class ShardPosition(
         return self.complete_until + timedelta(hours=self.retention_hours)
 
     def same_place(self, other: ShardPosition) -> bool:
-        """Whether both stand at the same record; when the tip was seen does not matter."""
-        return (self.position, self.finished, self.gaps) == (other.position, other.finished, other.gaps)
+        """Whether both stand at the same record; when the tip was seen does not matter.
+
+        One that was set by hand is elsewhere, even where it came back: its rows may have been taken out.
+        """
+        return self._place == other._place
+
+    @property
+    def _place(self) -> tuple[object, ...]:
+        return self.position, self.finished, self.gaps, self.seeks
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs
 
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, TableUnreachable
+
+_LONGEST = 1000
+"""Characters of a path or URI; a key of S3 has at most 1,024 bytes."""
+
+_IN_NO_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_FILE = "file://"
+_S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^\s?#%]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +39,46 @@ class TableFolder:
         """
         if not table.strip():
             raise InvalidInput("a table needs a path or a URI, as in s3://bucket/orders")
-        if "://" not in table:
-            return cls(Path(table).expanduser().absolute().as_uri())
-        if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/\S+)?|file:///\S+", table):
+        if len(table) > _LONGEST or _IN_NO_PATH.search(unquote(table)):
             raise InvalidInput(
-                f"table {table}: give a path, s3://bucket/prefix or file:///path; no other is supported"
+                f"table {table[:80]!r}: a path or URI has at most {_LONGEST} characters, none of control"
+            )
+        if "://" not in table:
+            return cls(_local(table))
+        if table.startswith(f"{_FILE}/") and not {*"?#"} & {*table}:
+            return cls(_local(unquote(table.removeprefix(_FILE))))
+        if not _S3.fullmatch(table) or {".", ".."} & {*table.split("/")}:
+            # Not told where it may hold a key or a password.
+            told = "a table" if {*"@?"} & {*table} else f"table {table}"
+            raise InvalidInput(
+                f"{told}: give a path, s3://bucket/prefix or file:///path; no other is supported, and no "
+                "'..', user or query in it"
             )
         return cls(table.rstrip("/"))
 
     def open(self) -> pyarrow.fs.FileSystem:
-        """A file system whose root is the folder, there or not. S3 is reached as the environment says."""
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
+        """A file system whose root is the folder, there or not. S3 is reached as the environment says.
+
+        Raises:
+            TableUnreachable: The bucket's region cannot be found out.
+        """
+        try:
+            filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise TableUnreachable(self.uri, f"cannot be reached: {error}") from error
         return pyarrow.fs.SubTreeFileSystem(path, filesystem)
+
+
+def _local(path: str) -> str:
+    """A path as a URI that Arrow and Delta take for the same folder."""
+    if "%" in path:
+        raise InvalidInput(f"table {path}: Delta's library cannot open a path with a %; name another")
+    try:
+        absolute = Path(path).expanduser().absolute()
+        # Delta's library drops `..` with the name before it, though that may be a link to elsewhere.
+        return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
+    except (RuntimeError, OSError) as error:  # no such user, or a link to itself
+        raise InvalidInput(f"table {path}: {error}") from error
 
 
 def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:

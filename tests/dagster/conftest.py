@@ -9,6 +9,8 @@ import pytest
 
 from kinesis_assets.materialize import StreamProject
 
+from daemon import Daemon  # isort: skip  # this folder's own
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -83,6 +85,12 @@ def make_project(stream: str, settings: ClientSettings, tmp_path: Path) -> MakeP
 def project(make_project: MakeProject) -> StreamProject:
     """The definitions of the test's stream, which the test creates."""
     return make_project()
+
+
+@pytest.fixture
+def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
+    """Of the test's own stream, which the test creates."""
+    return Daemon(project, instance)
 
 
 @pytest.fixture

@@ -1,0 +1,58 @@
+"""`doctor`: what is wrong with a stream's table, if anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_stream, print_rows, project_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.spark.scan import Scan
+
+
+@click.command()
+@of_stream
+@click.option("--rows", is_flag=True, help="Read the keys of all rows too, by a Spark job.")
+@click.option("--dry-run", is_flag=True, help="Add no event that is missing.")
+@json_option
+def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
+    """Hold a stream's table against its own log, the stream and Dagster's events.
+
+    Events that are missing are added; nothing else is changed. Exit 0 only if there is no problem.
+    """
+    from kinesis_assets.doctor import Doctor, Level, row  # noqa: PLC0415  # each command loads what it needs
+
+    project = project_of(**stream)
+    # Without a home there is no instance that could have been told anything.
+    instance = dagster_instance() if os.environ.get("DAGSTER_HOME") else None
+    with project.manager() as manager:
+
+        def read_rows(files: Sequence[tuple[str, int]]) -> Scan:
+            return _read_rows(manager, files)
+
+        examination = Doctor(
+            client=manager.client(),
+            table=manager.positioned_table(),
+            instance=instance,
+            add_events=not dry_run,
+            read_rows=read_rows if rows else None,
+        )
+        findings = list(examination.findings())
+    print_rows([row(project.stream, finding) for finding in findings], as_json=as_json)
+    sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
+
+
+def _read_rows(manager: ShardIOManager, files: Sequence[tuple[str, int]]) -> Scan:
+    from kinesis_assets.spark.scan import scan  # noqa: PLC0415
+    from kinesis_assets.spark.session import failures_told, prepare  # noqa: PLC0415
+
+    prepare(manager.pyspark.spark_config)
+    with failures_told(manager.stream):
+        return scan(manager.pyspark.spark_session, manager.positioned_table().folder, manager.stream, files)

@@ -1,0 +1,384 @@
+"""The doctor: holds a table against its own log, the stream and Dagster's events, and says what is wrong.
+
+It changes nothing, except that it adds the events that are missing if it is told to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.continuity import PROVEN_SINCE, breaks
+from kinesis_assets.errors import PositionsUnreadable, StreamError, StreamRecreated, TableError
+from kinesis_assets.reconcile import Link, fact, told_since, untold
+from kinesis_assets.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
+from kinesis_assets.table.after import passed
+from kinesis_assets.table.log_files import folder_files, named_files
+from kinesis_assets.table.maintenance import CHAIN_KEPT
+from kinesis_assets.table.tokens import drawn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
+
+    import dagster as dg
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.spark.scan import Scan
+    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.positions import StreamPositions
+
+_AT_ONCE = 200
+"""Commits whose events are looked for together."""
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    INFO = "info"
+    """Worth knowing; nothing to do."""
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check found.
+
+    Attributes:
+        check: Which check.
+        level: How bad it is.
+        sentence: What was found, and what to do.
+        shard: Which shard; None for the whole table or stream.
+    """
+
+    check: str
+    level: Level
+    sentence: str
+    shard: str | None = None
+
+
+@dataclass(slots=True)
+class _History:
+    """What a walk along the chains came by.
+
+    Attributes:
+        links: The commits and the fills.
+        brought: What they brought.
+        rewinds: What was taken out by hand.
+        unproven: Batches of older versions, which do not tell what they brought.
+        since: Before this token nothing is known; 0 if everything is.
+    """
+
+    links: list[Link] = field(default_factory=list)
+    brought: list[Brought] = field(default_factory=list)
+    rewinds: list[Rewind] = field(default_factory=list)
+    unproven: set[int] = field(default_factory=set)
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """What is examined, and with what.
+
+    Attributes:
+        client: The stream.
+        table: Its table.
+        instance: Where the events are; None leaves them alone.
+        add_events: Add the events that are missing.
+        read_rows: Reads the keys of all rows; None leaves the rows alone.
+    """
+
+    client: StreamClient
+    table: PositionedTable
+    instance: dg.DagsterInstance | None = None
+    add_events: bool = False
+    read_rows: Callable[[Sequence[tuple[str, int]]], Scan] | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """Every check's findings; a check that finds nothing wrong says so in one."""
+        try:
+            listing = self.client.listing()
+        except StreamError as error:
+            yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
+            return
+        try:
+            snapshot = self.table.snapshot()
+            positions = snapshot.positions(listing.summary.identity, or_older=True)
+            past = snapshot.past(listing.summary.identity)
+        except StreamRecreated as error:
+            yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
+            return
+        except TableError as error:
+            yield Finding("table", Level.PROBLEM, f"{error}; nothing else was checked")
+            return
+        yield Finding("table", Level.OK, f"{self.table.uri} can be read")
+        if positions is None:
+            yield Finding("positions", Level.INFO, "no run has been there yet")
+            return
+        yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
+        yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
+        yield from _or_ok("shards", _shards(positions, listing), "all that are unread are listed")
+        history = _History()
+        walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
+        told = f"{len(history.links)} commits follow on each other without a break"
+        yield from _or_ok("continuity", walk, told)
+        rows: list[Finding] = []
+        if self.read_rows is not None:
+            rows = list(_rows(self.read_rows, snapshot, past, history))
+            yield from _or_ok("rows", rows, "each is there once, and they are what the commits brought")
+        proven = self.read_rows is not None and not any(row.level is Level.PROBLEM for row in rows)
+        yield from _or_ok("restore", _restores(snapshot, proven=proven), "the table was never set back")
+        yield from _or_ok(
+            "events", self._events(history, positions), "each commit was told, and nothing else"
+        )
+        yield from _or_ok("files", _files(self.table, snapshot), "the log names all files, and all are there")
+
+    def _events(self, history: _History, positions: StreamPositions) -> Iterator[Finding]:
+        if self.instance is None:
+            yield Finding("events", Level.INFO, "not checked: set DAGSTER_HOME to the instance's folder")
+            return
+        stream = self.client.stream
+        links = iter(sorted(history.links, key=lambda link: link.token))
+        while some := list(islice(links, _AT_ONCE)):
+            found, unfinished = untold(self.instance, stream, some)
+            for link in unfinished:
+                yield Finding("events", Level.INFO, f"batch {link.batch_id}: its run {link.by} is unfinished")
+            for link, shard_ids in found:
+                for shard_id in shard_ids:
+                    yield self._missing(self.instance, link, shard_id)
+        yield from self._extra(self.instance, history, positions)
+
+    def _missing(self, instance: dg.DagsterInstance, link: Link, shard_id: str) -> Finding:
+        told = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed and never told"
+        if not self.add_events:
+            return Finding("events", Level.PROBLEM, f"{told}; the sensor or the doctor adds it", shard_id)
+        instance.report_runless_asset_event(link.event(self.client.stream, shard_id))
+        return Finding("events", Level.INFO, f"{told}; the event is added", shard_id)
+
+    def _extra(
+        self, instance: dg.DagsterInstance, history: _History, positions: StreamPositions
+    ) -> Iterator[Finding]:
+        """Events of rows that no commit brought."""
+        proven = {
+            link.told(shard_id): landed for link in history.links for shard_id, landed in link.landed.items()
+        }
+        oldest = min((link.token for link in history.links), default=positions.token)
+        since = drawn_at(oldest) if history.since else 0.0
+        extra = []
+        for event in told_since(instance, self.client.stream, since):
+            batch_id, rows, shard_id = (
+                *(fact(event, name) for name in ("batch_id", "rows")),
+                event.partition,
+            )
+            if not isinstance(batch_id, str) or not batch_id.isdecimal() or not rows or shard_id is None:
+                continue
+            landed = proven.get((batch_id, shard_id))
+            if landed is not None:
+                checksum = fact(event, "checksum")
+                if rows != landed.rows or checksum not in {None, str(landed.checksum)}:
+                    told = f"batch {batch_id}: its event tells of {rows} rows, the commit of {landed.rows}"
+                    yield Finding(
+                        "events", Level.PROBLEM, f"{told}, or of others; trust the commit", shard_id
+                    )
+            elif int(batch_id) >= history.since and int(batch_id) not in history.unproven:
+                extra.append((batch_id, shard_id, rows))
+        known = self._committed_since(positions) if extra else set()
+        for batch_id, shard_id, rows in extra:
+            if (batch_id, shard_id) not in known:
+                told = f"batch {batch_id}: an event tells of {rows} rows, but no commit brought any"
+                yield Finding(
+                    "events", Level.PROBLEM, f"{told}; was the table set back or replaced?", shard_id
+                )
+
+    def _committed_since(self, positions: StreamPositions) -> set[tuple[str, str]]:
+        """What was committed while this looked."""
+        snapshot = self.table.snapshot()
+        found: set[tuple[str, str]] = set()
+        newest = snapshot.positions(positions.identity, or_older=True)
+        while newest is not None and newest.token > positions.token:
+            link = Link.of_positions(newest)
+            found |= {link.told(shard_id) for shard_id in link.landed}
+            newest = None if link.previous is None else snapshot.positions_at(link.previous)
+        past = snapshot.past(positions.identity)
+        return found | ({Link.of_past(past).told(shard_id) for shard_id in past.filled} if past else set())
+
+
+def row(stream: str, finding: Finding) -> dict[str, Any]:
+    """A finding as the command prints it."""
+    return {
+        "stream": stream,
+        "check": finding.check,
+        "shard": finding.shard,
+        "level": str(finding.level),
+        "sentence": finding.sentence,
+    }
+
+
+def _or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Finding]:
+    """The findings; where there is no problem and nothing else to know, that all is well."""
+    found = False
+    for finding in findings:
+        found = True
+        yield finding
+    if not found:
+        yield Finding(check, Level.OK, sentence)
+
+
+def _stream(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+    created, now = positions.identity.created, listing.summary.identity.created
+    if created != now:
+        yield Finding(
+            "stream",
+            Level.PROBLEM,
+            f"the positions are of the stream created at {created:%Y-%m-%dT%H:%M:%SZ}, but it was deleted "
+            f"and created again at {now:%Y-%m-%dT%H:%M:%SZ}; see on_recreated",
+        )
+
+
+def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+    """The stream's present shards against the positions."""
+    if positions.identity != listing.summary.identity:
+        return
+    listed = {shard.shard_id for shard in listing.shards}
+    now = listing.summary.service_time
+    for shard_id in sorted(listed - positions.shards.keys()):
+        yield Finding("shards", Level.INFO, "new: no run has seen it yet", shard_id)
+    for shard_id, shard in positions.shards.items():
+        for gap in shard.gaps:
+            yield Finding("shards", Level.INFO, f"a gap is recorded: {gap}", shard_id)
+        if shard.finished:
+            continue
+        if shard_id not in listed:
+            told = f"no longer listed, and read only up to {shard.position}; its next run tells what is lost"
+            yield Finding("shards", Level.PROBLEM, told, shard_id)
+        elif shard.safe_until is not None and shard.safe_until <= now:
+            told = f"unread records may have expired since {shard.safe_until:%Y-%m-%dT%H:%M:%SZ}"
+            yield Finding("shards", Level.PROBLEM, f"{told}; run it, and see on_data_loss", shard_id)
+
+
+def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -> Iterator[Finding]:
+    """The chain of positions, from the newest back to where it was pruned."""
+    now = newest
+    while True:
+        try:
+            before = None if now.previous is None else snapshot.positions_at(now.previous)
+        except PositionsUnreadable as error:
+            yield from _pruned(error, now.previous or 0, history, now.token)
+            before = None
+        history.links.append(Link.of_positions(now))
+        _account(history, before, now)
+        if before is None:
+            return
+        for shard_id, sentence in breaks(before, now):
+            yield Finding("continuity", Level.PROBLEM, f"generation {now.generation}: {sentence}", shard_id)
+        now = before
+
+
+def _account(history: _History, before: StreamPositions | None, now: StreamPositions) -> None:
+    """What one commit brought and took out."""
+    if now.format < PROVEN_SINCE:
+        history.unproven.add(now.batch_id)
+    shards = {} if before is None else before.shards
+    for shard_id, landed in now.landed.items():
+        arrived = shards[shard_id].last_arrival if shard_id in shards else None
+        arrived_from = None if arrived is None else arrived.date()
+        history.brought.append(Brought(now.token, now.batch_id, shard_id, landed, arrived_from))
+    for shard_id, shard in now.shards.items():
+        known = len(shards[shard_id].seeks) if shard_id in shards else len(shard.seeks)
+        history.rewinds += [
+            Rewind(now.token, shard_id, passed(seek.after), seek.rows_removed)
+            for seek in shard.seeks[known:]
+            if seek.rows_removed
+        ]
+
+
+def _walk_past(snapshot: TableSnapshot, newest: Past | None, history: _History) -> Iterator[Finding]:
+    """The chain of what was done behind the positions."""
+    now = newest
+    while now is not None:
+        history.links.append(Link.of_past(now))
+        history.brought += [
+            Brought(now.token, now.batch_id, shard_id, landed) for shard_id, landed in now.filled.items()
+        ]
+        try:
+            before = None if now.previous is None else snapshot.past_at(now.previous)
+        except PositionsUnreadable as error:
+            yield from _pruned(error, now.previous or 0, history, now.token)
+            return
+        if (
+            before is not None
+            and before.floor is not None
+            and (now.floor is None or now.floor < before.floor)
+        ):
+            yield Finding(
+                "continuity", Level.PROBLEM, f"the floor went back from {before.floor} to {now.floor}"
+            )
+        now = before
+
+
+def _pruned(error: PositionsUnreadable, token: int, history: _History, oldest: int) -> Iterator[Finding]:
+    """A chain's end that is not its beginning."""
+    history.since = max(history.since, oldest)
+    written = datetime.fromtimestamp(drawn_at(token), UTC)
+    if datetime.now(UTC) - written < CHAIN_KEPT:
+        yield Finding("continuity", Level.PROBLEM, f"{error}; it is too young to have been pruned")
+
+
+def _rows(
+    read_rows: Callable[[Sequence[tuple[str, int]]], Scan],
+    snapshot: TableSnapshot,
+    past: Past | None,
+    history: _History,
+) -> Iterator[Finding]:
+    """All rows, against what the commits say."""
+    read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
+    floor: date | None = None if past is None else past.floor
+    accounts = Accounts(history.brought, history.rewinds, floor, history.unproven, history.since)
+    for shard_id, sentence in differences(accounts, read.counted):
+        yield Finding("rows", Level.PROBLEM, sentence, shard_id)
+    for shard_id, records in sorted(read.doubled.items()):
+        yield Finding("rows", Level.PROBLEM, f"{records} records are there more than once", shard_id)
+    if unproven := unproven_rows(accounts, read.counted):
+        told = f"{unproven} rows are of commits whose proof was pruned or never kept"
+        yield Finding("rows", Level.INFO, f"{told}: only that each is there once was checked")
+
+
+def _restores(snapshot: TableSnapshot, *, proven: bool) -> Iterator[Finding]:
+    for version, at in snapshot.restored():
+        told = (
+            f"version {version} ({at:%Y-%m-%dT%H:%M:%SZ}) set the table's files back, but not the positions"
+        )
+        if proven:
+            yield Finding(
+                "restore", Level.INFO, f"{told}; the rows are what the commits brought all the same"
+            )
+        else:
+            yield Finding("restore", Level.PROBLEM, f"{told}: see with --rows what is gone, and replay it")
+
+
+def _files(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:
+    """The folder against the log."""
+    standing = {file.path: file for file in snapshot.standing_files()}
+    # The folder first: a file that is committed meanwhile is then named.
+    folder = list(folder_files(table.files))
+    named = named_files(table.files)
+    now = datetime.now(UTC)
+    for file in sorted(folder, key=lambda file: file.modified):
+        if file.path not in named:
+            age = timedelta(seconds=int((now - file.modified).total_seconds()))
+            told = f"{file.path}: {file.size} bytes, {age} old, in no version; maintenance deletes it in time"
+            yield Finding("files", Level.INFO, told)
+    there: Mapping[str, int] = {file.path: file.size for file in folder}
+    for path, named_file in standing.items():
+        if path not in there:
+            told = f"{path}: {named_file.rows} rows, named by the log and not there"
+            yield Finding("files", Level.PROBLEM, f"{told}; restore it, or see with --rows what to replay")
+        elif there[path] != named_file.size:
+            told = f"{path}: {there[path]} bytes, but the log says {named_file.size}"
+            yield Finding("files", Level.PROBLEM, f"{told}; restore it")

@@ -1,0 +1,138 @@
+"""The job that reads a range behind the positions again.
+
+Dagster looks at the types of an op's arguments, so annotations are no strings here but where they must be.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import dagster as dg
+from pydantic import Field
+
+from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.keys import io_manager_key, raw_key
+from kinesis_assets.replay import ReplayOutcome, ReplayResult, Span, replay
+from kinesis_assets.spark.fill import fill
+from kinesis_assets.spark.session import failures_told, prepare
+
+if TYPE_CHECKING:
+    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.materialize import StreamProject
+
+_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+class ReplayConfig(dg.Config):
+    """What is read again of which shards."""
+
+    start: str = Field(
+        description="From here on, inclusive: a time as 2026-01-31T12:00:00Z, a sequence number of the one "
+        "shard that is named, or TRIM_HORIZON, the oldest record that the stream still has."
+    )
+    end: str = Field(
+        default="",
+        description="Up to here: a time, exclusive, or a sequence number, inclusive; never beyond the "
+        "committed position, which it is by default.",
+    )
+    shards: list[str] = Field(default=[], description="Shard ids; all shards by default.")
+
+
+def replay_name(stream: str) -> str:
+    """The job of a stream, and its one op."""
+    return f"{raw_key(stream).to_python_identifier()}_replay"
+
+
+def build_replay_job(stream: str) -> dg.JobDefinition:
+    """The job that fills what a stream's table lacks of a range.
+
+    Each shard of which rows were filled in is materialized; of each other one it is observed what was found.
+    """
+    manager_key = io_manager_key(stream)
+    name = replay_name(stream)
+
+    @dg.op(name=name, required_resource_keys={manager_key})
+    def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+        span = Span.of(config.start, config.end)
+        manager: ShardIOManager = getattr(context.resources, manager_key)
+        prepare(manager.pyspark.spark_config)
+        with failures_told(stream):
+            result = replay(
+                partial(fill, manager.pyspark.spark_session),
+                manager.client(),
+                manager.positioned_table(),
+                span,
+                config.shards,
+                by=context.run_id,
+            )
+        for shard_id, outcome in result.outcomes.items():
+            event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
+            metadata = _metadata(stream, outcome, result)
+            context.log_event(event(raw_key(stream), partition=shard_id, metadata=metadata))
+        if result.errors:
+            raise ShardsNotCommitted(stream, result.errors)
+
+    @dg.job(
+        name=name,
+        description=f"Reads a range of {stream} again and fills in what the table lacks of it. It moves no "
+        "position and adds no duplicate.",
+    )
+    def job() -> None:
+        read_again()
+
+    return job
+
+
+def run_replay(
+    project: "StreamProject",
+    instance: dg.DagsterInstance,
+    *,
+    start: str,
+    end: str = "",
+    shard_ids: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Run the job in this process.
+
+    Returns:
+        The metadata of each asked shard's event.
+
+    Raises:
+        KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
+    """
+    name, run_id = replay_name(project.stream), str(uuid4())
+    config = {"start": start, "end": end, "shards": list(shard_ids)}
+    # Each shard's event says whether all of it could be read, and why not.
+    with suppress(ShardsNotCommitted):
+        project.definitions.resolve_job_def(name).execute_in_process(
+            instance=instance, run_id=run_id, run_config={"ops": {name: {"config": config}}, **_QUIET}
+        )
+    found = []
+    for record in instance.get_records_for_run(run_id, of_type=_EVENTS).records:
+        event = record.event_log_entry.asset_materialization or record.event_log_entry.asset_observation
+        if event is not None:
+            found.append({name: value.value for name, value in event.metadata.items()})
+    return found
+
+
+def _metadata(stream: str, outcome: ReplayOutcome, result: ReplayResult) -> dict[str, Any]:
+    """Names as in the event of a run."""
+    facts: dict[str, str | float | None] = {
+        "stream": stream,
+        "shard": outcome.shard_id,
+        "state": str(outcome.state),
+        "from": str(outcome.start) if outcome.start else None,
+        "through": str(outcome.through) if outcome.through else None,
+        "rows": outcome.rows,
+        "bytes": outcome.bytes,
+        "first_sequence_number": outcome.first_sequence_number,
+        "last_sequence_number": outcome.last_sequence_number,
+        "checksum": None if outcome.checksum is None else str(outcome.checksum),
+        "seconds": round(result.seconds, 3),
+        "table_version": result.version,
+        "batch_id": str(result.batch_id) if outcome.rows else None,
+        "error": str(outcome.error) if outcome.error else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,69 @@
+"""The job that sets positions by hand."""
+
+# No annotations of the future here: Dagster reads an op's config from the annotation itself.
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.keys import io_manager_key, raw_key
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.seek import facts_of_moves, seek
+
+if TYPE_CHECKING:
+    from kinesis_assets.io_manager import ShardIOManager
+
+
+class SeekConfig(dg.Config):
+    """Which shards are set where."""
+
+    to: str = Field(description="A position, as for `start`: TRIM_HORIZON, AT_TIMESTAMP:2026-01-31T12:00:00Z")
+    shards: list[str] = Field(default=[], description="Shard ids.")
+    all_shards: bool = Field(default=False, description="Every shard that can go there, instead.")
+    apply: bool = Field(default=False, description="Do it; else it is only told what would be done.")
+
+
+def seek_name(stream: str) -> str:
+    """The job of a stream, and its one op."""
+    return f"{raw_key(stream).to_python_identifier()}_seek"
+
+
+def build_seek_job(stream: str) -> dg.JobDefinition:
+    """The job that sets positions of a stream's shards; its run's id is kept with them.
+
+    What it did to each shard, or would do, is in its log and in its output's metadata.
+    """
+    manager_key = io_manager_key(stream)
+    name = seek_name(stream)
+
+    @dg.op(name=name, out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
+    def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
+        if config.all_shards == bool(config.shards):
+            raise InvalidInput("name shards, or set all_shards")
+        manager: ShardIOManager = getattr(context.resources, manager_key)
+        result = seek(
+            manager.client(),
+            manager.positioned_table(),
+            to=Position.parse(config.to),
+            shard_ids=None if config.all_shards else config.shards,
+            by=context.run_id,
+            apply=config.apply,
+        )
+        facts = facts_of_moves(result)
+        for told in facts:
+            context.log.info(", ".join(f"{key}: {value}" for key, value in told.items()))
+        if not config.apply:
+            context.log.info("Nothing was changed. Set apply to do it.")
+        context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})
+
+    @dg.job(
+        name=name,
+        description=f"Sets positions of {stream} by hand: forward with the gap recorded, or back with the "
+        "rows after the new position taken out. Only tells what it would do, unless apply is set.",
+    )
+    def job() -> None:
+        set_positions()
+
+    return job

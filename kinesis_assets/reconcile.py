@@ -1,0 +1,324 @@
+"""The commits against Dagster's events: which commits the instance was never told of.
+
+A run tells of its commit after the fact, so one that dies in between leaves rows without an event. The
+commits form a chain, each naming the one before it; what was compared is remembered as its newest token,
+with the stretches that were left: those whose runs were unfinished, and those too long for one time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import msgspec
+
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.keys import raw_key
+from kinesis_assets.metadata import landed_metadata
+from kinesis_assets.run import ShardState
+from kinesis_assets.table.tokens import drawn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.positions import Landed, StreamPositions
+
+MOST_FILES = 200
+"""Files of a chain that are read at a time."""
+
+MOST_EVENTS = 1000
+"""Events that are added at a time; a commit's go together, so that one commit may have more."""
+
+FILLED = "filled"
+"""The state of a shard in the event of rows that were filled in behind its position."""
+
+_CLOCKS_DIFFER = 3600.0
+"""Seconds by which an event may seem to be older than its commit."""
+
+_AT_ONCE = 500
+_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+
+Told = tuple[str, str]
+"""A batch's id as text, and a shard's: what an event tells of."""
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Part of a chain.
+
+    Attributes:
+        newest: Its newest token, inclusive.
+        until: The token it goes back to, exclusive; None for the chain's beginning.
+    """
+
+    newest: int
+    until: int | None
+
+
+class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a chain was compared with the events.
+
+    Attributes:
+        through: Everything up to this token was; None for nothing yet.
+        left: Except for these, newest first.
+    """
+
+    through: int | None = None
+    left: tuple[Stretch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One commit, as far as its events go.
+
+    Attributes:
+        token: Names its file.
+        previous: The token before it.
+        batch_id: Its rows carry it.
+        by: Who made it: a Dagster run's id, or a person.
+        landed: What it brought, by shard id.
+        states: What an event calls the state of each of these shards.
+    """
+
+    token: int
+    previous: int | None
+    batch_id: int
+    by: str | None
+    landed: Mapping[str, Landed]
+    states: Mapping[str, str]
+
+    @classmethod
+    def of_positions(cls, positions: StreamPositions) -> Link:
+        """A commit that moved positions."""
+        states = {
+            shard_id: str(
+                ShardState.FINISHED if positions.shards[shard_id].finished else ShardState.COMMITTED
+            )
+            for shard_id in positions.landed
+        }
+        return cls(
+            token=positions.token,
+            previous=positions.previous,
+            batch_id=positions.batch_id,
+            by=positions.by,
+            landed=positions.landed,
+            states=states,
+        )
+
+    @classmethod
+    def of_past(cls, past: Past) -> Link:
+        """A commit behind the positions."""
+        return cls(
+            token=past.token,
+            previous=past.previous,
+            batch_id=past.batch_id,
+            by=past.by,
+            landed=past.filled,
+            states=dict.fromkeys(past.filled, FILLED),
+        )
+
+    def told(self, shard_id: str) -> Told:
+        """What an event of one of its shards tells of."""
+        return str(self.batch_id), shard_id
+
+    def event(self, stream: str, shard_id: str) -> dg.AssetMaterialization:
+        """The event of one of its shards."""
+        metadata = landed_metadata(
+            stream, shard_id, self.landed[shard_id], self.batch_id, state=self.states[shard_id]
+        )
+        return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
+
+
+def missing_events(
+    instance: dg.DagsterInstance,
+    stream: str,
+    link_at: Callable[[int], Link],
+    newest: int | None,
+    done: Reconciled,
+    *,
+    most_files: int = MOST_FILES,
+) -> tuple[list[dg.AssetMaterialization], Reconciled]:
+    """The events that an instance lacks of what was committed since it was last compared.
+
+    Of a chain that was never compared, only its newest part is.
+
+    Args:
+        instance: Where the events are.
+        stream: The stream's name.
+        link_at: Reads the commit of a token.
+        newest: The chain's newest token; None for an empty one.
+        done: How far it was compared.
+        most_files: So many commits are read.
+
+    Returns:
+        The events, oldest commit first, to be added by the caller; and how far it is compared then.
+
+    Raises:
+        TableUnreachable: The chain cannot be read now.
+    """
+    if newest is None:
+        return [], done
+    stretches = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
+    links: list[Link] = []
+    left: list[Stretch] = []
+    for stretch in stretches:
+        read, rest = _walk(link_at, stretch, most_files - len(links))
+        links += read
+        if rest is not None and not (done.through is None and stretch.newest == newest):
+            left.append(rest)
+    events, kept = _untold_of_ended(instance, stream, links)
+    left = sorted([*left, *(Stretch(link.token, link.previous) for link in kept)], key=_newest, reverse=True)
+    return events, Reconciled(newest, tuple(_joined(left)))
+
+
+def links_of(link_at: Callable[[int], Link], newest: int | None) -> Iterator[Link]:
+    """A chain from its newest commit back to where it was pruned. Raises as `missing_events`."""
+    while newest is not None:
+        try:
+            link = link_at(newest)
+        except PositionsUnreadable:
+            return
+        yield link
+        newest = link.previous
+
+
+def untold(
+    instance: dg.DagsterInstance, stream: str, links: Iterable[Link]
+) -> tuple[list[tuple[Link, list[str]]], list[Link]]:
+    """Which shards of some commits no event tells of.
+
+    Returns:
+        Commits with such shards; and the commits whose runs are unfinished, which may still tell.
+    """
+    bringing = [link for link in links if link.landed]
+    runs = _runs(instance, {link.by for link in bringing if link.by})
+    unfinished = [link for link in bringing if (run := runs.get(link.by or "")) and not run.is_finished]
+    waiting = {link.token for link in unfinished}
+    candidates = []
+    for link in bringing:
+        if link.token in waiting:
+            continue
+        told = _told_by(instance, stream, link.by) if link.by in runs else set()
+        lacking = [shard_id for shard_id in link.landed if link.told(shard_id) not in told]
+        if lacking:
+            candidates.append((link, lacking))
+    told = _told_without_run(instance, stream, candidates)
+    found = [
+        (link, lacking)
+        for link, shard_ids in candidates
+        if (lacking := [shard_id for shard_id in shard_ids if link.told(shard_id) not in told])
+    ]
+    return found, unfinished
+
+
+def told_since(
+    instance: dg.DagsterInstance, stream: str, since: float, shard_ids: Collection[str] | None = None
+) -> Iterator[dg.AssetMaterialization]:
+    """The materializations of a stream's shards since a moment (seconds since the epoch), newest first."""
+    asked = dg.AssetRecordsFilter(
+        raw_key(stream),
+        asset_partitions=None if shard_ids is None else sorted(shard_ids),
+        after_timestamp=since - _CLOCKS_DIFFER,
+    )
+    cursor: str | None = None
+    while True:
+        page = instance.fetch_materializations(asked, limit=_AT_ONCE, cursor=cursor)
+        for record in page.records:
+            if record.asset_materialization is not None:
+                yield record.asset_materialization
+        if not page.has_more:
+            return
+        cursor = page.cursor
+
+
+def fact(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
+    """A fact in an event's metadata; None if it has none of that name."""
+    value = event.metadata.get(name)
+    return None if value is None else value.value
+
+
+def _walk(link_at: Callable[[int], Link], stretch: Stretch, most: int) -> tuple[list[Link], Stretch | None]:
+    """The commits of a stretch, and what is left of it when that many were read."""
+    links: list[Link] = []
+    token: int | None = stretch.newest
+    while token is not None and token != stretch.until:
+        if len(links) >= most:
+            return links, Stretch(token, stretch.until)
+        try:
+            links.append(link_at(token))
+        except PositionsUnreadable:
+            break  # pruned: nobody can tell any more
+        token = links[-1].previous
+    return links, None
+
+
+def _untold_of_ended(
+    instance: dg.DagsterInstance, stream: str, links: Iterable[Link]
+) -> tuple[list[dg.AssetMaterialization], list[Link]]:
+    """The missing events, oldest commit first; and the commits that are left for another time."""
+    found, kept = untold(instance, stream, links)
+    events: list[dg.AssetMaterialization] = []
+    for link, shard_ids in sorted(found, key=lambda each: each[0].token):
+        if events and len(events) + len(shard_ids) > MOST_EVENTS:
+            kept.append(link)
+        else:
+            events += [link.event(stream, shard_id) for shard_id in shard_ids]
+    return events, kept
+
+
+def _newest(stretch: Stretch) -> int:
+    return stretch.newest
+
+
+def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    """The same, newest first, with those that follow on each other as one."""
+    last: Stretch | None = None
+    for stretch in stretches:
+        if last is not None and last.until == stretch.newest:
+            last = Stretch(last.newest, stretch.until)
+            continue
+        if last is not None:
+            yield last
+        last = stretch
+    if last is not None:
+        yield last
+
+
+def _runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
+    """Those of the runs that the instance knows."""
+    asked = sorted(run_ids)
+    found: dict[str, dg.DagsterRun] = {}
+    for first in range(0, len(asked), _AT_ONCE):
+        runs = instance.get_runs(dg.RunsFilter(run_ids=asked[first : first + _AT_ONCE]))
+        found |= {run.run_id: run for run in runs}
+    return found
+
+
+def _told_by(instance: dg.DagsterInstance, stream: str, run_id: str | None) -> set[Told]:
+    """What a run told itself. A shard that failed after some rows was told by an observation."""
+    if run_id is None:
+        return set()
+    records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
+    entries = [record.event_log_entry for record in records]
+    events = [entry.asset_materialization or entry.asset_observation for entry in entries]
+    return {
+        (str(fact(event, "batch_id")), event.partition)
+        for event in events
+        if event is not None and event.asset_key == raw_key(stream) and event.partition is not None
+    }
+
+
+def _told_without_run(
+    instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[Link, list[str]]]
+) -> set[Told]:
+    """What was added for runs that did not tell."""
+    if not candidates:
+        return set()
+    since = min(drawn_at(link.batch_id) for link, _ in candidates)
+    wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
+    return {
+        (str(fact(event, "batch_id")), event.partition)
+        for event in told_since(instance, stream, since, wanted)
+        if event.partition is not None
+    }

@@ -1,0 +1,185 @@
+"""Filling: one Spark job that reads shards' ranges again and writes what the table lacks of them.
+
+It works as landing does: tasks write the files, and only what comes back counts.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_assets.errors import ShardError
+from kinesis_assets.kinesis.reader import ShardReading
+from kinesis_assets.kinesis.records import checksum, record_batch
+from kinesis_assets.spark.land import THREADS, LandingJob, _client, _parallelism
+from kinesis_assets.table.files import DataFile, DataFileWriter
+from kinesis_assets.table.held import HeldFile, HeldKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.pages import Record
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.reader import ShardRange
+
+
+@dataclass(frozen=True, slots=True)
+class FillJob:
+    """What every task of a filling needs to know. Can be pickled; carries no secret.
+
+    Attributes:
+        landing: Where records come from and go to.
+        held: The table's data files, at one version, that may hold records of the ranges.
+        not_before: Records that arrived before are left out; `held` may lack files of theirs.
+    """
+
+    landing: LandingJob
+    held: tuple[HeldFile, ...]
+    not_before: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFilling:
+    """What a shard lacked; all of it stands in the files.
+
+    Attributes:
+        shard_id: The shard.
+        start: Where its range began.
+        through: How far it was read, as where the next read would begin.
+        read: Records read.
+        first_read: Sequence number of the first of them; None if there are none.
+        rows: Records that the table lacked.
+        bytes: Their payload bytes.
+        checksum: Over them all, see `records.checksum`.
+        first_sequence_number: Of the first of them; None if there are none, likewise below.
+        last_sequence_number: Of the last of them.
+        error: What ended the range early.
+    """
+
+    shard_id: str
+    start: Position
+    through: Position
+    read: int
+    first_read: str | None
+    rows: int
+    bytes: int
+    checksum: int
+    first_sequence_number: str | None
+    last_sequence_number: str | None
+    error: ShardError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What came back of a filling: its files and its shards. Nothing is committed yet."""
+
+    files: tuple[DataFile, ...] = ()
+    shards: tuple[ShardFilling, ...] = ()
+
+    def __add__(self, other: Filling) -> Filling:
+        return Filling(self.files + other.files, self.shards + other.shards)
+
+
+def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    """Read ranges of different shards again, and write what the table lacks to files in its folder.
+
+    A shard that fails ends its own range only; any other error fails the job.
+    """
+    tasks = max(1, min(len(ranges), _parallelism(spark)))
+    groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
+    # Spark itself pickles what goes between these same processes.
+    fillings: list[Filling] = [pickle.loads(row.filling) for row in rows]  # noqa: S301
+    return sum(fillings, Filling())
+
+
+def _task(
+    job: FillJob, groups: Sequence[Sequence[ShardRange]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                filling = fill_group(job, groups[number])
+                yield pa.RecordBatch.from_pydict({"filling": [pickle.dumps(filling)]})
+
+    return run
+
+
+def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    """One task's work: read its shards side by side, write what is lacking to shared files."""
+    landing = job.landing
+    client = _client(landing.stream, landing.settings)
+    filesystem = landing.folder.open()
+    held = HeldKeys(filesystem, job.held)
+    writer = DataFileWriter(filesystem, landing.batch_id)
+    writing = threading.Lock()
+    stopped = threading.Event()
+
+    def read(reading: ShardReading) -> ShardFilling:
+        found = _Found()
+        error: ShardError | None = None
+        shard_id = reading.range.shard_id
+        try:
+            for records in () if stopped.is_set() else reading:
+                if stopped.is_set():
+                    break
+                batch = record_batch(landing.stream, shard_id, records)
+                lacking = held.lacking(shard_id, batch)
+                wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
+                lacking = pc.and_(lacking, wanted)
+                if lacking.true_count:
+                    with writing:
+                        writer.write(shard_id, batch.filter(lacking))
+                    found.add(records, lacking)
+        except ShardError as raised:
+            error = raised
+        except BaseException:
+            stopped.set()  # the task has failed: its other readers need not go on
+            raise
+        return found.filling(reading, error)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        shards = tuple(pool.map(read, [ShardReading(client, range_) for range_ in ranges]))
+    return Filling(tuple(writer.close()), shards)
+
+
+class _Found:
+    """What a shard lacked, so far."""
+
+    def __init__(self) -> None:
+        self._rows = self._bytes = self._checksum = 0
+        self._first: str | None = None
+        self._last: str | None = None
+
+    def add(self, records: Sequence[Record], lacking: pa.BooleanArray) -> None:
+        for record, lacks in zip(records, lacking.to_pylist(), strict=True):
+            if lacks:
+                self._rows += 1
+                self._bytes += len(record.data)
+                self._checksum += checksum(record)
+                self._first = self._first or record.sequence_number
+                self._last = record.sequence_number
+
+    def filling(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
+        return ShardFilling(
+            shard_id=reading.range.shard_id,
+            start=reading.range.start,
+            through=reading.position,
+            read=reading.records,
+            first_read=reading.first_sequence_number,
+            rows=self._rows,
+            bytes=self._bytes,
+            checksum=self._checksum,
+            first_sequence_number=self._first,
+            last_sequence_number=self._last,
+            error=error,
+        )

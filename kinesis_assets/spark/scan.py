@@ -1,0 +1,164 @@
+"""The scan: one look at every row's key, to hold it against what the commits say they brought.
+
+Tasks read the data files themselves, and of them the key columns alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kinesis_assets.spark.land import _parallelism
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.table.storage import TableFolder
+
+    _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_KEYS = ["shard_id", "sequence_number", "sub_sequence_number"]
+_BATCH_ROWS = 65_536
+
+_TASK_BYTES = 1 << 30
+"""A task reads files of about this size together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows of one batch and shard.
+
+    Attributes:
+        rows: How many.
+        checksum: Over them all, see `records.checksum`.
+    """
+
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What the rows of a stream are.
+
+    Attributes:
+        counted: By batch id and shard id.
+        doubled: By shard id, how many records are there more than once; shards without any are left out.
+    """
+
+    counted: Mapping[tuple[int, str], Counted]
+    doubled: Mapping[str, int]
+
+
+def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[tuple[str, int]]) -> Scan:
+    """Read the keys of a stream's rows.
+
+    Args:
+        spark: Where.
+        folder: The table's.
+        stream: The stream's name.
+        files: Path and size in bytes of each data file of one version.
+    """
+    if not files:
+        return Scan({}, {})
+    groups = _groups(files, max(_parallelism(spark), sum(size for _, size in files) // _TASK_BYTES))
+    numbers = spark.range(0, len(groups), 1, len(groups))
+    counts = numbers.mapInArrow(
+        _counting(folder, stream, groups), "batch_id long, shard_id string, rows long, checksum long"
+    )
+    counted: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in counts.collect():
+        total = counted[row.batch_id, row.shard_id]
+        total[0] += row.rows
+        total[1] += row.checksum
+    keys = numbers.mapInArrow(
+        _keys(folder, stream, groups), "shard_id string, sequence_number string, sub_sequence_number long"
+    )
+    doubles = keys.groupBy(*_KEYS).count().where("count > 1").groupBy("shard_id").count()
+    return Scan(
+        counted={key: Counted(*total) for key, total in counted.items()},
+        doubled={row["shard_id"]: row["count"] for row in doubles.collect()},
+    )
+
+
+def _groups(files: Sequence[tuple[str, int]], most: int) -> list[list[str]]:
+    """The files' paths in at most so many groups of about the same size."""
+    groups: list[list[str]] = [[] for _ in range(min(len(files), most))]
+    sizes = [0] * len(groups)
+    for path, size in sorted(files, key=lambda file: file[1], reverse=True):
+        smallest = sizes.index(min(sizes))
+        groups[smallest].append(path)
+        sizes[smallest] += size
+    return groups
+
+
+def _counting(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> _Task:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+            totals: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+            for rows in _rows(folder, stream, groups[number], ["batch_id", *_KEYS]):
+                for batch_id, shard_id, sequence_number, sub in zip(
+                    *(column.to_pylist() for column in rows.columns), strict=True
+                ):
+                    total = totals[batch_id, shard_id]
+                    total[0] += 1
+                    total[1] += crc32(f"{sequence_number}:{sub}".encode())
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "batch_id": [batch_id for batch_id, _ in totals],
+                    "shard_id": [shard_id for _, shard_id in totals],
+                    "rows": [rows for rows, _ in totals.values()],
+                    "checksum": [checksum for _, checksum in totals.values()],
+                },
+                pa.schema(
+                    {
+                        "batch_id": pa.int64(),
+                        "shard_id": pa.string(),
+                        "rows": pa.int64(),
+                        "checksum": pa.int64(),
+                    }
+                ),
+            )
+
+    return run
+
+
+def _keys(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> _Task:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+            yield from _rows(folder, stream, groups[number], _KEYS)
+
+    return run
+
+
+def _rows(
+    folder: TableFolder, stream: str, paths: Sequence[str], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of the stream's rows, a batch at a time."""
+    filesystem = folder.open()
+    for path in paths:
+        with filesystem.open_input_file(path) as source:
+            parquet = pq.ParquetFile(source)
+            # One row group at a time: an iteration over all of them would read ahead.
+            for group in range(parquet.num_row_groups):
+                for batch in parquet.iter_batches(
+                    batch_size=_BATCH_ROWS,
+                    row_groups=[group],
+                    columns=["stream", *columns],
+                    use_threads=False,
+                ):
+                    ours = batch.filter(pc.equal(batch["stream"].cast(pa.string()), stream))
+                    # A writer may have left its own kind of text.
+                    yield pa.RecordBatch.from_arrays([_plain(ours[name]) for name in columns], list(columns))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_integer(column.type) else column.cast(pa.string())

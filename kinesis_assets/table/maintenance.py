@@ -1,0 +1,337 @@
+"""Keeping a table quick and small, beside whatever runs commit to it meanwhile.
+
+Every step can be done again, and ended anywhere: the next maintenance goes on. Rows and positions stay as
+they are, except that rows older than the table's own retention go, with a floor that says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow.fs
+
+from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
+from kinesis_assets.table.files import FILE_BYTES
+from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.stop import STOPS
+from kinesis_assets.table.tokens import draw_token, drawn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import date
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.delta import PositionedTable, StandingFile, TableSnapshot
+
+CHAIN_KEPT = timedelta(days=30)
+"""Positions that others took the place of longer ago are pruned: no attempt looks so far back."""
+
+STOPS_KEPT = timedelta(days=1)
+"""An attempt that is told to stop ends within minutes."""
+
+SMALL_BYTES = FILE_BYTES // 4
+"""A file under this size is small: a scan of so much takes longer than opening it."""
+
+SMALL_FILES = 4
+"""A day with fewer small files is left alone, so that a straggler or two do not rewrite it every night."""
+
+_COMPACTIONS = 3
+_READS_AT_ONCE = 16
+
+
+class State(StrEnum):
+    """What became of a step."""
+
+    DONE = "done"
+    PLANNED = "planned"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that maintenance did, or would do.
+
+    Attributes:
+        step: Which.
+        of: Of what: an arrival date, a folder, properties.
+        state: Done; planned, in a dry run; or left for the next maintenance.
+        rows: Rows taken out of the table.
+        files: Files that went, or are no longer in the table.
+        bytes: Theirs.
+        reason: Why it is left.
+    """
+
+    step: str
+    of: str
+    state: State
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    reason: str | None = None
+
+
+def maintain(
+    table: PositionedTable,
+    identity: StreamIdentity,
+    *,
+    retention_days: int | None = None,
+    by: str | None = None,
+    dry_run: bool = False,
+) -> Iterator[Step]:
+    """Do, or plan, what is due; nothing is yielded for what is not.
+
+    Args:
+        table: The table of one stream.
+        identity: Which stream.
+        retention_days: Rows that arrived on a day (UTC, this machine's clock) longer ago are taken out. None
+            for never.
+        by: Who, for the record of that.
+        dry_run: Change nothing.
+
+    Yields:
+        Each step when it is done.
+
+    Raises:
+        CommitFailed: The tries to take old rows out are used up.
+        TableError: The table cannot be used; what was yielded is done.
+    """
+    upkeep = Upkeep(table)
+    yield from _set_properties(upkeep, dry_run=dry_run)
+    if retention_days is not None:
+        yield from _expire(table, identity, _today() - timedelta(days=retention_days), by, dry_run=dry_run)
+    yield from _compact(table, upkeep, dry_run=dry_run)
+    yield from _vacuum(table, upkeep, dry_run=dry_run)
+    if not dry_run:
+        yield from _checkpoint(table, upkeep)
+    for of, paths in (
+        (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
+        (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
+        (STOPS, partial(_old_stops, table)),
+    ):
+        yield from _prune(table, of, paths, dry_run=dry_run)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _today() -> date:
+    return _now().date()
+
+
+# Retention of rows
+
+
+def _expire(
+    table: PositionedTable, identity: StreamIdentity, wanted: date, by: str | None, *, dry_run: bool
+) -> Iterator[Step]:
+    batch_id = draw_token()
+    tried: dict[int, Step] = {}
+
+    def look(*, and_try: bool) -> tuple[Step | None] | None:
+        snapshot = table.snapshot()
+        past = snapshot.past(identity)
+        standing = None if past is None else past.floor
+        floor = wanted if standing is None else max(wanted, standing)
+        # By whole days, so that it is a matter of the log alone and no file is written again.
+        old = [file for file in snapshot.standing_files() if file.arrival_date < floor.isoformat()]
+        if not old and floor == standing:
+            return (None if past is None else tried.get(past.token),)
+        step = Step("expire", f"before {floor}", State.DONE, *_sizes(old))
+        if dry_run:
+            return (replace(step, state=State.PLANNED),)
+        if not and_try:
+            return None
+        following = Past(
+            format=FORMAT,
+            token=draw_token(),
+            previous=None if past is None else past.token,
+            batch_id=batch_id,
+            at=_now(),
+            by=by,
+            floor=floor,
+        )
+        tried[following.token] = step
+        if not old:
+            snapshot.commit([], identity=identity, past=following)
+        else:
+            # The day is this program's own text: nothing from outside is in the predicate.
+            snapshot.remove(f"arrival_date < '{floor}'", identity=identity, past=following)
+        # Rows of such days may be landing all the while: those are the next maintenance's.
+        return (step,)
+
+    (step,) = until_told(table, look)
+    if step is not None:
+        yield step
+
+
+# Files
+
+
+def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
+    missing = upkeep.missing_properties()
+    if not missing:
+        return
+    step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
+    yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
+
+
+def _compact(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
+    for day, small in _due(table.snapshot().standing_files()).items():
+        rows, files, size = _sizes(small)
+        step = Step("compact", day, State.PLANNED, 0, files, size)
+        if dry_run:
+            yield step
+            continue
+        for _ in range(_COMPACTIONS):
+            done = _unless_in_the_way(step, partial(upkeep.compact, day, size // max(1, rows)))
+            if done.state is State.DONE:
+                break
+        yield done
+
+
+def _due(files: list[StandingFile]) -> Mapping[str, list[StandingFile]]:
+    """The days that are over and have small files enough, oldest first."""
+    small: defaultdict[str, list[StandingFile]] = defaultdict(list)
+    for file in files:
+        if file.size < SMALL_BYTES and file.arrival_date < _today().isoformat():
+            small[file.arrival_date].append(file)
+    return {day: small[day] for day in sorted(small) if len(small[day]) >= SMALL_FILES}
+
+
+def _vacuum(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
+    paths = upkeep.vacuum(dry_run=True)
+    if not paths:
+        return
+    size = sum(info.size or 0 for info in table.files.get_file_info(paths))
+    step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
+    yield step if dry_run else _unless_in_the_way(step, partial(upkeep.vacuum, dry_run=False))
+
+
+def _checkpoint(table: PositionedTable, upkeep: Upkeep) -> Iterator[Step]:
+    before = _files_in(table, "_delta_log")
+    upkeep.checkpoint()
+    left = {info.path for info in _files_in(table, "_delta_log")}
+    gone = [info for info in before if info.path not in left]
+    yield Step("checkpoint", "_delta_log", State.DONE, 0, len(gone), sum(info.size for info in gone))
+
+
+def _unless_in_the_way(step: Step, do: Callable[[], object]) -> Step:
+    try:
+        do()
+    except CommitFailed as error:
+        return replace(step, state=State.LEFT, reason=str(error))
+    return replace(step, state=State.DONE)
+
+
+def _sizes(files: list[StandingFile]) -> tuple[int, int, int]:
+    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
+
+
+# Our own files
+
+
+def _prune(
+    table: PositionedTable, of: str, found: Callable[[], Iterator[str]], *, dry_run: bool
+) -> Iterator[Step]:
+    sizes = {info.path: info.size for info in _files_in(table, of)}
+    files = size = 0
+    for path in found():
+        if not dry_run:
+            table.files.delete_file(path)
+        files, size = files + 1, size + sizes.get(path, 0)
+    if files:
+        yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
+
+
+def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
+    """Positions files before those that stood `CHAIN_KEPT` ago, oldest first.
+
+    What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
+    not. So the chain need not be walked, which has thousands of links a day.
+    """
+    snapshot = table.snapshot()
+    current = snapshot.positions(identity, or_older=True)
+    if current is None:
+        return
+    tokens = sorted(_tokens(table, POSITIONS_FOLDER))
+    kept = current.token
+    for token in tokens:
+        if _is_old(token):
+            continue
+        previous = _previous_of(snapshot, identity, token)
+        if previous is not None:
+            kept = min(kept, previous)
+            break
+    old = [token for token in tokens if token < kept and _is_old(token)]
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        # Another stream's, if one was ever brought into this table, are none of ours.
+        ours = pool.map(partial(_is_of, snapshot, identity), old)
+        yield from (
+            f"{POSITIONS_FOLDER}/{token}.json" for token, is_ours in zip(old, ours, strict=True) if is_ours
+        )
+
+
+def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> int | None:
+    """The token before a positions file; its own if it is the first; None if that does not count here."""
+    try:
+        found = snapshot.positions_at(token)
+    except PositionsUnreadable:  # a file whose writer was killed
+        return None
+    if found.identity.arn != identity.arn:
+        return None
+    return token if found.previous is None else found.previous
+
+
+def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> bool:
+    return _previous_of(snapshot, identity, token) is not None
+
+
+def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
+    """Entries of the past before the one that stood `CHAIN_KEPT` ago, oldest first.
+
+    These do not say of which stream they are, so the chain is walked; it has a few links a day. From its end,
+    so that what is not deleted by then can still be reached the next time.
+    """
+    snapshot = table.snapshot()
+    entry = snapshot.past(identity)
+    chain: list[int] = []
+    while entry is not None:
+        chain.append(entry.token)
+        try:
+            entry = None if entry.previous is None else snapshot.past_at(entry.previous)
+        except PositionsUnreadable:  # pruned before
+            break
+    old = [token for token in chain if _is_old(token)]
+    for token in reversed(old[1:]):
+        yield f"{PAST_FOLDER}/{token}.json"
+
+
+def _old_stops(table: PositionedTable) -> Iterator[str]:
+    for info in _files_in(table, STOPS):
+        if info.mtime is not None and info.mtime < _now() - STOPS_KEPT:
+            yield info.path
+
+
+def _is_old(token: int) -> bool:
+    return drawn_at(token) < (_now() - CHAIN_KEPT).timestamp()
+
+
+def _tokens(table: PositionedTable, folder: str) -> Iterator[int]:
+    for info in _files_in(table, folder):
+        name = info.base_name.removesuffix(".json")
+        if name.isdecimal():
+            yield int(name)
+
+
+def _files_in(table: PositionedTable, folder: str) -> list[pyarrow.fs.FileInfo]:
+    selector = pyarrow.fs.FileSelector(folder, allow_not_found=True)
+    return [info for info in table.files.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]

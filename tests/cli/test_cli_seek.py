@@ -1,0 +1,96 @@
+"""`kinesis-assets seek`: what it prints, what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kinesis_assets.materialize import StreamProject
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land_group
+
+A, B = (f"shardId-{number:012d}" for number in range(2))
+FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
+
+
+@pytest.fixture
+def landed(kinesis, stream, settings, tmp_path) -> list[str]:
+    """Three records of the first of two shards, in the table; their sequence numbers."""
+    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
+    answer = kinesis.put_records(StreamName=stream, Records=entries)
+    project = StreamProject.unnamed(stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url)
+    with project.manager() as manager:
+        client, table = manager.client(), manager.positioned_table()
+        plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
+        execute_run(land_group, client, table, plan)
+    return [record["SequenceNumber"] for record in answer["Records"]]
+
+
+def test_without_apply_it_tells_the_rows_that_would_go_and_changes_nothing(cli, of_stream, landed, stream):
+    before = cli("positions", *of_stream, "--json").out
+    to = f"AFTER_SEQUENCE_NUMBER:{landed[0]}"
+    done = cli("seek", *of_stream, "--to", to, "--shard", A, "--json")
+    assert done.exit_code == 0, done.err
+    assert [list(line) for line in done.lines] == [FIELDS]
+    assert done.by_shard[A] == {
+        "stream": stream,
+        "shard": A,
+        "direction": "back",
+        "from": f"AFTER_SEQUENCE_NUMBER:{landed[2]}",
+        "to": to,
+        "rows_removed": 2,
+        "gap": None,
+        "applied": False,
+    }
+    assert "--apply" in done.err
+    assert cli("positions", *of_stream, "--json").out == before
+
+
+def test_positions_tell_who_set_them_last(cli, of_stream, landed):
+    to = f"AFTER_SEQUENCE_NUMBER:{landed[0]}"
+    done = cli("seek", *of_stream, "--to", to, "--shard", A, "--by", "ann", "--apply", "--json")
+    assert done.exit_code == 0, done.err
+    assert done.by_shard[A]["applied"]
+    told = cli("positions", *of_stream, "--json").by_shard
+    assert told[A]["position"] == to
+    assert re.search(r"by ann: from .* to .*, 2 rows taken out", told[A]["last_seek"])
+    assert told[B]["last_seek"] is None
+
+
+@pytest.mark.usefixtures("landed")
+def test_the_user_of_the_machine_does_it_by_default(cli, of_stream, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "o'hara")
+    assert cli("seek", *of_stream, "--to", "TRIM_HORIZON", "--all-shards", "--apply").exit_code == 0
+    assert "by o'hara" in cli("positions", *of_stream, "--json").by_shard[A]["last_seek"]
+
+
+@pytest.mark.usefixtures("landed")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--to", "TRIM_HORIZON"],
+        ["--to", "TRIM_HORIZON", "--shard", A, "--all-shards"],
+        ["--to", "AFTER_SEQUENCE_NUMBER:1' OR '1'='1", "--shard", A],
+        ["--to", "TRIM_HORIZON", "--shard", "shardId-0' OR '1'='1"],
+        ["--to", "AT_SEQUENCE_NUMBER:12345", "--shard", A],
+        ["--shard", A],
+    ],
+    ids=["no shard", "both", "no position", "no such shard", "a refused number", "nowhere"],
+)
+def test_bad_input_ends_with_2(cli, of_stream, arguments):
+    done = cli("seek", *of_stream, *arguments, "--apply")
+    assert done.exit_code == 2
+    assert "Error: " in done.err
+
+
+def test_what_is_refused_ends_with_1_in_a_line(cli, of_stream, landed, kinesis, stream):
+    del landed
+    kinesis.merge_shards(StreamName=stream, ShardToMerge=A, AdjacentShardToMerge=B)
+    project = ["--to", "LATEST", "--shard", "shardId-000000000002"]
+    assert cli("seek", *of_stream, *project).exit_code == 0  # not planned yet, and known from the list
+    done = cli("seek", *of_stream, "--to", "LATEST", "--shard", "shardId-000000000009")
+    assert (done.exit_code, done.out) == (2, "")
+    assert re.fullmatch(r"Error: .+\n", done.err)

@@ -1,0 +1,232 @@
+"""Events that are missing: of runs that died between their commit and its event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import msgspec
+import pytest
+
+from kinesis_assets import reconcile
+from kinesis_assets.keys import raw_key
+from kinesis_assets.plan import plan_run
+from kinesis_assets.reconcile import Link, Reconciled, Stretch, missing_events
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land_group
+from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.tokens import draw_token
+
+from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.run import RunResult
+    from kinesis_assets.table.positions import StreamPositions
+
+A, B = (f"shardId-{number:012d}" for number in range(2))
+
+
+def commit(daemon: Daemon, shard_ids: Sequence[str], by: str | None) -> RunResult:
+    """A run's commit, without its events."""
+    with daemon.project.manager() as manager:
+        client, table, policy = manager.client(), manager.positioned_table(), manager.policy()
+    return execute_run(
+        land_group, client, table, plan_run(client, table, asked=shard_ids, policy=policy), by=by
+    )
+
+
+def standing(daemon: Daemon) -> StreamPositions:
+    with daemon.project.manager() as manager:
+        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    assert found is not None
+    return found
+
+
+def told(daemon: Daemon) -> list[dict[str, Any]]:
+    """The metadata of the raw asset's materializations, newest first."""
+    records = daemon.instance.fetch_materializations(raw_key(daemon.project.stream), limit=100).records
+    events = [record.asset_materialization for record in records]
+    return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
+
+
+# The sensor
+
+
+def test_a_run_that_died_between_commit_and_event_is_told_once_with_what_it_committed(source, daemon):
+    source.create(2)
+    numbers = source.put(A, 3)
+    daemon.tick()
+    run = daemon.run({FIRST: A, LAST: B})
+    result = commit(daemon, [A, B], run.run_id)
+    daemon.end(run, Status.FAILURE)
+
+    daemon.tick()
+    daemon.tick()
+
+    outcome = result.outcomes[A]
+    assert told(daemon) == [
+        {
+            "stream": source.name,
+            "shard": A,
+            "state": "committed",
+            "from": "TRIM_HORIZON",
+            "through": f"AFTER_SEQUENCE_NUMBER:{numbers[-1]}",
+            "rows": 3,
+            "bytes": 15,
+            "first_sequence_number": numbers[0],
+            "last_sequence_number": numbers[-1],
+            "checksum": str(outcome.checksum),
+            "batch_id": str(result.batch_id),
+        }
+    ]
+    assert daemon.instance.get_materialized_partitions(raw_key(source.name)) == {A}
+
+
+@pytest.mark.parametrize("by", ["11111111-2222-3333-4444-555555555555", None], ids=["unknown", "unnamed"])
+def test_a_commit_of_a_run_that_the_instance_does_not_know_is_told(source, daemon, by):
+    source.create(1)
+    source.put(A, 3)
+    result = commit(daemon, [A], by)
+    daemon.tick()
+    daemon.tick()
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id)]
+
+
+def test_a_run_that_may_still_tell_is_left_until_it_ended(source, daemon):
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.tick()
+    run = daemon.run({PARTITION: A})
+    commit(daemon, [A], run.run_id)
+    commit(daemon, [B], None)
+
+    daemon.tick()
+    assert [facts["shard"] for facts in told(daemon)] == [B]
+
+    daemon.end(run, Status.CANCELED)
+    daemon.tick()
+    daemon.tick()
+    assert [facts["shard"] for facts in told(daemon)] == [A, B]
+
+
+def test_what_a_run_told_itself_is_not_told_again(source, daemon):
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.tick()
+    run = daemon.run({FIRST: A, LAST: B})
+    result = commit(daemon, [A, B], run.run_id)
+    batch = {"batch_id": str(result.batch_id)}
+    daemon.tell(run, dg.AssetMaterialization(raw_key(source.name), partition=A, metadata=batch))
+    # Rows that were committed before a shard failed: it is to be seen as failed.
+    daemon.tell(run, dg.AssetObservation(raw_key(source.name), partition=B, metadata=batch))
+    daemon.end(run, Status.FAILURE)
+    daemon.tick()
+    assert [facts for facts in told(daemon) if "rows" in facts] == []
+
+
+def test_a_fresh_cursor_adds_nothing_that_was_added_before(source, daemon):
+    source.create(1)
+    source.put(A, 3)
+    commit(daemon, [A], None)
+    daemon.tick()
+    daemon.cursor = None
+    daemon.tick()
+    assert len(told(daemon)) == 1
+
+
+def test_what_a_replay_filled_in_is_told_likewise(source, daemon):
+    source.create(1)
+    source.put(A, 3)
+    commit(daemon, [A], None)
+    positions = standing(daemon)
+    batch_id = draw_token()
+    past = Past(
+        format=FORMAT,
+        token=draw_token(),
+        previous=None,
+        batch_id=batch_id,
+        at=positions.identity.created,
+        filled={A: positions.landed[A]},
+    )
+    with daemon.project.manager() as manager:
+        manager.positioned_table().snapshot().commit([], identity=positions.identity, past=past)
+    daemon.tick()
+    daemon.tick()
+    assert [(facts["batch_id"], facts["state"]) for facts in told(daemon)] == [
+        (str(batch_id), "filled"),
+        (str(positions.batch_id), "committed"),
+    ]
+
+
+def test_a_tick_without_a_new_commit_reads_no_file_of_the_chain(source, daemon, monkeypatch):
+    source.create(1)
+    source.put(A, 3)
+    commit(daemon, [A], None)
+    daemon.tick()
+
+    def read(link):
+        raise AssertionError(link)
+
+    monkeypatch.setattr(Link, "of_positions", read)
+    daemon.tick()
+
+
+# Chains: their commits, by token, 1 being the oldest
+
+
+@pytest.fixture
+def chain(source, daemon) -> dict[int, Link]:
+    """Ten commits that nobody was told of, each of one shard."""
+    source.create(1)
+    source.put(A, 3)
+    commit(daemon, [A], None)
+    landed = standing(daemon).landed
+    base = draw_token()
+    return {
+        number: Link(number, number - 1 or None, base + number, None, landed, {A: "committed"})
+        for number in range(1, 11)
+    }
+
+
+def looks(daemon: Daemon, chain: dict[int, Link], done: Reconciled, newest: int, files: int = 200):
+    """One look; the commits that it tells of, and how far it came."""
+    stream = daemon.project.stream
+    events, done = missing_events(daemon.instance, stream, chain.__getitem__, newest, done, most_files=files)
+    for event in events:
+        daemon.instance.report_runless_asset_event(event)
+    base = chain[1].batch_id - 1
+    return [int(str(event.metadata["batch_id"].value)) - base for event in events], done
+
+
+def test_of_a_chain_that_was_never_looked_at_only_the_newest_part_is_told(daemon, chain):
+    found, done = looks(daemon, chain, Reconciled(), 10, files=4)
+    assert found == [7, 8, 9, 10]
+    assert done == Reconciled(10)
+
+
+def test_a_long_stretch_is_told_over_several_looks_and_each_commit_once(daemon, chain):
+    done = Reconciled(1)
+    found = []
+    for newest in (9, 10, 10, 10):
+        some, done = looks(daemon, chain, done, newest, files=3)
+        found.append(some)
+    assert found == [[7, 8, 9], [5, 6, 10], [2, 3, 4], []]
+    assert done == Reconciled(10)
+
+
+def test_a_look_adds_no_more_events_than_it_may(daemon, chain, monkeypatch):
+    monkeypatch.setattr(reconcile, "MOST_EVENTS", 4)
+    found, done = looks(daemon, chain, Reconciled(), 10)
+    assert found == [1, 2, 3, 4]
+    assert done == Reconciled(10, (Stretch(10, 4),))
+    again, _ = looks(daemon, chain, done, 10)
+    assert again == [5, 6, 7, 8]
+
+
+def test_how_far_it_came_survives_the_cursor():
+    done = Reconciled(10, (Stretch(9, 7), Stretch(3, None)))
+    assert msgspec.json.decode(msgspec.json.encode(done), type=Reconciled) == done

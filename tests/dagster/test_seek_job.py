@@ -1,0 +1,70 @@
+"""The job that sets positions by hand: dry unless told, and its run is kept with the positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.jobs.seek import seek_name
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land_group
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from kinesis_assets.table.positions import StreamPositions
+
+SHARD = "shardId-000000000000"
+
+
+@pytest.fixture
+def landed(project, source) -> list[str]:
+    """Three records in the table; their sequence numbers."""
+    source.create(1)
+    numbers = source.put(SHARD, 3)
+    with project.manager() as manager:
+        client, table = manager.client(), manager.positioned_table()
+        plan = plan_run(client, table, asked=[SHARD], policy=ReadPolicy())
+        execute_run(land_group, client, table, plan)
+    return numbers
+
+
+def positions(project) -> StreamPositions:
+    with project.manager() as manager:
+        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    assert found is not None
+    return found
+
+
+def run(project, instance, **config: Any) -> dg.ExecuteInProcessResult:
+    name = seek_name(project.stream)
+    job = project.definitions.resolve_job_def(name)
+    return job.execute_in_process(instance=instance, run_config={"ops": {name: {"config": config}}})
+
+
+def test_without_apply_it_only_tells(project, instance, landed):
+    before = positions(project)
+    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", shards=[SHARD])
+    metadata = result.get_output_events_for_node(seek_name(project.stream))[0]
+    (told,) = metadata.step_output_data.metadata["shards"].value
+    assert (told["direction"], told["rows_removed"], told["applied"]) == ("back", 2, False)
+    assert positions(project) == before
+
+
+def test_its_run_is_kept_with_the_positions(project, instance, landed):
+    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", all_shards=True, apply=True)
+    now = positions(project)
+    (seek,) = now.shards[SHARD].seeks
+    assert {seek.by, now.by} == {result.run_id}
+    assert now.shards[SHARD].position == Position.after(landed[0])
+
+
+@pytest.mark.usefixtures("landed")
+@pytest.mark.parametrize("which", [{}, {"shards": [SHARD], "all_shards": True}], ids=["none", "both"])
+def test_which_shards_must_be_said_in_one_way(project, instance, which):
+    with pytest.raises(InvalidInput, match="all_shards"):
+        run(project, instance, to="LATEST", **which)

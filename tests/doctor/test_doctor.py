@@ -1,0 +1,338 @@
+"""What the doctor finds, and what it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import dagster as dg
+import msgspec
+import pytest
+
+from kinesis_assets.keys import raw_key
+from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.reconcile import told_since
+from kinesis_assets.table.positions import Seek
+from kinesis_assets.table.tokens import draw_token
+
+A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
+
+
+@pytest.fixture
+def numbers(ward) -> list[str]:
+    """Two shards, read in three commits; the sequence numbers of the first shard's records."""
+    ward.create(2)
+    put = []
+    for _ in range(3):
+        put += ward.put(3)
+        ward.put(2, part=0.5)
+        ward.run()
+    return put
+
+
+# All is well
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_healthy_table_has_no_problem(ward, instance):
+    ward.findings(instance=instance, add_events=True)
+    assert ward.levels(instance=instance) == {
+        check: {"ok"}
+        for check in (
+            "table",
+            "positions",
+            "stream",
+            "shards",
+            "continuity",
+            "restore",
+            "events",
+            "files",
+        )
+    }
+
+
+def test_a_table_that_is_not_there_is_told(ward):
+    ward.create()
+    ((check, _, sentence),) = ward.problems()
+    assert check == "table"
+    assert "the first run creates it; nothing else was checked" in sentence
+
+
+def test_a_stream_that_is_not_there_is_told(ward):
+    ((check, _, sentence),) = ward.problems()
+    assert check == "stream"
+    assert "not found" in sentence
+
+
+def test_a_stream_that_no_run_has_seen_is_no_problem(ward):
+    ward.create()
+    ward.table.create_if_missing()
+    assert ward.levels() == {"table": {"ok"}, "positions": {"info"}}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_positions_that_cannot_be_read_are_told(ward):
+    path = Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.token}.json")
+    path.write_text("{")
+    ((check, _, sentence),) = ward.problems()
+    assert check == "table"
+    assert "is not understood" in sentence
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_stream_that_was_created_again_is_told(ward):
+    ward.kinesis.delete_stream(StreamName=ward.client.stream)
+    time.sleep(1.1)  # creation times are whole seconds
+    ward.create()
+    assert [check for check, _, _ in ward.problems()] == ["stream"]
+
+
+# Continuity
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
+    now = ward.positions
+    landed = msgspec.structs.replace(now.landed[A], start=Position.after("1"))
+    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    ((check, shard, sentence),) = ward.problems()
+    assert (check, shard) == ("continuity", A)
+    assert "its rows begin after AFTER_SEQUENCE_NUMBER:1, but the commit before had left it at" in sentence
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_position_that_is_not_where_its_range_ended_is_found(ward):
+    now = ward.positions
+    landed = msgspec.structs.replace(now.landed[A], through=now.landed[A].start)
+    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    ((check, shard, _),) = ward.problems()
+    assert (check, shard) == ("continuity", A)
+
+
+def test_rows_that_do_not_lie_in_their_range_are_found(ward, numbers):
+    now = ward.positions
+    landed = msgspec.structs.replace(now.landed[A], first_sequence_number=numbers[0])
+    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    ((check, shard, sentence),) = ward.problems()
+    assert (check, shard) == ("continuity", A)
+    assert "do not lie between" in sentence
+
+
+def test_a_position_that_moved_without_a_row_is_found(ward, numbers):
+    shard = msgspec.structs.replace(ward.positions.shards[A], position=Position.after(numbers[-1] + "0"))
+    forged = ward.forge(shards=ward.positions.shards | {A: shard})
+    ((check, shard_id, sentence),) = ward.problems()
+    assert (check, shard_id) == ("continuity", A)
+    assert sentence.startswith(f"generation {forged.generation}: it went from")
+
+
+def test_a_position_that_moved_past_a_recorded_gap_is_no_problem(ward, numbers):
+    shard = ward.positions.shards[A]
+    gap = Gap(
+        after=shard.position, since=None, next_sequence_number=None, until=ward.positions.identity.created
+    )
+    moved = msgspec.structs.replace(shard, position=Position.after(numbers[-1] + "0"), gaps=(gap,))
+    ward.forge(shards=ward.positions.shards | {A: moved})
+    assert ward.problems() == []
+    assert ward.levels()["shards"] == {"info"}
+
+
+def test_a_position_that_was_set_by_hand_is_no_problem(ward, numbers):
+    shard, place = ward.positions.shards[A], Position.after(numbers[0])
+    seek = Seek(at=ward.positions.identity.created, by="me", before=shard.position, after=place)
+    moved = msgspec.structs.replace(shard, position=place, seeks=(seek,))
+    ward.forge(shards=ward.positions.shards | {A: moved})
+    assert ward.problems() == []
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_hole_in_the_generations_is_found(ward):
+    ward.forge(generation=99)
+    ((check, _, sentence),) = ward.problems()
+    assert check == "continuity"
+    assert "generation 99 follows on generation" in sentence
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_shard_whose_position_is_gone_is_found(ward):
+    shards = {shard_id: shard for shard_id, shard in ward.positions.shards.items() if shard_id != A}
+    ward.forge(shards=shards)
+    assert [(check, shard) for check, shard, _ in ward.problems()] == [("continuity", A)]
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
+    Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
+    ((check, _, sentence),) = ward.problems()
+    assert check == "continuity"
+    assert "too young to have been pruned" in sentence
+
+
+def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
+    del numbers
+    Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
+    monkeypatch.setattr("kinesis_assets.doctor.CHAIN_KEPT", timedelta(0))
+    assert ward.problems() == []
+
+
+# Shards
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_new_shard_is_told(ward):
+    ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
+    assert ward.problems() == []
+    assert [finding.shard for finding in ward.findings() if finding.level == "info"][:2] == [C, D]
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_shard_that_vanished_unread_is_a_problem(ward, faults):
+    ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    assert [(check, shard) for check, shard, _ in ward.problems()] == [("shards", A)]
+
+
+@pytest.mark.usefixtures("numbers")
+def test_records_that_may_have_expired_unread_are_a_problem(ward):
+    shard = ward.positions.shards[A]
+    long_ago = shard.last_arrival - timedelta(days=30)
+    ward.forge(
+        shards=ward.positions.shards
+        | {A: msgspec.structs.replace(shard, last_arrival=long_ago, tip_time=None)}
+    )
+    ((check, shard_id, sentence),) = ward.problems()
+    assert (check, shard_id) == ("shards", A)
+    assert "may have expired" in sentence
+
+
+# Restore
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_table_that_was_set_back_is_a_problem(ward):
+    ward.delta.restore(ward.delta.version() - 1)
+    assert [check for check, _, _ in ward.problems()] == ["restore"]
+    ward.put(1)
+    ward.run()
+    assert [check for check, _, _ in ward.problems()] == ["restore"]
+
+
+# Files
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_file_that_no_version_names_is_listed_with_its_age_and_size(ward):
+    orphan = Path(ward.table.uri, "arrival_date=2026-01-01", "part-1.parquet")
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"12345")
+    os.utime(orphan, (time.time() - 3600, time.time() - 3600))
+    (finding,) = (finding for finding in ward.findings() if finding.check == "files")
+    assert finding.level == "info"
+    assert finding.sentence.startswith("arrival_date=2026-01-01/part-1.parquet: 5 bytes, 1:00:0")
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["commits", "checkpoint"])
+def test_a_file_that_an_older_version_names_is_no_orphan(ward, checkpoint):
+    ward.delta.delete("shard_id = 'none of them' OR sub_sequence_number = 0")
+    if checkpoint:
+        ward.delta.create_checkpoint()
+        for entry in Path(ward.table.uri, "_delta_log").glob("0*.json"):
+            if json.loads(entry.read_text().splitlines()[0]) and "checkpoint" not in entry.name:
+                entry.unlink()
+    assert ward.levels()["files"] == {"ok"}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_file_that_the_log_names_and_that_is_gone_is_a_problem(ward):
+    (first, *_) = sorted(Path(ward.table.uri).glob("arrival_date=*/*.parquet"))
+    first.unlink()
+    ((check, _, sentence),) = ward.problems()
+    assert check == "files"
+    assert first.name in sentence
+
+
+# Events
+
+
+def told(ward, instance) -> list[tuple[str, str]]:
+    """Batch and shard of each materialization."""
+    events = told_since(instance, ward.client.stream, 0.0)
+    return sorted((str(event.metadata["batch_id"].value), str(event.partition)) for event in events)
+
+
+@pytest.mark.usefixtures("numbers")
+def test_without_an_instance_events_are_not_checked(ward):
+    assert ward.levels()["events"] == {"info"}
+
+
+def test_missing_events_are_added_once(ward, instance):
+    ward.create(2)
+    ward.put(3)
+    ward.put(2, part=0.5)
+    batch = str(ward.run(by="no such run").batch_id)
+    assert ward.problems(instance=instance, add_events=True) == []
+    ward.findings(instance=instance, add_events=True)
+    assert told(ward, instance) == [(batch, A), (batch, B)]
+    assert ward.levels(instance=instance)["events"] == {"ok"}
+
+
+def test_without_leave_missing_events_are_a_problem_and_stay_missing(ward, instance):
+    ward.create()
+    ward.put(3)
+    ward.run()
+    ((check, shard, sentence),) = ward.problems(instance=instance)
+    assert (check, shard) == ("events", A)
+    assert "3 rows were committed and never told" in sentence
+    assert told(ward, instance) == []
+
+
+def test_events_of_a_run_that_is_unfinished_are_left_to_it(ward, instance):
+    ward.create()
+    ward.put(3)
+    with instance:
+        run = instance.create_run_for_job(_job(), status=dg.DagsterRunStatus.STARTED)
+        ward.run(by=run.run_id)
+        assert ward.levels(instance=instance, add_events=True)["events"] == {"info"}
+        assert told(ward, instance) == []
+
+
+@pytest.mark.usefixtures("numbers")
+def test_an_event_of_rows_that_nobody_committed_is_a_problem(ward, instance):
+    ward.findings(instance=instance, add_events=True)
+    batch_id = str(draw_token())
+    for rows in (7, 0):  # an event without rows tells of no commit
+        metadata = {"batch_id": batch_id, "rows": rows}
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)
+        )
+    ((check, shard, sentence),) = ward.problems(instance=instance)
+    assert (check, shard) == ("events", A)
+    assert sentence.startswith(f"batch {batch_id}: an event tells of 7 rows, but no commit brought any")
+
+
+@pytest.mark.usefixtures("numbers")
+def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, instance):
+    ward.findings(instance=instance, add_events=True)
+    metadata = {"batch_id": str(ward.positions.batch_id), "rows": 99}
+    instance.report_runless_asset_event(
+        dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)
+    )
+    ((check, shard, sentence),) = ward.problems(instance=instance)
+    assert (check, shard) == ("events", A)
+    assert "tells of 99 rows, the commit of 3" in sentence
+
+
+def _job() -> dg.JobDefinition:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def job() -> None:
+        nothing()
+
+    return job

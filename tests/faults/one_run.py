@@ -1,0 +1,46 @@
+"""One run without Spark in a process of its own: `one_run.py ARGUMENTS`, JSON; prints its facts as JSON.
+
+Real HTTP, real files, a real commit; the landing is one task's work, made here.
+"""
+
+import json
+import resource
+import sys
+from datetime import timedelta
+
+from kinesis_assets.errors import KinesisAssetsError
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark import land
+from kinesis_assets.table import commit
+from kinesis_assets.table.delta import PositionedTable
+
+arguments = json.loads(sys.argv[1])
+reader.SECONDS_BETWEEN_CALLS = 0.0
+commit._LONGEST_WAIT = 0.01
+if "oldest" in arguments:
+    commit.VACUUM_RETENTION = 3 * timedelta(seconds=arguments["oldest"])
+if "file_bytes" in arguments:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["file_bytes"], resource.RLIM_INFINITY))
+client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+table = PositionedTable(arguments["table"])
+asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+try:
+    plan = plan_run(
+        client, table, asked=asked, policy=ReadPolicy(bounds=Bounds(max_records=arguments.get("max_records")))
+    )
+    result = execute_run(land.land_group, client, table, plan, by="the test")
+except (KinesisAssetsError, OSError) as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+facts = {
+    shard_id: {
+        "state": outcome.state,
+        "rows": outcome.rows,
+        "error": outcome.error and f"{type(outcome.error).__name__}: {outcome.error}",
+    }
+    for shard_id, outcome in result.outcomes.items()
+}
+print(json.dumps({"batch_id": result.batch_id, "version": result.version, "shards": facts}))  # noqa: T201

@@ -1,0 +1,69 @@
+"""What docs/maintenance.md says is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from kinesis_assets import KinesisStreamComponent
+from kinesis_assets.cli import commands
+from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_name
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.table import maintenance
+from kinesis_assets.table.commit import VACUUM_RETENTION, freeze
+from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.files import FILE_BYTES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
+TEXT = " ".join(PAGE.split())
+
+
+@pytest.fixture
+def clicks(kinesis, settings, tmp_path, monkeypatch):
+    """The page's stream and table, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", settings.endpoint_url)
+    kinesis.create_stream(StreamName="clicks", ShardCount=1)
+    listing = StreamClient("clicks", settings).listing()
+    starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
+    freeze(PositionedTable("clicks"), listing, starts)
+    yield
+    kinesis.delete_stream(StreamName="clicks")
+
+
+@pytest.mark.usefixtures("clicks")
+def test_the_commands_of_the_page_run():
+    (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines():
+        name, *arguments = shlex.split(line)
+        assert name == "kinesis-assets"
+        commands(arguments, standalone_mode=False)
+    assert DeltaTable("clicks").version() == 1
+
+
+def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    attributes = yaml.safe_load(text)["attributes"]
+    (schedule,) = KinesisStreamComponent(**attributes).build_defs(None).schedules or ()
+    assert schedule.cron_schedule == attributes["maintenance_schedule"]
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert f"`{SCHEDULE}` by default" in TEXT
+    assert maintenance_name("<stream>".strip("<>")) == "kinesis__stream_raw_maintenance"
+    assert timedelta(days=7) == VACUUM_RETENTION
+    assert timedelta(days=30) == maintenance.CHAIN_KEPT
+    assert timedelta(days=1) == maintenance.STOPS_KEPT
+    assert (
+        f"have {maintenance.SMALL_FILES} files or more of less than {maintenance.SMALL_BYTES >> 20} MiB"
+        in TEXT
+    )
+    assert f"about {FILE_BYTES >> 20} MiB" in TEXT

@@ -1,0 +1,66 @@
+"""What docs/positions.md says is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets import build_kinesis_stream
+from kinesis_assets import cli as command_line
+from kinesis_assets.cli import commands
+from kinesis_assets.jobs.seek import seek_name
+from kinesis_assets.materialize import StreamProject
+from kinesis_assets.moves import Direction
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land_group
+
+PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text()
+COMMANDS = [
+    shlex.split(line)
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+@pytest.fixture
+def clicks(kinesis, monkeypatch, settings, tmp_path):
+    """The page's stream, with a record in its table, where the SDK's environment leads."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
+    kinesis.create_stream(StreamName="clicks", ShardCount=1)
+    kinesis.put_record(StreamName="clicks", Data=b"click", PartitionKey="k")
+    with StreamProject.unnamed("clicks", table="./clicks").manager() as manager:
+        client, table = manager.client(), manager.positioned_table()
+        plan = plan_run(client, table, asked=["shardId-000000000000"], policy=ReadPolicy())
+        execute_run(land_group, client, table, plan)
+    yield
+    kinesis.delete_stream(StreamName="clicks")
+
+
+@pytest.mark.usefixtures("clicks")
+def test_the_commands_of_the_page_run(monkeypatch):
+    assert [command[1] for command in COMMANDS] == ["seek", "seek", "positions"]
+    for command in COMMANDS:
+        monkeypatch.setattr("sys.argv", command)
+        command_line.main()
+
+
+def test_the_options_of_the_page_are_those_of_the_command():
+    named = set(re.findall(r"`(--[a-z-]+)", PAGE))
+    assert named == {"--apply", "--to", "--by", "--all-shards"}
+    assert named <= {option for parameter in commands.commands["seek"].params for option in parameter.opts}
+
+
+def test_the_directions_of_the_page_are_all_there_are():
+    table = re.findall(r"^\| ([a-z]+) \| [A-Z]", PAGE, re.MULTILINE)
+    assert table == list(Direction)
+
+
+def test_the_job_of_the_page_is_defined():
+    definitions = build_kinesis_stream("clicks", table="./clicks")
+    assert f"`{seek_name('clicks')}`" in PAGE
+    assert definitions.resolve_job_def(seek_name("clicks"))

@@ -1,0 +1,183 @@
+"""Replays without Spark, over a stream whose clock the test moves: each filling is one task's, made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets import replay as replay_module
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.replay import Fill, ReplayResult, Span, replay
+from kinesis_assets.run import RunResult, execute_run
+from kinesis_assets.spark.fill import fill_group
+from kinesis_assets.spark.land import land_group
+from kinesis_assets.table import commit
+from kinesis_assets.table.past import Past
+from kinesis_assets.table.tokens import draw_token
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.testing import Clock
+
+HASH_KEYS = 1 << 128
+
+
+@dataclass
+class Bench:
+    """A stream, the service's clock, a table; runs from the one to the other, and replays."""
+
+    clock: Clock
+    kinesis: Any
+    settings: ClientSettings
+    stream: str
+    table: PositionedTable
+
+    # The stream
+
+    @cached_property
+    def client(self) -> StreamClient:
+        return StreamClient(self.stream, self.settings)
+
+    @property
+    def now(self) -> datetime:
+        """What the service's clock shows."""
+        return datetime.fromtimestamp(self.clock.seconds, UTC)
+
+    def later(self, **span: float) -> datetime:
+        """Move the service's clock on, as `later(hours=3)`; what it shows then."""
+        self.clock.advance(timedelta(**span).total_seconds())
+        return self.now
+
+    def create(self, shards: int = 1) -> list[str]:
+        """Create the stream; its shards' ids."""
+        self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
+        return [shard.shard_id for shard in self.client.list_shards()]
+
+    def put(self, *items: int | bytes, part: float = 0) -> list[str]:
+        """Put numbers (or bytes as they are) where a part (0 up to 1) of the hash keys lies."""
+        entries = [
+            {
+                "Data": item if isinstance(item, bytes) else str(item).encode(),
+                "PartitionKey": "k",
+                "ExplicitHashKey": str(int(HASH_KEYS * part)),
+            }
+            for item in items
+        ]
+        answer = self.kinesis.put_records(StreamName=self.stream, Records=entries)
+        return [record["SequenceNumber"] for record in answer["Records"]]
+
+    def split(self, shard_id: str) -> None:
+        """Split a shard where half of all hash keys lies."""
+        self.kinesis.split_shard(
+            StreamName=self.stream, ShardToSplit=shard_id, NewStartingHashKey=str(HASH_KEYS // 2)
+        )
+
+    # Runs and replays
+
+    def plan(self, start: str = "TRIM_HORIZON", **bounds: Any) -> RunPlan:
+        asked = [shard.shard_id for shard in self.client.list_shards()]
+        policy = ReadPolicy(Starts.of(start), Bounds(**bounds), Allowance())
+        return plan_run(self.client, self.table, asked=asked, policy=policy)
+
+    def run(self, start: str = "TRIM_HORIZON", **bounds: Any) -> RunResult:
+        return execute_run(land_group, self.client, self.table, self.plan(start, **bounds))
+
+    def replay(
+        self,
+        start: str = "TRIM_HORIZON",
+        end: str | None = None,
+        *shard_ids: str,
+        fill: Fill = fill_group,
+        by: str | None = None,
+    ) -> ReplayResult:
+        return replay(fill, self.client, self.table, Span.of(start, end), shard_ids, by=by)
+
+    # The table
+
+    def lose(self, *items: int) -> None:
+        """Take numbers out of the table, as an accident would."""
+        wanted = " OR ".join(f"data = X'{str(item).encode().hex()}'" for item in items)
+        kept = [number for number, item in self.numbers.items() if item in items]
+        assert len(kept) == len(items), wanted
+        predicate = " OR ".join(
+            f"(sequence_number = '{number}' AND sub_sequence_number = {sub})" for number, sub in kept
+        )
+        assert DeltaTable(self.table.uri).delete(predicate)["num_deleted_rows"] == len(items)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(self.table.uri).to_pyarrow_table().to_pylist()
+        return found
+
+    @property
+    def numbers(self) -> dict[tuple[str, int], int]:
+        """The numbers in the table, by sequence and sub-sequence number."""
+        return {(row["sequence_number"], row["sub_sequence_number"]): int(row["data"]) for row in self.rows}
+
+    @property
+    def items(self) -> list[int]:
+        """The numbers in the table, sorted."""
+        return sorted(int(row["data"]) for row in self.rows)
+
+    @property
+    def positions(self) -> StreamPositions:
+        found = self.table.snapshot().positions(self.client.describe().identity)
+        assert found is not None
+        return found
+
+    @property
+    def positions_file(self) -> tuple[int, bytes]:
+        """The token that the log points at, and the bytes of its file."""
+        token = self.positions.token
+        with self.table.files.open_input_file(f"_kinesis/positions/{token}.json") as source:
+            return token, source.read()
+
+    @property
+    def past(self) -> Past | None:
+        return self.table.snapshot().past(self.client.describe().identity)
+
+    def change_past(self, floor: date | None = None) -> None:
+        """Change the past as a rewind or the table's retention does."""
+        identity, past = self.client.describe().identity, self.past
+        changed = Past(
+            format=1,
+            token=draw_token(),
+            previous=None if past is None else past.token,
+            batch_id=draw_token(),
+            at=datetime.now(UTC),
+            floor=floor,
+        )
+        self.table.snapshot().commit([], identity=identity, past=changed)
+
+    @property
+    def version(self) -> int:
+        return DeltaTable(self.table.uri).version()
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a page's turn, nor long to try again."""
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(replay_module, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
+
+
+@pytest.fixture
+def bench(clocked: Any, stream: str, table: PositionedTable) -> Bench:
+    """A stream to be created, and a table that is not there yet."""
+    clocked.clock.seconds = int(clocked.clock.seconds) + 2.0
+    return Bench(clocked.clock, clocked.kinesis, clocked.settings, stream, table)

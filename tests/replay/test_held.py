@@ -1,0 +1,117 @@
+"""Which of some records the table holds, and how little is read to know it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.kinesis.pages import Record
+from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.table.held import HeldFile, HeldKeys
+from kinesis_assets.table.past import Past
+from kinesis_assets.table.tokens import draw_token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)
+STREAM = StreamIdentity("arn:aws:kinesis:us-east-1:000000000000:stream/orders", NOON)
+FILE = HeldFile("path", NOON.date(), NOON, NOON + timedelta(minutes=1), "shard-2", "shard-4")
+
+
+def record(number: int, sub: int = 0, at: datetime = NOON) -> Record:
+    return Record(str(number), at.timestamp(), b"", "k", sub)
+
+
+@pytest.fixture
+def commit(table):
+    """Commits rows to the table, one file for each call."""
+    summary = StreamSummary(STREAM, NOON, 24)
+    freeze(table, StreamListing(summary, [Shard("a", (), ("0", "9"), "1")]), {})
+
+    def commit(shard_id: str, records: Sequence[Record]) -> None:
+        batch_id = draw_token()
+        writer = DataFileWriter(table.files, batch_id)
+        writer.write(shard_id, record_batch("orders", shard_id, records))
+        past = Past(format=1, token=draw_token(), previous=None, batch_id=batch_id, at=NOON)
+        table.snapshot().commit(writer.close(), identity=STREAM, past=past)
+
+    return commit
+
+
+def lacking(table, shard_id: str, records: Sequence[Record], **changed) -> list[bool]:
+    files = [msgspec.structs.replace(file, **changed) for file in table.snapshot().data_files()]
+    return (
+        HeldKeys(table.files, files).lacking(shard_id, record_batch("orders", shard_id, records)).to_pylist()
+    )
+
+
+def test_a_record_is_known_by_shard_and_both_numbers(table, commit):
+    commit("a", [record(1), record(2, 0), record(2, 1)])
+    commit("b", [record(3)])
+    asked = [record(1), record(2, 0), record(2, 1), record(2, 2), record(3)]
+    assert lacking(table, "a", asked) == [False, False, False, True, True]
+
+
+def test_rows_of_other_writers_are_known_too(table, commit):
+    commit("a", [record(1), record(2)])
+    commit("a", [record(3)])
+    DeltaTable(table.uri).optimize.compact()
+    DeltaTable(table.uri).delete("sequence_number = '2'")
+    assert lacking(table, "a", [record(1), record(2), record(3)]) == [False, True, False]
+
+
+def test_files_without_statistics_are_read(table, commit):
+    commit("a", [record(1)])
+    unknown = dict.fromkeys(("first_arrival", "last_arrival", "first_shard_id", "last_shard_id"))
+    assert lacking(table, "a", [record(1)], **unknown) == [False]
+
+
+def test_a_page_over_midnight_is_looked_for_on_both_days(table, commit):
+    late, early = NOON + timedelta(hours=11, minutes=59), NOON + timedelta(hours=12, minutes=1)
+    commit("a", [record(1, at=late), record(2, at=early)])
+    asked = [record(1, at=late), record(2, at=early), record(3, at=early)]
+    assert lacking(table, "a", asked) == [False, False, True]
+
+
+def test_only_files_that_may_have_rows_of_the_page_are_opened(table, commit):
+    commit("a", [record(1)])
+    commit("a", [record(2, at=NOON + timedelta(minutes=1))])
+    commit("b", [record(3)])
+    files = list(table.snapshot().data_files())
+    opened = []
+
+    class Folder:
+        def open_input_file(self, path):
+            opened.append(path)
+            return table.files.open_input_file(path)
+
+    page = record_batch("orders", "a", [record(1)])
+    assert HeldKeys(Folder(), files).lacking("a", page).to_pylist() == [False]
+    assert len(files) == 3
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("minutes", "may"),
+    [((-2, -1), False), ((-1, 0), True), ((1, 2), True), ((2, 3), False), ((-9, None), True)],
+)
+def test_a_file_may_hold_arrivals_within_its_own(minutes, may):
+    first, last = (None if minute is None else NOON + timedelta(minutes=minute) for minute in minutes)
+    assert first is not None
+    assert FILE.may_hold_arrivals(first, last) is may
+
+
+@pytest.mark.parametrize(
+    ("shard_id", "may"), [("shard-1", False), ("shard-2", True), ("shard-4", True), ("shard-5", False)]
+)
+def test_a_file_may_hold_shards_within_its_own(shard_id, may):
+    assert FILE.may_hold_shard(shard_id) is may

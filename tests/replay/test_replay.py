@@ -1,0 +1,659 @@
+"""What a replay fills in, and what it leaves alone."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.errors import (
+    CommitFailed,
+    DataLost,
+    InvalidInput,
+    PastChanged,
+    ReadFailed,
+    ShardVanished,
+    StreamRecreated,
+)
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.records import checksum
+from kinesis_assets.replay import ReplayState, Span
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.fill import fill_group
+from kinesis_assets.spark.land import land_group
+from kinesis_assets.table import delta
+from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.testing import UserRecord, aggregate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.spark.fill import Filling, FillJob
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+
+
+def states(result) -> dict[str, tuple[ReplayState, int]]:
+    return {shard_id: (outcome.state, outcome.rows) for shard_id, outcome in result.outcomes.items()}
+
+
+def text(time: datetime) -> str:
+    return time.isoformat()
+
+
+def before_filling(act: Callable[[], None], times: int = 1):
+    """A filling after which something else happens, the first times."""
+    left = [times]
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+        filling = fill_group(job, ranges)
+        if left[0]:
+            left[0] -= 1
+            act()
+        return filling
+
+    return fill
+
+
+# What it fills in
+
+
+def test_a_hole_is_filled_exactly(bench):
+    bench.create()
+    bench.put(*range(20))
+    bench.run()
+    before = sorted(bench.numbers)
+    bench.lose(3, 4, 17)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 3)}
+    assert bench.items == list(range(20))
+    assert sorted(bench.numbers) == before
+    assert result.version == bench.version
+
+
+def test_where_nothing_is_missing_nothing_is_committed(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    version = bench.version
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+    assert (result.version, bench.version) == (None, version)
+
+
+def test_the_positions_are_the_same_bytes_before_and_after(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    before = bench.positions_file
+
+    bench.replay()
+
+    assert bench.positions_file == before
+
+
+def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
+    bench.create()
+    numbers = bench.put(*range(10, 20))
+    first = bench.run()
+    bench.lose(12, 15)
+
+    result = bench.replay(by="someone")
+
+    past = bench.past
+    assert past.batch_id == result.batch_id != first.batch_id
+    assert past.by == "someone"
+    proof = past.filled[A]
+    assert (proof.rows, proof.bytes) == (2, 4)
+    assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
+    outcome = result.outcomes[A]
+    assert (outcome.checksum, outcome.first_sequence_number) == (proof.checksum, numbers[2])
+    filled = [row for row in bench.rows if row["batch_id"] == result.batch_id]
+    assert sorted(int(row["data"]) for row in filled) == [12, 15]
+
+
+def test_the_checksum_is_that_of_the_filled_rows(bench):
+    bench.create()
+    bench.put(*range(10))
+    everything = bench.run().outcomes[A].checksum
+    bench.lose(*range(9))
+    kept = bench.replay().outcomes[A].checksum
+    (row,) = (row for row in bench.rows if row["data"] == b"9")
+    rest = checksum(type("Row", (), row))
+    assert kept + rest == everything
+
+
+def test_a_span_of_sequence_numbers_is_inclusive_on_both_ends(bench):
+    bench.create()
+    numbers = bench.put(*range(10))
+    bench.run()
+    bench.lose(1, 2, 3, 4, 5, 6, 7)
+
+    result = bench.replay(numbers[3], numbers[5], A)
+
+    assert states(result) == {A: (ReplayState.FILLED, 3)}
+    assert bench.items == [0, 3, 4, 5, 8, 9]
+
+
+def test_a_span_of_times_takes_its_start_and_not_its_end(bench):
+    bench.create()
+    bench.put(0)
+    start = bench.later(minutes=10)
+    bench.put(1)
+    bench.later(minutes=10)
+    bench.put(2)
+    end = bench.later(minutes=10)
+    bench.put(3)
+    bench.run()
+    bench.lose(0, 1, 2, 3)
+
+    bench.replay(text(start), text(end))
+
+    assert bench.items == [1, 2]
+
+
+def test_only_the_named_shards_are_filled(bench):
+    bench.create(2)
+    bench.put(0, 1)
+    bench.put(2, 3, part=0.9)
+    bench.run()
+    bench.lose(1, 3)
+
+    result = bench.replay("TRIM_HORIZON", None, B)
+
+    assert states(result) == {B: (ReplayState.FILLED, 1)}
+    assert bench.items == [0, 2, 3]
+
+
+def test_parents_and_children_are_filled_together(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.split(A)
+    bench.put(2)
+    bench.put(3, part=0.9)
+    bench.run()
+    bench.lose(0, 2, 3)
+
+    result = bench.replay()
+
+    assert states(result) == dict.fromkeys((A, B, C), (ReplayState.FILLED, 1))
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_a_second_replay_adds_nothing(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.replay()
+
+    assert states(bench.replay()) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == list(range(5))
+
+
+def test_a_compacted_table_is_compared_as_well(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.put(*range(5, 9))
+    bench.run()
+    DeltaTable(bench.table.uri).optimize.compact()
+    bench.lose(2, 7)
+
+    bench.replay()
+
+    assert bench.items == list(range(9))
+
+
+def test_records_of_two_days_are_filled_each_into_its_own(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.later(hours=20)
+    bench.put(2, 3)
+    bench.run()
+    bench.later(hours=1)
+    days = {int(row["data"]): row["arrival_date"] for row in bench.rows}
+    bench.lose(1, 2)
+
+    bench.replay()
+
+    assert {int(row["data"]): row["arrival_date"] for row in bench.rows} == days
+
+
+# Where it ends
+
+
+def test_it_ends_at_the_committed_position(bench):
+    bench.create()
+    bench.put(*range(10))
+    bench.run(max_records=6)
+    bench.lose(1)
+
+    bench.replay()
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+    bench.run()
+    assert bench.items == list(range(10))
+
+
+def test_it_ends_inside_an_aggregate_where_the_position_does(bench):
+    bench.create()
+    bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
+    bench.run(max_records=4)
+    bench.lose(0, 3)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 2)}
+    assert bench.items == [0, 1, 2, 3]
+    bench.run()
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_sequence_number_inside_the_committed_aggregate_ends_at_the_position_too(bench):
+    bench.create()
+    (number,) = bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
+    bench.run(max_records=4)
+    bench.lose(1)
+
+    bench.replay(number, number, A)
+
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_a_shard_that_no_run_has_read_is_told_so(bench):
+    bench.create()
+    bench.put(0)
+    bench.plan()  # freezes the start
+
+    assert states(bench.replay()) == {A: (ReplayState.UNREAD, 0)}
+    assert bench.items == []
+
+
+def test_a_span_behind_the_position_has_nothing_in_it(bench):
+    bench.create()
+    numbers = bench.put(0, 1)
+    bench.run(max_records=1)
+
+    assert states(bench.replay(numbers[1], None, A)) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [0]
+
+
+def test_nothing_below_the_tables_own_floor_is_filled(bench):
+    bench.create()
+    bench.put(0)
+    midnight = datetime.combine(bench.now.date() + timedelta(days=1), datetime.min.time(), UTC)
+    bench.later(seconds=(midnight - bench.now).total_seconds() + 60)
+    numbers = bench.put(1)
+    bench.run()
+    first = next(number for (number, _), item in bench.numbers.items() if item == 0)
+    bench.lose(0, 1)
+    bench.change_past(floor=midnight.date())
+
+    by_number = bench.replay(first, numbers[0], A)
+
+    assert states(by_number) == {A: (ReplayState.FILLED, 1)}
+    assert bench.items == [1]
+    assert states(bench.replay()) == {A: (ReplayState.WHOLE, 0)}
+    assert states(bench.replay(text(midnight - timedelta(hours=9)))) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [1]
+    assert bench.past.floor == midnight.date()
+
+
+# Beside others
+
+
+def test_two_replays_at_once_double_nothing(bench):
+    bench.create()
+    bench.put(*range(10))
+    bench.run()
+    bench.lose(2, 3, 8)
+    both_have_filled = threading.Barrier(2)
+    results = []
+
+    def one() -> None:
+        fill = before_filling(lambda: both_have_filled.wait(30))
+        results.append(bench.replay(fill=fill))
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(result.outcomes[A].rows for result in results) == [0, 3]
+    assert bench.items == list(range(10))
+
+
+def test_a_run_that_commits_meanwhile_disturbs_nothing(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.put(5, 6)
+    ran = []
+    tries = []
+
+    def meanwhile() -> None:
+        tries.append(1)
+        ran.append(bench.run())
+
+    result = bench.replay(fill=before_filling(meanwhile, times=9))
+
+    assert len(tries) == 1
+    assert ran[0].outcomes[A].rows == 2
+    assert not ran[0].errors
+    assert states(result) == {A: (ReplayState.FILLED, 1)}
+    assert bench.items == list(range(7))
+
+
+def test_a_run_that_was_planned_before_commits_after(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.put(5)
+    plan = bench.plan()
+
+    bench.replay()
+
+    assert not execute_run(land_group, bench.client, bench.table, plan).errors
+    assert bench.items == list(range(6))
+
+
+def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        if len(batches) == 1:
+            bench.change_past()
+        return fill_group(job, ranges)
+
+    result = bench.replay(fill=fill)
+
+    assert len(set(batches)) == 2
+    assert result.batch_id == batches[-1] == bench.past.batch_id
+    assert bench.items == list(range(5))
+
+
+def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    commit = delta.TableSnapshot.commit
+    overtaken = []
+
+    def late(self, files, **rest):
+        if files and not overtaken:
+            overtaken.append(True)
+            bench.change_past()
+        commit(self, files, **rest)
+
+    monkeypatch.setattr(delta.TableSnapshot, "commit", late)
+    bench.replay()
+
+    assert overtaken
+    assert bench.items == list(range(5))
+    assert bench.past.previous is not None
+
+
+def test_a_past_that_changes_every_time_ends_it(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    with pytest.raises(PastChanged, match="nothing of this batch was committed"):
+        bench.replay(fill=before_filling(bench.change_past, times=100))
+    assert bench.items == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, others):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    commit = delta.TableSnapshot.commit
+    lost = []
+
+    def without_answer(self, files, **rest):
+        commit(self, files, **rest)
+        if files and not lost:
+            lost.append(True)
+            if others:
+                bench.change_past()
+            raise OSError("the answer was lost")
+
+    monkeypatch.setattr(delta.TableSnapshot, "commit", without_answer)
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 1)}
+    assert result.version is not None
+    assert bench.items == list(range(5))
+
+
+def test_a_commit_that_never_comes_about_is_told(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    def refused(*_, **__):
+        raise OSError("no")
+
+    monkeypatch.setattr(delta.TableSnapshot, "commit", refused)
+    with pytest.raises(CommitFailed):
+        bench.replay()
+    assert bench.items == [0, 1, 3, 4]
+
+
+def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    def recreate() -> None:
+        bench.kinesis.delete_stream(StreamName=bench.stream)
+        bench.later(minutes=1)
+        bench.create()
+
+    with pytest.raises(StreamRecreated):
+        bench.replay(fill=before_filling(recreate))
+    assert bench.items == [0, 1, 3, 4]
+
+
+# What cannot be read again
+
+
+def test_records_that_the_stream_keeps_no_longer_are_told_by_time(bench):
+    bench.create()
+    start = bench.now
+    bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    bench.later(hours=2)
+
+    result = bench.replay(text(start))
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert isinstance(result.errors[A], DataLost)
+    assert "keeps 24 h" in str(result.errors[A])
+    assert bench.items == [1]
+
+
+def test_a_record_that_the_stream_keeps_no_longer_is_told_by_number(bench):
+    bench.create()
+    (first,) = bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    (second,) = bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    bench.later(hours=2)
+
+    result = bench.replay(first, None, A)
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert second in str(result.errors[A])
+    assert bench.items == [1]
+
+
+def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(1)
+    bench.run()
+    bench.lose(1)
+    bench.later(hours=2)
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 1)}
+
+
+def test_a_failing_shard_holds_no_other(bench, faults):
+    bench.create(2)
+    bench.put(0, 1)
+    bench.put(2, 3, part=0.9)
+    bench.run()
+    bench.lose(1, 3)
+    faults.fail(status=400, code="AccessDeniedException", shard_id=A)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FAILED, 0), B: (ReplayState.FILLED, 1)}
+    assert isinstance(result.errors[A], ReadFailed)
+    assert bench.items == [0, 2, 3]
+
+
+def test_a_shard_that_is_listed_no_more_is_an_error_only_if_the_span_may_have_been_in_it(bench):
+    bench.create()
+    start = bench.now
+    bench.put(0)
+    bench.split(A)
+    bench.run()
+    bench.later(hours=30)
+    bench.put(1)
+    bench.run()
+
+    recent = bench.replay(text(bench.now - timedelta(hours=1)))
+    assert recent.outcomes[A].state is ReplayState.GONE
+    assert bench.replay().outcomes[A].state is ReplayState.GONE
+    assert isinstance(bench.replay(text(start)).errors[A], ShardVanished)
+
+
+# What cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("", None),
+        ("LATEST", None),
+        ("2026-01-31T12:00:00", None),
+        ("soon", None),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00Z", "later"),
+        ("20", "3"),
+        ("007", None),
+    ],
+)
+def test_a_span_that_cannot_be_meant_is_refused(start, end):
+    with pytest.raises(InvalidInput):
+        Span.of(start, end)
+
+
+def test_a_sequence_number_needs_one_shard(bench):
+    bench.create(2)
+    numbers = bench.put(0)
+    bench.run()
+    for start, end in ((numbers[0], None), ("TRIM_HORIZON", numbers[0])):
+        with pytest.raises(InvalidInput, match="name that shard alone"):
+            bench.replay(start, end)
+
+
+def test_another_shards_number_is_refused_before_anything_is_read(bench):
+    bench.create(2)
+    numbers = bench.put(0, part=0.9)
+    bench.put(1)
+    bench.run()
+    with pytest.raises(InvalidInput, match="refused"):
+        bench.replay(numbers[0], None, A)
+
+
+def test_an_unknown_shard_is_refused(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    with pytest.raises(InvalidInput, match="has no shard 'nowhere'"):
+        bench.replay("TRIM_HORIZON", None, A, "nowhere")
+
+
+def test_a_start_in_the_future_is_refused(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    with pytest.raises(InvalidInput, match="future"):
+        bench.replay(text(bench.now + timedelta(hours=1)))
+
+
+# Beside the other ways to set positions
+
+
+def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
+    bench.create()
+    bench.put(0)
+    time = bench.later(minutes=10)
+    bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    standing = bench.positions
+    moved = msgspec.structs.replace(standing.shards[A], position=Position.at_timestamp(time))
+    bench.table.snapshot().commit(
+        [],
+        identity=standing.identity,
+        positions=msgspec.structs.replace(
+            standing, token=draw_token(), previous=standing.token, shards={A: moved}
+        ),
+    )
+
+    bench.replay()
+
+    assert bench.items == [0]
+
+
+def test_no_page_is_asked_for_after_the_position(bench, faults):
+    bench.create()
+    bench.put(*range(3))
+    bench.run()
+    bench.lose(1)
+    bench.put(3, 4)
+    faults.clear()
+    faults.page_size(3)
+
+    bench.replay()
+
+    assert bench.items == [0, 1, 2]
+    assert faults.count("GetRecords") == 1

@@ -1,0 +1,134 @@
+"""What is typed or written in a YAML: what cannot be meant is one line and exit 2, and nothing is touched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_assets import cli as command_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.kinesis.client import ClientSettings
+
+PASSWORD = "PASS/WORD"  # noqa: S105  # means nothing, but must be found nowhere
+NAMES = {
+    "path": "../../../etc/passwd",
+    "sql": "'; DROP TABLE rows; --",
+    "shell": "$(touch outside)",
+    "lines": "a\nb",
+    "colours": "\x1b[31mred",
+    "unicode": "ünï𝄞",
+    "long": "x" * 10_000,
+    "empty": "",
+    "not UTF-8": "\udcff",
+}
+TABLES = {
+    "lines": "a\nb",
+    "long": "x" * 10_000,
+    "not UTF-8": "\udcff",
+    "upwards": "s3://lake/../other",
+    "password": f"s3://AKIA:{PASSWORD}@lake/orders",
+    "query": f"s3://lake/orders?secret_key={PASSWORD}",
+    "nobody's": "~nobody-has-this-name/orders",
+    "unknown": "javascript://x",
+}
+
+
+def each(cases: dict[str, str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("given", cases.values(), ids=cases.keys())
+
+
+@pytest.fixture
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., str]:
+    """Runs a command in an empty folder: it exits with 2, says one line, and leaves the folder empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["kinesis-assets", *arguments])
+        with pytest.raises(SystemExit) as end:
+            command_line.main()
+        printed = capsys.readouterr()
+        assert (end.value.code, printed.out) == (2, "")
+        (line,) = printed.err.splitlines()
+        assert line.startswith("Error: ")
+        assert line.isprintable()
+        assert PASSWORD not in line
+        assert list(tmp_path.iterdir()) == []
+        return line
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["run", "positions"])
+@each(NAMES)
+def test_what_is_no_streams_name_is_bad_input(refused: Any, command: str, given: str) -> None:
+    assert "is no stream name" in refused(command, f"--stream={given}", "--table=orders")
+
+
+@each(NAMES)
+def test_a_stream_without_a_yaml_is_bad_input(refused: Any, given: str) -> None:
+    refused("run", f"--stream={given}")
+
+
+@each(NAMES)
+def test_what_is_no_shard_is_bad_input(
+    refused: Any, kinesis: Any, settings: ClientSettings, stream: str, given: str
+) -> None:
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    place = [f"--stream={stream}", "--table=orders", f"--endpoint-url={settings.endpoint_url}"]
+    assert "has no shard" in refused("run", *place, f"--shard={given}")
+
+
+@each(TABLES)
+def test_what_is_no_table_is_bad_input(refused: Any, given: str) -> None:
+    refused("run", "--stream=orders", f"--table={given}")
+
+
+@each(NAMES)
+def test_what_is_no_start_is_bad_input(refused: Any, given: str) -> None:
+    refused("run", "--stream=orders", "--table=orders", f"--start={given}")
+
+
+@pytest.mark.parametrize("given", [f"http://user:{PASSWORD}@127.0.0.1:1", "nowhere", "http://a\nb"])
+def test_what_is_no_endpoint_is_bad_input(refused: Any, given: str) -> None:
+    refused("run", "--stream=orders", "--table=orders", f"--endpoint-url={given}")
+
+
+@pytest.mark.parametrize("given", ["../x", "us-east-1'", "a b"])
+def test_what_is_no_region_is_bad_input(refused: Any, given: str) -> None:
+    refused("run", "--stream=orders", "--table=orders", f"--region={given}")
+
+
+YAML = """type: kinesis_assets.KinesisStreamComponent
+attributes:
+  stream: {stream}
+  table: {table}
+"""
+ROOT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "lake"\n'
+
+
+def test_dg_check_names_what_is_wrong_and_repeats_no_password(tmp_path: Path) -> None:
+    folder = tmp_path / "lake" / "defs" / "orders"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "lake"\nversion = "1"\n{ROOT}')
+    (tmp_path / "lake" / "__init__.py").touch()
+    (tmp_path / "lake" / "definitions.py").write_text(
+        "import dagster as dg\nfrom pathlib import Path\n"
+        "defs = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
+    )
+    (folder / "defs.yaml").write_text(YAML.format(stream="orders", table=TABLES["password"]))
+    check = [Path(sys.executable).with_name("dg"), "check", "defs", "--no-check-yaml"]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "give a path, s3://bucket/prefix or file:///path" in told
+    assert PASSWORD not in told

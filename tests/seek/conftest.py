@@ -1,0 +1,28 @@
+"""Seeks without Spark, over a stream whose clock the test moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from seek_bench import SeekBench
+
+from kinesis_assets.kinesis import reader
+from kinesis_assets.table import commit
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.delta import PositionedTable
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a page's turn, nor long to try again."""
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
+
+
+@pytest.fixture
+def bench(clocked: Any, stream: str, table: PositionedTable) -> SeekBench:
+    """A stream to be created, and a table that is not there yet."""
+    return SeekBench(clocked.clock, clocked.kinesis, clocked.settings, stream, table)

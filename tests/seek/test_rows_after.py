@@ -1,0 +1,47 @@
+"""Which rows come after a position: as delta-rs finds them, and as integers say."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.after import passed, rows_after
+
+SHARD = "it's 'one'; --"
+ROWS = [(str(number), sub) for number in (1, 8, 9, 10, 11, 90, 99, 100, 101, 1000) for sub in range(3)]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Rows of numbers of different lengths, in a shard whose name means something to SQL, and in another."""
+    place = str(tmp_path / "rows")
+    columns = {
+        "stream": ["s"] * (len(ROWS) + 2),
+        "shard_id": [SHARD] * len(ROWS) + ["other", "other"],
+        "sequence_number": [number for number, _ in ROWS] + ["9", "1000"],
+        "sub_sequence_number": [sub for _, sub in ROWS] + [0, 0],
+    }
+    write_deltalake(place, pa.table(columns))
+    return DeltaTable(place)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        *(f"{kind}:{number}" for kind in ("AT", "AFTER") for number in (9, 10, 99, 100)),
+        "AFTER:10:1",
+        "AFTER:99:0",
+        "AFTER:1:7",
+    ],
+)
+def test_exactly_the_rows_after_a_position_are_taken_out(rows, position):
+    kind, _, rest = position.partition(":")
+    place = passed(Position.parse(f"{kind}_SEQUENCE_NUMBER:{rest}"))
+    assert place is not None
+    rows.delete(rows_after("s", {SHARD: place}))
+    found = rows.to_pyarrow_table().to_pylist()
+    left = {(row["sequence_number"], row["sub_sequence_number"]) for row in found if row["shard_id"] == SHARD}
+    assert left == {(number, sub) for number, sub in ROWS if (int(number), sub) <= place}
+    assert sum(row["shard_id"] == "other" for row in found) == 2

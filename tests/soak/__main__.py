@@ -1,0 +1,211 @@
+"""A soak: `python tests/soak --minutes 30`.
+
+A producer at a steady rate, a reshard a minute, faults and kills, two deployments of Dagster on one table. At
+the end the table must hold what was acknowledged, each record once; the exit code says so.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+import matplotlib as mpl
+from botocore.config import Config
+from deltalake import DeltaTable
+from deployment import DEFINITIONS, Deployment, kill_one
+from producer import BATCHES_A_SECOND, Producer, every, reshard
+
+from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+PROJECT = Path(__file__).parents[2]
+SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
+STREAM = "soak"
+SECONDS_BETWEEN_KILLS = 10
+SECONDS_BETWEEN_FAULTS = 3
+SECONDS_BETWEEN_RESHARDS = 60
+MINUTES_TO_CATCH_UP = 10
+
+
+def one_fault(faults: Faults, chance: random.Random) -> None:
+    chance.choice(
+        [
+            partial(faults.throttle, times=3),
+            partial(faults.throttle, "PutRecords", times=1),
+            partial(faults.expire, times=1),
+            partial(faults.fail, status=500, times=2),
+            partial(faults.reset, times=2),
+            partial(faults.empty_page, times=4),
+            partial(faults.cut_body, times=1),
+            partial(faults.delay, 0.5, times=4),
+            partial(faults.partial_puts, times=2),
+            partial(faults.throttle, "ListShards", code="LimitExceededException", times=1),
+        ]
+    )()
+
+
+def rows(table: Path) -> list[tuple[str, str, bytes]]:
+    """(shard id, sequence number, data) of every row."""
+    names = ["shard_id", "sequence_number", "data"]
+    columns = DeltaTable(table).to_pyarrow_table(columns=names)
+    return list(zip(*(columns[name].to_pylist() for name in names), strict=True))
+
+
+def count(table: Path) -> int:
+    return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(str(table)) else 0
+
+
+def plot(points: list[dict[str, float]], file: Path) -> None:
+    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(9, 6))
+    minutes = [point["minute"] for point in points]
+    for name in ("rows in", "rows in table"):
+        above.plot(minutes, [point[name] for point in points], label=name)
+    for name in ("kills", "conflicts"):
+        below.plot(minutes, [point[name] for point in points], label=name)
+    for axes in (above, below):
+        axes.legend()
+        axes.set_ylim(bottom=0)
+    below.set_xlabel("minutes")
+    figure.savefig(file)
+
+
+def catch_up(place: list[str]) -> None:
+    """Run through the command line until nothing is behind."""
+    deadline = time.monotonic() + MINUTES_TO_CATCH_UP * 60
+    while True:
+        done = subprocess.run([SCRIPT, "run", *place, "--json"], check=False, capture_output=True, text=True)
+        shards = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode == 0 and not any(shard["lag_ms"] for shard in shards):
+            return
+        if time.monotonic() > deadline:
+            sys.exit(f"the stream cannot be caught up with: {done.stdout}{done.stderr}")
+
+
+class Soak:
+    """Everything that happens at once, and what was seen of it.
+
+    Attributes:
+        points: What each minute was like.
+        kills: By what was killed.
+    """
+
+    def __init__(self, local: LocalKinesis, faults: Faults, folder: Path, rate: int, seed: int) -> None:
+        self.table = folder / "table"
+        self.place = ["--stream", STREAM, "--table", str(self.table)]
+        self.place += ["--endpoint-url", local.endpoint_url, "--region", local.region]
+        self.points: list[dict[str, float]] = []
+        self.kills: Counter[str] = Counter()
+        self._faults = faults
+        self._chances = [random.Random(seed + number) for number in range(4)]
+        client: Any = partial(
+            boto3.client, "kinesis", endpoint_url=local.endpoint_url, region_name=local.region
+        )
+        self._kinesis = client()
+        self._kinesis.create_stream(StreamName=STREAM, ShardCount=2)
+        no_retries = Config(retries={"total_max_attempts": 1})
+        self.producer = Producer(client(config=no_retries), STREAM, rate, self._chances[0])
+        definitions = folder / "definitions.py"
+        definitions.write_text(
+            DEFINITIONS.format(stream=STREAM, table=str(self.table), endpoint=local.endpoint_url)
+        )
+        self._deployments = [Deployment(folder / name, PROJECT, definitions) for name in ("one", "other")]
+
+    def go_on_for(self, minutes: int) -> None:
+        """Let it all happen, with a line a minute."""
+        stopped = threading.Event()
+        threads = [
+            every(1 / BATCHES_A_SECOND, stopped, self.producer.produce),
+            every(SECONDS_BETWEEN_FAULTS, stopped, partial(one_fault, self._faults, self._chances[1])),
+            every(SECONDS_BETWEEN_KILLS, stopped, self._kill),
+            every(SECONDS_BETWEEN_RESHARDS, stopped, self._reshard),
+            every(1, stopped, lambda: [deployment.keep_up() for deployment in self._deployments]),
+        ]
+        try:
+            began = time.monotonic()
+            for minute in range(1, minutes + 1):
+                time.sleep(max(0.0, began + minute * 60 - time.monotonic()))
+                self.note(minute)
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
+            for deployment in self._deployments:
+                deployment.end()
+            self._faults.clear()
+
+    def note(self, minute: int) -> None:
+        """Look, and print it."""
+        put, landed = len(self.producer.acknowledged), count(self.table)
+        point = {
+            "minute": minute,
+            "rows in": put,
+            "rows in table": landed,
+            "lag": put - landed,
+            "kills": self.kills.total(),
+            "conflicts": sum(deployment.conflicts() for deployment in self._deployments),
+        }
+        self.points.append(point)
+        click.echo(", ".join(f"{name} {value}" for name, value in point.items()))
+
+    def _kill(self) -> None:
+        kind = kill_one(self._deployments, self._chances[2])
+        if kind:
+            self.kills[kind] += 1
+
+    def _reshard(self) -> None:
+        click.echo(reshard(self._kinesis, STREAM, self._chances[3]))
+
+
+@click.command()
+@click.option("--minutes", default=30, show_default=True)
+@click.option("--rate", default=200, show_default=True, help="Records a second.")
+@click.option("--seed", type=int, help="Of what happens when; drawn by default.")
+def main(minutes: int, rate: int, seed: int | None) -> None:
+    """Soak for so many minutes; exit 0 if the table then holds what was acknowledged."""
+    seed = random.randrange(10**6) if seed is None else seed
+    click.echo(f"seed {seed}")
+    folder = PROJECT / ".local" / "soak"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    faults = Faults()
+    with aws_environment(), LocalKinesis(wrap=faults.around) as local:
+        soak = Soak(local, faults, folder, rate, seed)
+        soak.go_on_for(minutes)
+        click.echo(f"killed {dict(soak.kills)}; catching up")
+        catch_up(soak.place)
+        soak.note(minutes + 1)
+        plot(soak.points, folder / "soak.png")
+        well = holds_exactly(rows(soak.table), soak.producer)
+        doctor = subprocess.run([SCRIPT, "doctor", *soak.place, "--rows"], check=False)
+        sys.exit(0 if well and doctor.returncode == 0 else 1)
+
+
+def holds_exactly(found: list[tuple[str, str, bytes]], producer: Producer) -> bool:
+    """Whether the table holds what was acknowledged, each record once; printed."""
+    wanted, there = Counter(producer.acknowledged), Counter(found)
+    lost, more = wanted - there, there - wanted
+    # A put whose answer was lost may be in the stream; then it is in the table, once.
+    unsure = [row for row in more if row[2] in producer.unsure]
+    twice = [row for row, times in there.items() if times > 1]
+    wrong = more.total() - len(unsure)
+    click.echo(
+        f"{wanted.total()} acknowledged, {len(unsure)} more whose answer was lost; "
+        f"lost {lost.total()}, twice {len(twice)}, from nowhere {wrong}"
+    )
+    return not (lost or twice or wrong)
+
+
+main()

@@ -1,0 +1,112 @@
+"""Two deployments of Dagster on one stream and one table, and what kills their processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import dagster as dg
+import yaml
+
+if TYPE_CHECKING:
+    import random
+
+DEFINITIONS = """
+from kinesis_assets import build_kinesis_stream
+defs = build_kinesis_stream(
+    {stream!r},
+    table={table!r},
+    endpoint_url={endpoint!r},
+    region_name="us-east-1",
+    sensor_interval_seconds=5,
+    max_seconds=10,
+    stop_timeout=20,
+    spark_config={{"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}},
+)
+"""
+VICTIMS = {
+    "driver": "spawn_main",
+    "JVM": "org.apache.spark.deploy.SparkSubmit",
+    "Python worker": "pyspark.daemon",
+    "daemon": "dagster._daemon",
+}
+"""What is killed, and what its command line has."""
+
+
+class Deployment:
+    """An instance and its daemon, which is started again whenever it has died."""
+
+    def __init__(self, folder: Path, project: Path, definitions: Path) -> None:
+        self.home = folder
+        folder.mkdir(parents=True)
+        settings = yaml.safe_load((project / "dagster.yaml").read_text())
+        settings["concurrency"]["runs"]["max_concurrent_runs"] = 1  # of two on two cores
+        settings["run_monitoring"] |= {"poll_interval_seconds": 5, "max_runtime_seconds": 120}
+        (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
+        self._definitions = definitions
+        self._marker = uuid4().hex
+        self._log = (folder / "log").open("ab")
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def keep_up(self) -> None:
+        """Start the daemon if it does not run."""
+        if self._daemon is None or self._daemon.poll() is not None:
+            self._daemon = subprocess.Popen(
+                [sys.executable, "-m", "dagster._daemon", "run", "-f", str(self._definitions)],
+                env=os.environ | {"DAGSTER_HOME": str(self.home), "KINESIS_ASSETS_SOAK": self._marker},
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+
+    def processes(self) -> dict[int, str]:
+        """Everything that runs in this deployment: process id to command line."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if self._marker.encode() in (process / "environ").read_bytes():
+                    found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
+        return found
+
+    def conflicts(self) -> int:
+        """How often a shard was told to have been moved by another run."""
+        with dg.DagsterInstance.from_config(str(self.home)) as instance:
+            states: Counter[str] = Counter()
+            for key in instance.all_asset_keys():
+                for record in instance.fetch_observations(key, limit=10_000).records:
+                    event = record.event_log_entry.asset_observation
+                    states[str(event.metadata["state"].value) if event else ""] += 1
+        return states["conflict"]
+
+    def end(self) -> None:
+        """End everything that runs here."""
+        while processes := self.processes():
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if self._daemon is not None:
+            self._daemon.wait()
+        self._log.close()
+
+
+def kill_one(deployments: list[Deployment], chance: random.Random) -> str | None:
+    """SIGKILL one process of those that run; what it was."""
+    kind = chance.choice(list(VICTIMS))
+    found = [
+        pid
+        for deployment in deployments
+        for pid, command in deployment.processes().items()
+        if VICTIMS[kind] in command
+    ]
+    if not found:
+        return None
+    with suppress(ProcessLookupError):
+        os.kill(chance.choice(found), signal.SIGKILL)
+    return kind
