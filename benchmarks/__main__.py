@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from benchmarks import aggregates, memory
+from benchmarks import aggregates, contention, memory
 
 HERE = Path(__file__).parent
 LOCAL = HERE.parent / ".local"
@@ -19,6 +19,9 @@ head = (
     f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}. "
     "Ratios are of one run, side by side; absolute figures only inform."
 )
-report = "\n\n".join([head, memory.report(), aggregates.report(LOCAL / "peers" / "aws-kinesis-agg")])
+peers = LOCAL / "peers"
+report = "\n\n".join(
+    [head, memory.report(), aggregates.report(peers / "aws-kinesis-agg"), contention.report()]
+)
 (HERE / "REPORT.md").write_text(report + "\n", encoding="utf-8")
 print(report)  # noqa: T201  # for the person who waits

@@ -11,12 +11,13 @@ from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
-from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_job, schedule_of
+from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
 from kinesis_assets.jobs.replay import build_replay_job
 from kinesis_assets.jobs.seek import build_seek_job
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.shards import NAME
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
@@ -26,6 +27,8 @@ from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_MOST_DAYS = 36_500
 
 
 def build_kinesis_stream(
@@ -94,6 +97,8 @@ def build_kinesis_stream(
     _validate(stream, table)
     if stop_timeout < 0:
         raise InvalidInput(f"stop_timeout must not be below 0, as {stop_timeout} is")
+    if retention_days is not None and not 1 <= retention_days <= _MOST_DAYS:
+        raise InvalidInput(f"retention_days must be from 1 to {_MOST_DAYS}, not {retention_days}")
     manager = ShardIOManager(
         stream=stream,
         table=table,
@@ -108,6 +113,7 @@ def build_kinesis_stream(
         on_data_loss=on_data_loss,
         on_recreated=on_recreated,
         stop_timeout=stop_timeout,
+        retention_days=retention_days,
         kinesis=KinesisResource(
             region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
         ),
@@ -153,7 +159,7 @@ def build_kinesis_stream(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 
-    upkeep = maintenance_job(stream, retention_days)
+    upkeep = build_maintenance_job(stream)
     return dg.Definitions(
         assets=[external, raw],
         jobs=[upkeep, build_replay_job(stream), build_seek_job(stream)],
@@ -164,8 +170,7 @@ def build_kinesis_stream(
 
 
 def _validate(stream: str, table: str) -> None:
-    # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_CreateStream.html
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", stream):
+    if not NAME.fullmatch(stream):
         raise InvalidInput(f"{stream[:200]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'")
     TableFolder.at(table)
 

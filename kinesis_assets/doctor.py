@@ -304,7 +304,8 @@ def _walk_past(snapshot: TableSnapshot, newest: Past | None, history: _History) 
     while now is not None:
         history.links.append(Link.of_past(now))
         history.brought += [
-            Brought(now.token, now.batch_id, shard_id, landed) for shard_id, landed in now.filled.items()
+            Brought(now.token, now.batch_id, shard_id, landed, filled=True)
+            for shard_id, landed in now.filled.items()
         ]
         try:
             before = None if now.previous is None else snapshot.past_at(now.previous)

@@ -38,10 +38,11 @@ KinesisAssetsError
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 _SECRETS = re.compile(
     # Where a signature is refused, AWS repeats the request's headers, of which this one is a credential.

@@ -57,6 +57,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         on_data_loss: See `OnDataLoss`.
         on_recreated: See `OnRecreated`.
         stop_timeout: Seconds that a run which is told to stop has to commit what it has read.
+        retention_days: Maintenance takes rows out that arrived more days ago; None for never.
         kinesis: How to reach Kinesis.
         pyspark: Whose Spark session lands the records.
     """
@@ -74,6 +75,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     on_data_loss: str = OnDataLoss.FAIL
     on_recreated: str = OnRecreated.FAIL
     stop_timeout: float = STOP_TIMEOUT
+    retention_days: int | None = None
     kinesis: KinesisResource
     pyspark: LazyPySparkResource
     _closing: Closing | None = PrivateAttr(default=None)

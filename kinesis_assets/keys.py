@@ -20,6 +20,11 @@ def io_manager_key(stream: str) -> str:
     return f"{raw_key(stream).to_python_identifier()}_io_manager"
 
 
+def op_key(job: str) -> str:
+    """The one op of a job; Dagster wants its name to be another than the job's."""
+    return f"{job}_op"
+
+
 def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
     """A stream's shards as partitions."""
     return dg.DynamicPartitionsDefinition(name=f"kinesis/{stream}")

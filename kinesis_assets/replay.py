@@ -280,10 +280,11 @@ def plan_replay(
     if positions is None:
         raise InvalidInput(f"table {table.uri} has nothing of stream {stream}; the first run begins it")
     listed = {shard.shard_id: shard for shard in listing.shards}
-    asked = list(dict.fromkeys(shard_ids)) or [*listed, *(positions.shards.keys() - listed.keys())]
+    asked = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [shard_id for shard_id in asked if shard_id not in listed and shard_id not in positions.shards]
     if unknown:
-        raise InvalidInput(f"stream {stream} has no shard {', '.join(map(repr, unknown))}")
+        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
+        raise InvalidInput(f"stream {stream} has no shard {names}")
     if span.names_a_record and len(asked) != 1:
         raise InvalidInput(f"stream {stream}: a sequence number means one shard; name that shard alone")
     if span.start.timestamp is not None and span.start.timestamp > now:

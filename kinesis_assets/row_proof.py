@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kinesis_assets.spark.scan import Counted
 from kinesis_assets.table.after import passed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
 
-    from kinesis_assets.spark.scan import Counted
     from kinesis_assets.table.after import Passed
     from kinesis_assets.table.positions import Landed
 
@@ -27,6 +27,7 @@ class Brought:
         shard_id: The shard.
         landed: The proof.
         arrived_from: None of the rows arrived before this day (UTC); None if that is not known.
+        filled: They were filled in behind the position: they may be rows that another batch lacks.
     """
 
     token: int
@@ -34,6 +35,12 @@ class Brought:
     shard_id: str
     landed: Landed
     arrived_from: date | None = None
+    filled: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Its first and last sequence number."""
+        return int(self.landed.first_sequence_number), int(self.landed.last_sequence_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,9 @@ class Accounts:
     since: int
 
 
+_NOTHING = Counted(0, 0)
+
+
 def differences(accounts: Accounts, counted: Mapping[tuple[int, str], Counted]) -> Iterator[tuple[str, str]]:
     """Where the rows are not what the commits say: a shard, and a sentence.
 
@@ -80,17 +90,22 @@ def differences(accounts: Accounts, counted: Mapping[tuple[int, str], Counted]) 
         counted: The rows, by batch id and shard id.
     """
     proven = {(each.batch_id, each.shard_id): each for each in accounts.brought}
+    holes: dict[str, list[tuple[Brought, Counted]]] = defaultdict(list)
     gone: dict[str, int] = defaultdict(int)
     for key, each in proven.items():
-        rows = counted[key].rows if key in counted else 0
-        checksum = counted[key].checksum if key in counted else 0
-        if rows < each.landed.rows and (why := _excuses(each, accounts)):
-            if why == {"rewind"}:
-                gone[each.shard_id] += each.landed.rows - rows
-        elif (rows, checksum) != (each.landed.rows, each.landed.checksum):
-            yield each.shard_id, _differs(each, rows)
-    for shard_id, sentence in _unlike_the_rewinds(accounts, gone):
-        yield shard_id, sentence
+        found = counted.get(key, _NOTHING)
+        lacking = Counted(each.landed.rows - found.rows, each.landed.checksum - found.checksum)
+        if lacking.rows > 0 and (why := _excuses(each, accounts)):
+            gone[each.shard_id] += lacking.rows if why == {"rewind"} else 0
+        elif lacking.rows > 0 and not each.filled:
+            holes[each.shard_id].append((each, lacking))
+        elif lacking != _NOTHING:
+            yield each.shard_id, _differs(each, found.rows)
+    for shard_id, of_shard in holes.items():
+        if not _filled_again(of_shard, accounts):
+            for each, lacking in of_shard:
+                yield shard_id, _differs(each, each.landed.rows - lacking.rows)
+    yield from _unlike_the_rewinds(accounts, gone)
     for (batch_id, shard_id), found in counted.items():
         unknown = (batch_id, shard_id) not in proven and batch_id not in accounts.unproven
         if unknown and batch_id >= accounts.since:
@@ -104,6 +119,25 @@ def unproven_rows(accounts: Accounts, counted: Mapping[tuple[int, str], Counted]
         for (batch_id, _), found in counted.items()
         if batch_id < accounts.since or batch_id in accounts.unproven
     )
+
+
+def _filled_again(holes: Sequence[tuple[Brought, Counted]], accounts: Accounts) -> bool:
+    """Whether what a shard's batches lack was filled in since then, by batches of their own.
+
+    These may have filled in more than that, where records had been passed by.
+    """
+    fills = {
+        fill.token: fill.landed
+        for fill in accounts.brought
+        for hole, _ in holes
+        if fill.filled and fill.shard_id == hole.shard_id and fill.token > hole.token
+        if fill.numbers[0] <= hole.numbers[1] and hole.numbers[0] <= fill.numbers[1]
+    }
+    rows = sum(landed.rows for landed in fills.values()) - sum(lacking.rows for _, lacking in holes)
+    checksum = sum(landed.checksum for landed in fills.values()) - sum(
+        lacking.checksum for _, lacking in holes
+    )
+    return rows > 0 or (rows, checksum) == (0, 0)
 
 
 def _excuses(each: Brought, accounts: Accounts) -> set[str]:
@@ -129,8 +163,15 @@ def _unlike_the_rewinds(accounts: Accounts, gone: Mapping[str, int]) -> Iterator
         return
     for shard_id in sorted({rewind.shard_id for rewind in accounts.rewinds}):
         taken = sum(rewind.rows for rewind in accounts.rewinds if rewind.shard_id == shard_id)
+        # What was filled in again and then taken out is lacking twice.
+        taken += sum(
+            each.landed.rows for each in accounts.brought if each.filled and each.shard_id == shard_id
+        )
         if gone.get(shard_id, 0) > taken:
-            yield shard_id, f"{taken} rows were taken out by hand, but {gone[shard_id]} are gone"
+            yield (
+                shard_id,
+                f"{gone[shard_id]} rows are gone, more than the {taken} that were taken out by hand",
+            )
 
 
 def _differs(each: Brought, rows: int) -> str:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
-from kinesis_assets.keys import io_manager_key, raw_key
+from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.table.maintenance import Step, maintain
 
 if TYPE_CHECKING:
@@ -28,23 +28,17 @@ _DRY_RUN = dg.Field(bool, default_value=False, description="Only tell what would
 
 
 def maintenance_name(stream: str) -> str:
-    """The job of a stream's table, and its one op."""
+    """The job of a stream's table."""
     return f"{raw_key(stream).to_python_identifier()}_maintenance"
 
 
-def maintenance_job(stream: str, retention_days: int | None) -> dg.JobDefinition:
-    """A job that does what is due, and tells it as an observation of the raw asset.
-
-    Raises:
-        InvalidInput: The days cannot be meant.
-    """
-    if retention_days is not None and retention_days < 1:
-        raise InvalidInput(f"retention_days must be above 0, not {retention_days}")
+def build_maintenance_job(stream: str) -> dg.JobDefinition:
+    """The job that does what is due, and tells it as an observation of the raw asset."""
     manager_key = io_manager_key(stream)
     name = maintenance_name(stream)
 
     @dg.op(
-        name=name,
+        name=op_key(name),
         out=dg.Out(dg.Nothing),
         required_resource_keys={manager_key},
         config_schema={"dry_run": _DRY_RUN},
@@ -56,7 +50,7 @@ def maintenance_job(stream: str, retention_days: int | None) -> dg.JobDefinition
             for step in maintain(
                 manager.positioned_table(),
                 manager.client().describe().identity,
-                retention_days=retention_days,
+                retention_days=manager.retention_days,
                 by=context.run_id,
                 dry_run=context.op_config["dry_run"],
             ):
@@ -118,7 +112,7 @@ def run_maintenance(
             instance=instance,
             run_id=run_id,
             run_config={
-                "ops": {name: {"config": {"dry_run": dry_run}}},
+                "ops": {op_key(name): {"config": {"dry_run": dry_run}}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )

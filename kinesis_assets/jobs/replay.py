@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.errors import ShardsNotCommitted
-from kinesis_assets.keys import io_manager_key, raw_key
+from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.replay import ReplayOutcome, ReplayResult, Span, replay
 from kinesis_assets.spark.fill import fill
 from kinesis_assets.spark.session import failures_told, prepare
@@ -42,7 +42,7 @@ class ReplayConfig(dg.Config):
 
 
 def replay_name(stream: str) -> str:
-    """The job of a stream, and its one op."""
+    """The job of a stream."""
     return f"{raw_key(stream).to_python_identifier()}_replay"
 
 
@@ -54,7 +54,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
     manager_key = io_manager_key(stream)
     name = replay_name(stream)
 
-    @dg.op(name=name, required_resource_keys={manager_key})
+    @dg.op(name=op_key(name), required_resource_keys={manager_key})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
@@ -107,7 +107,7 @@ def run_replay(
     # Each shard's event says whether all of it could be read, and why not.
     with suppress(ShardsNotCommitted):
         project.definitions.resolve_job_def(name).execute_in_process(
-            instance=instance, run_id=run_id, run_config={"ops": {name: {"config": config}}, **_QUIET}
+            instance=instance, run_id=run_id, run_config={"ops": {op_key(name): {"config": config}}, **_QUIET}
         )
     found = []
     for record in instance.get_records_for_run(run_id, of_type=_EVENTS).records:

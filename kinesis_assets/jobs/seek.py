@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.keys import io_manager_key, raw_key
+from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek import facts_of_moves, seek
 
@@ -26,19 +26,20 @@ class SeekConfig(dg.Config):
 
 
 def seek_name(stream: str) -> str:
-    """The job of a stream, and its one op."""
+    """The job of a stream."""
     return f"{raw_key(stream).to_python_identifier()}_seek"
 
 
 def build_seek_job(stream: str) -> dg.JobDefinition:
     """The job that sets positions of a stream's shards; its run's id is kept with them.
 
-    What it did to each shard, or would do, is in its log and in its output's metadata.
+    What it did to each shard, or would do, is in its log and in its output's metadata; what it did, on the
+    raw asset's page too, as an observation.
     """
     manager_key = io_manager_key(stream)
     name = seek_name(stream)
 
-    @dg.op(name=name, out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
         if config.all_shards == bool(config.shards):
             raise InvalidInput("name shards, or set all_shards")
@@ -54,6 +55,10 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
         facts = facts_of_moves(result)
         for told in facts:
             context.log.info(", ".join(f"{key}: {value}" for key, value in told.items()))
+            if told["applied"]:
+                context.log_event(
+                    dg.AssetObservation(raw_key(stream), partition=told["shard"], metadata=told)
+                )
         if not config.apply:
             context.log.info("Nothing was changed. Set apply to do it.")
         context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})

@@ -155,9 +155,11 @@ def _rows(
                     columns=["stream", *columns],
                     use_threads=False,
                 ):
-                    ours = batch.filter(pc.equal(batch["stream"].cast(pa.string()), stream))
                     # A writer may have left its own kind of text.
-                    yield pa.RecordBatch.from_arrays([_plain(ours[name]) for name in columns], list(columns))
+                    plain = pa.RecordBatch.from_arrays(
+                        [_plain(each) for each in batch.columns], batch.schema.names
+                    )
+                    yield plain.filter(pc.equal(plain["stream"], stream)).select(list(columns))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -221,7 +221,7 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
                     table.uri,
                     f"whether the commit landed cannot be told, the table cannot be looked at: {raised}. "
                     "Run again when it can be: a run goes on from what the table holds",
-                ) from raised
+                ) from None  # see `delta`
             error = raised
             time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
             continue

@@ -1,6 +1,7 @@
 """The one place that knows Delta Lake: a table whose log points at its streams' positions.
 
-Never import it in a Spark task: the Rust library behind it does not survive a fork.
+Never import it in a Spark task: the Rust library behind it does not survive a fork. Its errors are told
+without their causes: where a signature is refused, S3's answer repeats the request with the session's token.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from kinesis_assets.errors import (
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table import positions as positions_file
 from kinesis_assets.table.files import (
-    _DICTIONARIES,
-    _STATISTICS,
+    DICTIONARIES,
+    STATISTICS,
     FILE_BYTES,
     PARTITION_COLUMNS,
     ROW_GROUP_BYTES,
@@ -67,7 +68,7 @@ VACUUM_RETENTION = timedelta(days=7)
 
 _PROPERTIES = {
     # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
-    "delta.dataSkippingStatsColumns": ",".join(_STATISTICS),
+    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
     # Older versions cannot be read anyway: vacuum may have taken their files.
     "delta.logRetentionDuration": f"interval {VACUUM_RETENTION.days} days",
 }
@@ -134,7 +135,7 @@ class PositionedTable:
         try:
             self.snapshot()
         except TableMissing:
-            raise TableUnreachable(self.uri, f"cannot be created: {refused}") from refused
+            raise TableUnreachable(self.uri, f"cannot be created: {refused}") from None
 
     def snapshot(self) -> TableSnapshot:
         """The table as it stands now.
@@ -149,7 +150,7 @@ class PositionedTable:
         except TableNotFoundError as error:
             raise TableMissing(self.uri, "there is no table; the first run creates it") from error
         except (DeltaError, OSError) as error:
-            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from error
+            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from None
         found = {field.name: field.type for field in delta.schema().fields}
         wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}
         wrong = [name for name, kind in wanted.items() if found.get(name) != kind]
@@ -242,7 +243,7 @@ class TableSnapshot:
                 self._table.uri, f"{path}, which the log points at, is gone. Restore that file"
             ) from error
         except OSError as error:
-            raise TableUnreachable(self._table.uri, f"{path} cannot be read: {error}") from error
+            raise TableUnreachable(self._table.uri, f"{path} cannot be read: {error}") from None
         try:
             return decode(content)
         except msgspec.MsgspecError as error:
@@ -329,7 +330,7 @@ class TableSnapshot:
         try:
             answer = QueryBuilder().register("rows", self._delta).execute(query).read_all()
         except (DeltaError, OSError) as error:
-            raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from error
+            raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from None
         found = zip(answer["shard_id"].to_pylist(), answer["found"].to_pylist(), strict=True)
         return {str(shard_id): int(count) for shard_id, count in found}
 
@@ -477,7 +478,7 @@ class Upkeep:
                 self._table.uri, f"{what}: {error}. Nothing was changed, run again later"
             ) from error
         except (DeltaError, OSError) as error:
-            raise TableUnreachable(self._table.uri, f"{what}: {error}") from error
+            raise TableUnreachable(self._table.uri, f"{what}: {error}") from None
 
 
 def _written_like_ours(row_bytes: int) -> WriterProperties:
@@ -487,7 +488,7 @@ def _written_like_ours(row_bytes: int) -> WriterProperties:
         row_bytes: Mean size of a row in a file; delta-rs counts rows where memory needs bytes counted.
     """
     plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-    names = {*_STATISTICS, *_DICTIONARIES}
+    names = {*STATISTICS, *DICTIONARIES}
     return WriterProperties(
         compression="ZSTD",
         max_row_group_size=max(1, ROW_GROUP_BYTES // max(1, row_bytes)),
@@ -495,8 +496,8 @@ def _written_like_ours(row_bytes: int) -> WriterProperties:
         default_column_properties=plain,
         column_properties={
             name: ColumnProperties(
-                dictionary_enabled=name in _DICTIONARIES,
-                statistics_enabled="CHUNK" if name in _STATISTICS else "NONE",
+                dictionary_enabled=name in DICTIONARIES,
+                statistics_enabled="CHUNK" if name in STATISTICS else "NONE",
             )
             for name in names
         },

@@ -46,8 +46,8 @@ FILE_BYTES = 256 << 20
 _OPEN_FILES = 4
 """Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
 
-_STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
-_DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
+STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
+DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class DataFile(msgspec.Struct, frozen=True):
                 "numRecords": self.rows,
                 "minValues": values(min(self.rows_by_shard), self.first_arrival),
                 "maxValues": values(max(self.rows_by_shard), self.last_arrival),
-                "nullCount": dict.fromkeys(_STATISTICS, 0),
+                "nullCount": dict.fromkeys(STATISTICS, 0),
             }
         )
 
@@ -141,8 +141,8 @@ class _OpenFile:
             self._sink,
             FILE_SCHEMA,
             compression="zstd",
-            use_dictionary=_DICTIONARIES,
-            write_statistics=_STATISTICS,
+            use_dictionary=DICTIONARIES,
+            write_statistics=STATISTICS,
         )
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0

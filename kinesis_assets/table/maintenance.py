@@ -105,9 +105,10 @@ def maintain(
     """
     upkeep = Upkeep(table)
     yield from _set_properties(upkeep, dry_run=dry_run)
-    if retention_days is not None:
-        yield from _expire(table, identity, _today() - timedelta(days=retention_days), by, dry_run=dry_run)
-    yield from _compact(table, upkeep, dry_run=dry_run)
+    since = None if retention_days is None else _today() - timedelta(days=retention_days)
+    if since is not None:
+        yield from _expire(table, identity, since, by, dry_run=dry_run)
+    yield from _compact(table, upkeep, since, dry_run=dry_run)
     yield from _vacuum(table, upkeep, dry_run=dry_run)
     if not dry_run:
         yield from _checkpoint(table, upkeep)
@@ -184,8 +185,8 @@ def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
     yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
 
 
-def _compact(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
-    for day, small in _due(table.snapshot().standing_files()).items():
+def _compact(table: PositionedTable, upkeep: Upkeep, since: date | None, *, dry_run: bool) -> Iterator[Step]:
+    for day, small in _due(table.snapshot().standing_files(), since).items():
         rows, files, size = _sizes(small)
         step = Step("compact", day, State.PLANNED, 0, files, size)
         if dry_run:
@@ -198,11 +199,12 @@ def _compact(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterat
         yield done
 
 
-def _due(files: list[StandingFile]) -> Mapping[str, list[StandingFile]]:
-    """The days that are over and have small files enough, oldest first."""
+def _due(files: list[StandingFile], since: date | None) -> Mapping[str, list[StandingFile]]:
+    """The days that are over, do not expire and have small files enough, oldest first."""
+    first, today = "" if since is None else since.isoformat(), _today().isoformat()
     small: defaultdict[str, list[StandingFile]] = defaultdict(list)
     for file in files:
-        if file.size < SMALL_BYTES and file.arrival_date < _today().isoformat():
+        if file.size < SMALL_BYTES and first <= file.arrival_date < today:
             small[file.arrival_date].append(file)
     return {day: small[day] for day in sorted(small) if len(small[day]) >= SMALL_FILES}
 

@@ -65,7 +65,7 @@ class TableFolder:
         try:
             filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
         except (OSError, pa.ArrowInvalid) as error:
-            raise TableUnreachable(self.uri, f"cannot be reached: {error}") from error
+            raise TableUnreachable(self.uri, f"cannot be reached: {error}") from None
         return pyarrow.fs.SubTreeFileSystem(path, filesystem)
 
 

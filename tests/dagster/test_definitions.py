@@ -149,6 +149,18 @@ def loaded(**attributes: Any) -> tuple[dg.Component, dg.Definitions]:
             return found
 
 
+def test_two_streams_live_in_one_code_location():
+    definitions = dg.Definitions.merge(
+        *(build_kinesis_stream(stream, table=f"/{stream}") for stream in ("clicks", "orders"))
+    )
+    repository = definitions.get_repository_def()
+    repository.load_all_definitions()
+    for stream in ("clicks", "orders"):
+        key = raw_key(stream).to_python_identifier()
+        for job in ("maintenance", "replay", "seek"):
+            assert repository.has_job(f"{key}_{job}")
+
+
 @dagsters_own_warnings
 def test_the_yaml_gives_what_the_builder_gives(tmp_path):
     attributes = {
@@ -168,7 +180,10 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "max_bad_records": 0,
         "on_data_loss": "continue",
         "on_recreated": "restart",
+        "stop_timeout": 50.0,
         "sensor_interval_seconds": 40,
+        "retention_days": 60,
+        "maintenance_schedule": "0 4 * * *",
     }
     assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
     assert attributes.keys() == inspect.signature(build_kinesis_stream).parameters.keys()
@@ -185,6 +200,8 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
     told |= told.pop("kinesis") | told.pop("pyspark")
     (sensor,) = definitions.sensors or ()
     told["sensor_interval_seconds"] = sensor.minimum_interval_seconds
+    (schedule,) = definitions.schedules or ()
+    told["maintenance_schedule"] = schedule.cron_schedule
     assert {name: told[name] for name in attributes} == attributes
 
 

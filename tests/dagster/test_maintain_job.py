@@ -47,7 +47,8 @@ def test_a_schedule_of_ones_own_or_none():
     ("wrong", "told"),
     [
         ({"maintenance_schedule": "at night"}, "maintenance_schedule 'at night' is no cron schedule"),
-        ({"retention_days": 0}, "retention_days must be above 0, not 0"),
+        ({"retention_days": 0}, "retention_days must be from 1 to 36500, not 0"),
+        ({"retention_days": 36_501}, "retention_days must be from 1 to 36500, not 36501"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(wrong, told):

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.jobs.replay import replay_name, run_replay
-from kinesis_assets.keys import raw_key
+from kinesis_assets.keys import op_key, raw_key
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -18,7 +18,7 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 
 def config(project, **values):
-    return {"ops": {replay_name(project.stream): {"config": values}}}
+    return {"ops": {op_key(replay_name(project.stream)): {"config": values}}}
 
 
 def job(project) -> dg.JobDefinition:

@@ -8,6 +8,7 @@ import pytest
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.jobs.seek import seek_name
+from kinesis_assets.keys import op_key, raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
@@ -43,14 +44,14 @@ def positions(project) -> StreamPositions:
 def run(project, instance, **config: Any) -> dg.ExecuteInProcessResult:
     name = seek_name(project.stream)
     job = project.definitions.resolve_job_def(name)
-    return job.execute_in_process(instance=instance, run_config={"ops": {name: {"config": config}}})
+    return job.execute_in_process(instance=instance, run_config={"ops": {op_key(name): {"config": config}}})
 
 
 def test_without_apply_it_only_tells(project, instance, landed):
     before = positions(project)
     result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", shards=[SHARD])
-    metadata = result.get_output_events_for_node(seek_name(project.stream))[0]
-    (told,) = metadata.step_output_data.metadata["shards"].value
+    (output,) = result.filter_events(lambda event: event.is_successful_output)
+    (told,) = output.step_output_data.metadata["shards"].value
     assert (told["direction"], told["rows_removed"], told["applied"]) == ("back", 2, False)
     assert positions(project) == before
 
@@ -61,6 +62,15 @@ def test_its_run_is_kept_with_the_positions(project, instance, landed):
     (seek,) = now.shards[SHARD].seeks
     assert {seek.by, now.by} == {result.run_id}
     assert now.shards[SHARD].position == Position.after(landed[0])
+
+
+def test_each_shard_that_moved_shows_it_on_the_page_of_the_raw_table(project, instance, landed):
+    run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", all_shards=True, apply=True)
+    (record,) = instance.fetch_observations(raw_key(project.stream), limit=9).records
+    told = record.asset_observation
+    assert told is not None
+    facts = {name: value.value for name, value in told.metadata.items()}
+    assert (told.partition, facts["direction"], facts["rows_removed"]) == (SHARD, "back", 2)
 
 
 @pytest.mark.usefixtures("landed")

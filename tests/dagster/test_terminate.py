@@ -119,7 +119,13 @@ def test_terminate_commits_what_was_read_and_the_run_is_canceled(web, home, stre
         ).values()
         assert "run" in launched, launched
         run_id = launched["run"]["runId"]
-        awaited(lambda: faults.count("GetRecords") > 5, "nothing is read")
+
+        def reads():
+            run = instance.get_run_by_id(run_id)
+            assert not run.is_finished, [str(entry.user_message) for entry in instance.all_logs(run_id)]
+            return faults.count("GetRecords") > 5
+
+        awaited(reads, "nothing is read")
 
         assert web.ask(TERMINATE, run=run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from datetime import timedelta
@@ -241,9 +240,8 @@ def test_a_file_that_an_older_version_names_is_no_orphan(ward, checkpoint):
     ward.delta.delete("shard_id = 'none of them' OR sub_sequence_number = 0")
     if checkpoint:
         ward.delta.create_checkpoint()
-        for entry in Path(ward.table.uri, "_delta_log").glob("0*.json"):
-            if json.loads(entry.read_text().splitlines()[0]) and "checkpoint" not in entry.name:
-                entry.unlink()
+        for entry in Path(ward.table.uri, "_delta_log").glob("0*[0-9].json"):
+            entry.unlink()
     assert ward.levels()["files"] == {"ok"}
 
 

@@ -22,6 +22,8 @@ from kinesis_assets.table.delta import PositionedTable
 from pipeline import Pipeline  # isort: skip  # of the contract's tests
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fault_points import Fault
 
     from kinesis_assets.run import RunResult
@@ -139,9 +141,11 @@ class Process:
         await_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
 
-def await_true(condition: Any) -> None:
-    """Look until it is so."""
-    deadline = time.monotonic() + SECONDS
+def await_true(
+    condition: Callable[[], bool], seconds: float = SECONDS, tell: Callable[[], str] = str
+) -> None:
+    """Look until it is so; if it never is, what is told may say why."""
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come"
+        assert time.monotonic() < deadline, f"it did not come; {tell()}"
         time.sleep(0.01)  # between two looks

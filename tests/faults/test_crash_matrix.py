@@ -51,9 +51,9 @@ def test_every_point_is_passed_in_an_ordinary_run(bench: Bench) -> None:
 def test_kills_of_run_after_run_lose_and_double_nothing(bench: Bench) -> None:
     """Random points and passes, one table: each run goes on from what the killed one left."""
     kills = LONG_KILLS if os.environ.get("FAULTS") == "long" else 6
-    seed = int(os.environ.get("FAULTS_SEED", "0")) or random.randrange(1, 1 << 32)  # noqa: S311
+    seed = int(os.environ.get("FAULTS_SEED", "0")) or random.randrange(1, 1 << 32)
     print(f"FAULTS_SEED={seed}")  # noqa: T201  # pytest shows it where it fails
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     bench.create(2)
     done = 0
     while done < kills:

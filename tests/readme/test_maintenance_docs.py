@@ -58,7 +58,7 @@ def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"`{SCHEDULE}` by default" in TEXT
-    assert maintenance_name("<stream>".strip("<>")) == "kinesis__stream_raw_maintenance"
+    assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
     assert timedelta(days=7) == VACUUM_RETENTION
     assert timedelta(days=30) == maintenance.CHAIN_KEPT
     assert timedelta(days=1) == maintenance.STOPS_KEPT

@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.starts import Starts
-from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.seek import SeekResult, seek
 from kinesis_assets.spark.land import land_group
@@ -88,9 +88,15 @@ class SeekBench:
 
     # Runs and seeks
 
-    def plan(self, *asked: str, start: str = "TRIM_HORIZON", **bounds: Any) -> RunPlan:
+    def plan(
+        self,
+        *asked: str,
+        start: str = "TRIM_HORIZON",
+        on_recreated: OnRecreated = OnRecreated.FAIL,
+        **bounds: Any,
+    ) -> RunPlan:
         """A plan for some shards, for all by default."""
-        policy = ReadPolicy(Starts.of(start), Bounds(**bounds))
+        policy = ReadPolicy(Starts.of(start), Bounds(**bounds), on_recreated=on_recreated)
         return plan_run(self.client, self.table, asked=asked or self.shard_ids, policy=policy)
 
     def execute(self, plan: RunPlan) -> RunResult:

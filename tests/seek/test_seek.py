@@ -10,6 +10,7 @@ from seek_bench import each
 from kinesis_assets.errors import InvalidInput, PositionConflict, SeekRefused, TableMissing
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.moves import Direction
+from kinesis_assets.plan import OnRecreated
 from kinesis_assets.table.delta import TableSnapshot
 from kinesis_assets.table.past import FORMAT, Past
 from kinesis_assets.table.tokens import draw_token
@@ -312,6 +313,40 @@ def test_the_floor_stays_after_a_seek(bench):
     now = bench.table.snapshot().past(identity)
     assert now is not None
     assert (now.floor, now.previous) == (floor, past.token)
+
+
+def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(bench):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.later(seconds=5)
+    bench.create()
+    bench.put(2)
+    bench.run(on_recreated=OnRecreated.RESTART)
+    assert bench.items == each(1, 2)
+    bench.seek("TRIM_HORIZON")
+    assert bench.items == each(1)
+
+
+def test_a_shard_that_is_no_longer_listed_stays_or_is_refused_by_its_name(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    low, _ = bench.split(parent)
+    for _ in range(2):
+        bench.run()
+        bench.later(hours=13)
+    bench.put(2, shard_id=low)
+    assert not bench.run().errors
+    assert bench.items == each(1, 2)
+    assert parent not in bench.shard_ids
+    with pytest.raises(SeekRefused, match="no longer lists it"):
+        bench.seek("TRIM_HORIZON", parent)
+    assert bench.seek("TRIM_HORIZON").moves[parent].direction is Direction.STAYS
+    assert bench.items == each(1)
+    bench.run()
+    assert bench.items == each(1, 2)
 
 
 # Parents first

@@ -36,7 +36,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import maintenance
 from kinesis_assets.table.commit import VACUUM_RETENTION, commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot, Upkeep
-from kinesis_assets.table.files import _STATISTICS
+from kinesis_assets.table.files import STATISTICS
 from kinesis_assets.table.maintenance import CHAIN_KEPT, SMALL_FILES, State, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
 from kinesis_assets.table.past import Past
@@ -200,24 +200,29 @@ def test_small_files_of_a_day_become_one_as_landing_writes_it(busy):
     footer = pq.read_metadata(folder_of(busy) / file.path).row_group(0)
     columns = {footer.column(index).path_in_schema: footer.column(index) for index in range(9)}
     assert {column.compression for column in columns.values()} == {"ZSTD"}
-    assert {name for name, column in columns.items() if column.is_stats_set} == {*_STATISTICS}
+    assert {name for name, column in columns.items() if column.is_stats_set} == {*STATISTICS}
     assert "RLE_DICTIONARY" not in columns["data"].encodings
 
 
 def test_the_statistics_that_replay_prunes_by_are_exact_in_the_compacted_file(busy):
-    rows = DeltaTable(busy.folder.uri).to_pyarrow_table(columns=_STATISTICS)
+    rows = DeltaTable(busy.folder.uri).to_pyarrow_table(columns=STATISTICS)
     steps_of(busy)
     (action,) = DeltaTable(busy.folder.uri).get_add_actions(flatten=True).to_struct_array().to_pylist()
-    for name in _STATISTICS:
+    for name in STATISTICS:
         found = rows[name].to_pylist()
         assert (action[f"min.{name}"], action[f"max.{name}"]) == (min(found), max(found))
-    assert not [name for name in action if name.startswith(("min.", "max.")) and name[4:] not in _STATISTICS]
+    assert not [name for name in action if name.startswith(("min.", "max.")) and name[4:] not in STATISTICS]
 
 
 def test_a_day_that_is_not_over_is_left_alone(busy, monkeypatch):
     now = datetime.fromtimestamp(NOON + 3600, UTC)
     monkeypatch.setattr(maintenance, "_now", lambda: now)
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
+
+
+def test_a_day_that_expires_is_not_planned_to_be_compacted(busy):
+    planned = steps_of(busy, retention_days=1, dry_run=True)
+    assert [step for step, _ in planned] == ["expire"]
 
 
 def test_a_few_small_files_are_left_alone(frozen):
@@ -331,7 +336,7 @@ def test_two_maintenances_at_once_double_nothing(busy):
 def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_of(frozen):
     configuration = DeltaTable(frozen.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 7 days"
-    assert configuration["delta.dataSkippingStatsColumns"].split(",") == _STATISTICS
+    assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
 
 
 def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, monkeypatch):
@@ -344,7 +349,7 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
     assert step.state is State.DONE
     configuration = DeltaTable(table.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 90 days"
-    assert configuration["delta.dataSkippingStatsColumns"].split(",") == _STATISTICS
+    assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
 
 
 def test_the_log_is_summed_up_and_its_old_entries_go(busy):
@@ -612,7 +617,7 @@ def test_rows_are_taken_out_with_files_as_landing_writes_them(busy):
     footer = pq.read_metadata(newest).row_group(0)
     columns = [footer.column(index) for index in range(footer.num_columns)]
     assert {column.compression for column in columns} == {"ZSTD"}
-    assert {column.path_in_schema for column in columns if column.is_stats_set} == {*_STATISTICS}
+    assert {column.path_in_schema for column in columns if column.is_stats_set} == {*STATISTICS}
 
 
 def test_deltas_own_fence_does_not_hold_for_compactions(busy):

@@ -1,0 +1,107 @@
+"""The scan of all rows by Spark, and what the doctor makes of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import write_deltalake
+
+from kinesis_assets.spark.scan import Counted, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+A, B = (f"shardId-{number:012d}" for number in range(2))
+
+
+@pytest.fixture
+def read_rows(ward, spark) -> Callable:
+    return partial(scan, spark, ward.table.folder, ward.client.stream)
+
+
+@pytest.fixture
+def numbers(ward) -> list[str]:
+    """Two shards, read in three commits; the sequence numbers of the first shard's records."""
+    ward.create(2)
+    put = []
+    for _ in range(3):
+        put += ward.put(3)
+        ward.put(2, part=0.5)
+        ward.run()
+    return put
+
+
+def test_the_scan_counts_what_each_commit_says_it_brought(ward, read_rows, numbers):
+    del numbers
+    now, expected = ward.positions, {}
+    while now.landed:
+        expected |= {
+            (now.batch_id, shard_id): Counted(landed.rows, landed.checksum)
+            for shard_id, landed in now.landed.items()
+        }
+        now = ward.table.snapshot().positions_at(now.previous)
+    files = [(file.path, file.size) for file in ward.table.snapshot().standing_files()]
+    found = read_rows(files)
+    assert len(expected) == 6
+    assert found.counted == expected
+    assert found.doubled == {}
+
+
+def test_the_rows_of_a_healthy_table_are_well_compacted_or_not(ward, read_rows, numbers):
+    del numbers
+    assert ward.levels(read_rows=read_rows)["rows"] == {"ok"}
+    ward.delta.optimize.compact()
+    assert ward.levels(read_rows=read_rows)["rows"] == {"ok"}
+
+
+def test_a_row_that_was_removed_is_found(ward, read_rows, numbers):
+    ward.delta.delete(f"sequence_number = '{numbers[4]}'")
+    ((check, shard, sentence),) = ward.problems(read_rows=read_rows)
+    assert (check, shard) == ("rows", A)
+    assert sentence.endswith(f"brought 3 rows, 1 of them are gone; replay {numbers[3]} to {numbers[5]}")
+    assert ward.problems() == []  # only the rows tell
+
+
+def test_a_row_that_is_there_twice_is_found_whatever_batch_it_carries(ward, read_rows, numbers):
+    table = ward.delta.to_pyarrow_table()
+    row = table.filter([number == numbers[0] for number in table["sequence_number"].to_pylist()])
+    index = row.schema.get_field_index("batch_id")
+    other = row.set_column(index, row.schema.field(index), [[7]])
+    write_deltalake(ward.table.folder.uri, other, mode="append")
+    assert [(check, shard) for check, shard, _ in ward.problems(read_rows=read_rows)] == [
+        ("rows", A),
+        ("rows", A),
+    ]
+    assert any(
+        "1 records are there more than once" in sentence
+        for *_, sentence in ward.problems(read_rows=read_rows)
+    )
+
+
+def test_the_proof_of_all_rows_acquits_a_table_that_was_set_back(ward, read_rows, numbers):
+    del numbers
+    ward.delta.optimize.compact()
+    ward.delta.restore(ward.delta.version() - 1)
+    assert ward.levels(read_rows=read_rows)["restore"] == {"info"}
+
+
+def test_a_table_that_was_set_back_lacks_the_rows_of_its_last_commit(ward, read_rows, numbers):
+    del numbers
+    ward.delta.restore(ward.delta.version() - 1)
+    found = [(check, shard) for check, shard, _ in ward.problems(read_rows=read_rows)]
+    assert found == [("rows", A), ("rows", B), ("restore", None)]
+
+
+def test_what_a_replay_filled_in_is_accounted_for(ward, read_rows, numbers):
+    batch_id = 1 << 60
+    landed = ward.positions.landed[A]
+    table = ward.delta.to_pyarrow_table()
+    lost = table.filter([number in numbers[6:] for number in table["sequence_number"].to_pylist()])
+    ward.delta.delete(f"batch_id = {ward.positions.batch_id} AND shard_id = '{A}'")
+    index = lost.schema.get_field_index("batch_id")
+    filled = lost.set_column(index, lost.schema.field(index), [[batch_id] * len(lost)])
+    write_deltalake(ward.table.folder.uri, filled, mode="append")
+    ward.past(batch_id=batch_id, filled={A: landed})
+    assert ward.problems(read_rows=read_rows) == []
