@@ -14,7 +14,7 @@ from pydantic import Field
 
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
-from kinesis_assets.replay import ReplayOutcome, ReplayResult, Span, replay
+from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult, Span, replay
 from kinesis_assets.spark.fill import fill
 from kinesis_assets.spark.session import failures_told, prepare
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.seek import facts_of_moves, seek
+from kinesis_assets.operations.seek import facts_of_moves, seek
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager

@@ -38,10 +38,10 @@ from kinesis_assets.table import past as past_file
 from kinesis_assets.table import positions as positions_file
 from kinesis_assets.table.files import (
     DICTIONARIES,
-    STATISTICS,
     FILE_BYTES,
     PARTITION_COLUMNS,
     ROW_GROUP_BYTES,
+    STATISTICS,
     TABLE_SCHEMA,
 )
 from kinesis_assets.table.held import HeldFile

@@ -24,6 +24,12 @@ DEFINITIONS = """
 from kinesis_assets import build_kinesis_stream
 defs = build_kinesis_stream({stream!r}, table={table!r}, endpoint_url={endpoint!r})
 """
+SETTINGS = """
+telemetry: {enabled: false}
+run_coordinator: # runs start at once, without a daemon
+  module: dagster._core.run_coordinator
+  class: DefaultRunCoordinator
+"""
 LAUNCH = """mutation ($params: ExecutionParams!) {
     launchPipelineExecution(executionParams: $params) {
         __typename ... on LaunchRunSuccess {run {runId}} ... on Error {message}
@@ -67,7 +73,7 @@ class Web:
 def home(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    (home / "dagster.yaml").write_text(SETTINGS)
     return home
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.doctor import Doctor, Finding, Level
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.operations.doctor import Doctor, Finding, Level
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group

@@ -174,7 +174,7 @@ def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
 def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.CHAIN_KEPT", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.operations.doctor.CHAIN_KEPT", timedelta(0))
     assert ward.problems() == []
 
 

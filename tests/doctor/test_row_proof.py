@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
+from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.spark.scan import Counted
 from kinesis_assets.table.positions import Landed
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 from fault_points import Fault
+
+from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.maintenance import maintain
 
 if TYPE_CHECKING:
     from bench import Bench
@@ -118,4 +123,26 @@ def test_a_run_whose_files_are_gone_is_refused_at_any_age(bench: Bench) -> None:
     zombie.signal(signal.SIGCONT)
     assert zombie.wait().code == 1
     assert "DataFileInvalid" in zombie.err
+    bench.assert_next_run_mends_all()
+
+
+def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_that_is_gone(
+    bench: Bench,
+) -> None:
+    bench.create(2)
+    bench.go_on()
+    bench.put(100)
+    table, identity = PositionedTable(bench.table), bench.positions().identity
+    list(maintain(table, identity))  # what it sets once is set
+    zombie = bench.begin(Fault("", "commit request", action="stop"))
+    zombie.await_stopped()
+    landed = list(Path(bench.table).glob("arrival_date=*/*.parquet"))
+    assert landed
+    long_ago = time.time() - timedelta(days=8).total_seconds()
+    for file in landed:
+        os.utime(file, (long_ago, long_ago))
+    list(maintain(table, identity))
+    assert not any(file.exists() for file in landed)
+    zombie.signal(signal.SIGCONT)
+    zombie.wait()
     bench.assert_next_run_mends_all()

@@ -13,7 +13,7 @@ from kinesis_assets import cli as command_line
 from kinesis_assets.cli import commands
 from kinesis_assets.jobs.seek import seek_name
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.moves import Direction
+from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group

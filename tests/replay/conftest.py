@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets import replay as replay_module
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.operations import replay as replay_module
+from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.replay import Fill, ReplayResult, Span, replay
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group

@@ -21,7 +21,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import checksum
-from kinesis_assets.replay import ReplayState, Span
+from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group

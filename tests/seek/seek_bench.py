@@ -15,9 +15,9 @@ from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.operations.seek import SeekResult, seek
 from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.seek import SeekResult, seek
 from kinesis_assets.spark.land import land_group
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from seek_bench import each
 
 from kinesis_assets.errors import InvalidInput, PositionConflict, SeekRefused, TableMissing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.moves import Direction
+from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import OnRecreated
 from kinesis_assets.table.delta import TableSnapshot
 from kinesis_assets.table.past import FORMAT, Past

@@ -7,6 +7,7 @@ the end the table must hold what was acknowledged, each record once; the exit co
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -181,7 +182,8 @@ def main(minutes: int, rate: int, seed: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     faults = Faults()
-    with aws_environment(), LocalKinesis(wrap=faults.around) as local:
+    with LocalKinesis(wrap=faults.around) as local:
+        os.environ |= aws_environment(local)
         soak = Soak(local, faults, folder, rate, seed)
         soak.go_on_for(minutes)
         click.echo(f"killed {dict(soak.kills)}; catching up")

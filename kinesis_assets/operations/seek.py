@@ -16,7 +16,7 @@ import msgspec
 from kinesis_assets.errors import InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.kinesis.sight import look_at
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
-from kinesis_assets.moves import Direction, Move, plan_moves
+from kinesis_assets.operations.moves import Direction, Move, plan_moves
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.after import at, passed, rows_after
 from kinesis_assets.table.commit import landed_since, until_told

@@ -11,10 +11,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.continuity import PROVEN_SINCE, breaks
 from kinesis_assets.errors import PositionsUnreadable, StreamError, StreamRecreated, TableError
+from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks
+from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import Link, fact, told_since, untold
-from kinesis_assets.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.table.after import passed
 from kinesis_assets.table.log_files import folder_files, named_files
 from kinesis_assets.table.maintenance import CHAIN_KEPT

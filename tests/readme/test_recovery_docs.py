@@ -1,0 +1,69 @@
+"""What docs/recovery.md says is so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets import build_kinesis_stream
+from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
+from kinesis_assets.cli import commands
+from kinesis_assets.jobs.replay import replay_name
+from kinesis_assets.table.delta import PositionedTable
+
+PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
+TEXT = " ".join(PAGE.split())
+
+
+@pytest.fixture
+def clicks(kinesis, settings, tmp_path, monkeypatch, spark):
+    """The page's stream and table, in the working directory, with some records landed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", settings.endpoint_url)
+    kinesis.create_stream(StreamName="clicks", ShardCount=1)
+    for item in range(3):
+        kinesis.put_record(StreamName="clicks", Data=b"%d" % item, PartitionKey="k")
+    call("kinesis-assets run --stream clicks --table ./clicks")
+    yield spark
+    kinesis.delete_stream(StreamName="clicks")
+
+
+def call(line):
+    """A command's exit code."""
+    name, *arguments = shlex.split(line)
+    assert name == "kinesis-assets"
+    with pytest.raises(SystemExit) as ended:
+        commands(arguments, standalone_mode=False)
+    return ended.value.code
+
+
+@pytest.mark.usefixtures("clicks")
+def test_the_commands_of_the_page_run():
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line.split()[1] for line in lines] == ["doctor", "doctor", "replay", "replay"]
+    assert [call(line) for line in lines] == [0, 0, 0, 0]
+
+
+def test_the_sql_of_the_page_gives_the_checksums_of_the_commits(clicks, tmp_path):
+    (sql,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    snapshot = PositionedTable("clicks").snapshot()
+    written = (tmp_path / "clicks" / "_kinesis" / "positions").glob("*.json")
+    found = [snapshot.positions_at(int(path.stem)) for path in written]
+    (landed,) = (each for each in found if each.landed)
+    files = [str(path) for path in (tmp_path / "clicks").glob("arrival_date=*/*.parquet")]
+    clicks.read.parquet(*files).createOrReplaceTempView("clicks")
+    rows = clicks.sql(re.sub(r"batch_id = \d+", f"batch_id = {landed.batch_id}", sql)).collect()
+    told = {shard: (brought.rows, brought.checksum) for shard, brought in landed.landed.items()}
+    assert {row[0]: (row[1], row[2]) for row in rows} == told
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert (FIRST_WAIT, LONGEST_WAIT) == (30, 15 * 60)
+    assert inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default == 60
+    assert f"`{replay_name('clicks')}`" in TEXT
