@@ -78,7 +78,7 @@ _PAGE_ROWS = 1024
 _PAGE_BYTES = 1 << 20
 """Parquet pages are closed after so many rows, or rows of so many bytes."""
 
-_CLAIM = "kinesis_assets.compaction"
+_CLAIM = "kinesis_assets.maintenance"
 _DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
 
@@ -408,8 +408,7 @@ class Upkeep:
         """Gather one day's smaller files to files of about `FILE_BYTES`, by one commit.
 
         delta-rs lets two compactions of the same files land both, and their rows are there twice; it
-        disregards a transaction identifier too. But any commit is refused that began before a change of the
-        table's metadata (protocol), so each compaction marks the metadata as its own, and begins after that.
+        disregards a transaction identifier too.
 
         Args:
             arrival_date: ISO date.
@@ -421,11 +420,7 @@ class Upkeep:
         Raises:
             CommitFailed: Another commit was in the way; no row is lost or double.
         """
-        claim = str(draw_token())
-        self.set_properties({_CLAIM: claim})
-        delta = self._delta()
-        if delta.metadata().configuration.get(_CLAIM) != claim:
-            raise CommitFailed(self._table.uri, "another compaction began; nothing was done, run again later")
+        delta = self._claimed()
         with self._told(f"the files of {arrival_date} cannot be compacted"):
             told = delta.optimize.compact(
                 partition_filters=[("arrival_date", "=", arrival_date)],
@@ -450,7 +445,8 @@ class Upkeep:
         Raises:
             CommitFailed: Another commit was in the way; what was deleted by then was nobody's.
         """
-        delta = self._delta()
+        # Whoever stood still for days between the look at its files and its commit has to look again.
+        delta = self._delta() if dry_run else self._claimed()
         own = _hours(self._table.uri, delta.metadata().configuration.get(_DELETED_RETENTION))
         with self._told("it cannot be vacuumed"):
             return delta.vacuum(max(VACUUM_RETENTION // timedelta(hours=1), own), dry_run=dry_run, full=True)
@@ -468,6 +464,21 @@ class Upkeep:
 
     def _delta(self) -> DeltaTable:
         return self._table.snapshot().delta
+
+    def _claimed(self) -> DeltaTable:
+        """The table with its metadata marked as this maintenance's own.
+
+        Any commit that began before a change of the metadata is refused (protocol): an older maintenance's
+        for good, a run's until it has looked at the table again.
+        """
+        claim = str(draw_token())
+        self.set_properties({_CLAIM: claim})
+        delta = self._delta()
+        if delta.metadata().configuration.get(_CLAIM) != claim:
+            raise CommitFailed(
+                self._table.uri, "another maintenance began; nothing was done, run again later"
+            )
+        return delta
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
@@ -122,12 +123,14 @@ def test_two_replays_and_a_run_at_once_double_nothing(pipeline: Pipeline) -> Non
     pipeline.run()
     lose(pipeline, every=5)
     pipeline.put(200)
-    projects = [pipeline.project() for _ in range(2)]
+    # An instance in memory is one thread's.
     replays = [
         threading.Thread(
-            target=run_replay, args=(project, pipeline.instance), kwargs={"start": "TRIM_HORIZON"}
+            target=run_replay,
+            args=(pipeline.project(), dg.DagsterInstance.ephemeral()),
+            kwargs={"start": "TRIM_HORIZON"},
         )
-        for project in projects
+        for _ in range(2)
     ]
     for each in replays:
         each.start()

@@ -260,7 +260,7 @@ def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, m
         whole(self, dict.fromkeys(properties, "another's"))
 
     monkeypatch.setattr(Upkeep, "set_properties", then_another)
-    with pytest.raises(CommitFailed, match="another compaction began"):
+    with pytest.raises(CommitFailed, match="another maintenance began"):
         upkeep.compact("2026-02-02", 100)
     assert len(busy.snapshot().standing_files()) == 2 * SMALL_FILES
 
