@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from stream_bench import StreamBench
 
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.operations import replay as replay_module
 from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
@@ -27,63 +26,12 @@ from kinesis_assets.table.tokens import draw_token
 if TYPE_CHECKING:
     from datetime import date
 
-    from kinesis_assets.kinesis.client import ClientSettings
     from kinesis_assets.table.delta import PositionedTable
-    from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.testing import Clock
-
-HASH_KEYS = 1 << 128
 
 
 @dataclass
-class Bench:
+class Bench(StreamBench):
     """A stream, the service's clock, a table; runs from the one to the other, and replays."""
-
-    clock: Clock
-    kinesis: Any
-    settings: ClientSettings
-    stream: str
-    table: PositionedTable
-
-    # The stream
-
-    @cached_property
-    def client(self) -> StreamClient:
-        return StreamClient(self.stream, self.settings)
-
-    @property
-    def now(self) -> datetime:
-        """What the service's clock shows."""
-        return datetime.fromtimestamp(self.clock.seconds, UTC)
-
-    def later(self, **span: float) -> datetime:
-        """Move the service's clock on, as `later(hours=3)`; what it shows then."""
-        self.clock.advance(timedelta(**span).total_seconds())
-        return self.now
-
-    def create(self, shards: int = 1) -> list[str]:
-        """Create the stream; its shards' ids."""
-        self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
-        return [shard.shard_id for shard in self.client.list_shards()]
-
-    def put(self, *items: int | bytes, part: float = 0) -> list[str]:
-        """Put numbers (or bytes as they are) where a part (0 up to 1) of the hash keys lies."""
-        entries = [
-            {
-                "Data": item if isinstance(item, bytes) else str(item).encode(),
-                "PartitionKey": "k",
-                "ExplicitHashKey": str(int(HASH_KEYS * part)),
-            }
-            for item in items
-        ]
-        answer = self.kinesis.put_records(StreamName=self.stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
-
-    def split(self, shard_id: str) -> None:
-        """Split a shard where half of all hash keys lies."""
-        self.kinesis.split_shard(
-            StreamName=self.stream, ShardToSplit=shard_id, NewStartingHashKey=str(HASH_KEYS // 2)
-        )
 
     # Runs and replays
 
@@ -133,12 +81,6 @@ class Bench:
         return sorted(int(row["data"]) for row in self.rows)
 
     @property
-    def positions(self) -> StreamPositions:
-        found = self.table.snapshot().positions(self.client.describe().identity)
-        assert found is not None
-        return found
-
-    @property
     def positions_file(self) -> tuple[int, bytes]:
         """The token that the log points at, and the bytes of its file."""
         token = self.positions.token
@@ -161,10 +103,6 @@ class Bench:
             floor=floor,
         )
         self.table.snapshot().commit([], identity=identity, past=changed)
-
-    @property
-    def version(self) -> int:
-        return DeltaTable(self.table.uri).version()
 
 
 @pytest.fixture(autouse=True)
