@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev test soak bench lint types check clean
+.PHONY: demo dev test soak faults bench lint types check clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -22,6 +22,10 @@ MINUTES ?= 30
 # Everything at once, killed again and again, for so many minutes.
 soak: $(READY)
 	@$(BIN)/python tests/soak --minutes $(MINUTES)
+
+# The crash matrix with 200 kills at random steps; about ten minutes.
+faults: $(READY)
+	@FAULTS=long $(BIN)/pytest tests/faults
 
 # Measures what it costs; minutes, and alone on the machine. Writes benchmarks/REPORT.md.
 bench: $(READY)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -35,14 +35,15 @@ class Closing:
         self._timeout = timeout
         self._tell = tell
         self._give_up = give_up
-        self._told = threading.Event()
+        # Signals come in the middle of their own handler too: the first one takes it, at a stroke.
+        self._closers = [threading.Thread(target=self._close, name="closing", daemon=True)]
         self._over = threading.Event()
         self._late = False
 
     @property
     def told(self) -> bool:
         """Whether the run was told to stop."""
-        return self._told.is_set()
+        return not self._closers
 
     @property
     def is_closing(self) -> bool:
@@ -61,8 +62,10 @@ class Closing:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._interrupted) for number in _SIGNALS}
+        before: dict[signal.Signals, Any] = {}
         try:
+            for number in _SIGNALS:
+                before[number] = signal.signal(number, self._interrupted)
             yield
         except Exception as error:
             if self._late:  # it only tells that it was ended
@@ -78,19 +81,28 @@ class Closing:
     def _interrupted(self, *_: object) -> None:
         if self._late:
             raise dg.DagsterExecutionInterruptedError
-        if not self.told:
-            self._told.set()
-            threading.Thread(target=self._close, name="closing", daemon=True).start()
+        with suppress(IndexError):  # told before
+            self._closers.pop().start()
 
     def _close(self) -> None:
+        _beside(self._tell)
+        if self._over.wait(self._timeout):
+            return
+        self._late = True
+        _beside(self._give_up)
+        if self._over.wait(_LAST_SECONDS):
+            return
+        # Nothing else ends what the main thread waits for.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def _beside(do: Callable[[], object]) -> None:
+    """Do what may hang or fail, in a thread of its own: the interrupt comes whatever becomes of it."""
+
+    def attempt() -> None:
         try:
-            self._tell()
-        except OSError as error:
-            _log.warning("the run's tasks cannot be told to stop: %s", error)
-        if not self._over.wait(self._timeout):
-            self._late = True
-            self._give_up()
-            if self._over.wait(_LAST_SECONDS):
-                return
-            # Nothing else ends what the main thread waits for.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            do()
+        except Exception as error:  # noqa: BLE001  # told, and nothing else goes by it
+            _log.warning("a run that closes cannot tell its tasks: %s", error)
+
+    threading.Thread(target=attempt, daemon=True).start()

@@ -5,6 +5,7 @@ It lists shards, and looks at the table's positions and at Dagster's runs; it ne
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,18 +15,21 @@ import msgspec
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.backoff import Backoff, EndedRun
-from kinesis_assets.errors import TableMissing
+from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.spans import contiguous_spans, span_tags, tagged_span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+
+_log = logging.getLogger(__name__)
 
 RUNS_PER_TICK = 3
 """Most runs that one tick asks for."""
@@ -85,7 +89,7 @@ def evaluate(
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.
-    new = [shard_id for shard_id in shards if shard_id not in {*known, *finished}]
+    new = _unknown(shards, {*known, *finished})
     keys = [*known, *new]
     # One that is no longer listed and not read to its end is asked for too: its run tells what was lost.
     readable = {
@@ -113,6 +117,11 @@ def evaluate(
     )
 
 
+def _unknown(shard_ids: Iterable[str], known: Container[str]) -> list[str]:
+    """The shards that have no partition and need one."""
+    return [shard_id for shard_id in shard_ids if shard_id not in known]
+
+
 def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
     """A new shard, as the stream's page shows it."""
     metadata = {
@@ -132,7 +141,12 @@ def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> lis
 
 def _shards_of_unfinished_runs(instance: dg.DagsterInstance, stream: str, keys: Sequence[str]) -> set[str]:
     runs = instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
-    return {shard_id for run in runs if _is_ours(run, stream) for shard_id in tagged_span(run.tags, keys)}
+    return {
+        shard_id
+        for run in runs
+        if _is_ours(instance, run, stream)
+        for shard_id in tagged_span(run.tags, keys)
+    }
 
 
 def _ended_runs(
@@ -146,7 +160,7 @@ def _ended_runs(
     for record in instance.get_run_records(asked):
         run = record.dagster_run
         # One that was only tagged anew counted long ago.
-        if not _is_ours(run, stream) or (record.end_time is not None and record.end_time < since):
+        if not _is_ours(instance, run, stream) or (record.end_time is not None and record.end_time < since):
             continue
         span = tagged_span(run.tags, keys)
         # Only for a run that failed is it asked which shards it did materialize.
@@ -155,8 +169,15 @@ def _ended_runs(
         yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
 
 
-def _is_ours(run: dg.DagsterRun, stream: str) -> bool:
-    return run.asset_selection is None or raw_key(stream) in run.asset_selection
+def _is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
+    """Whether a run is over the raw asset. One that selects no asset is over all of its job, if any."""
+    if run.asset_selection is not None:
+        return raw_key(stream) in run.asset_selection
+    if run.execution_plan_snapshot_id is None:
+        return False  # it does nothing
+    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+    outputs = (output.properties for step in plan.steps for output in step.outputs)
+    return any(output is not None and output.asset_key == raw_key(stream) for output in outputs)
 
 
 def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
@@ -172,28 +193,43 @@ def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> 
 def _missing_events(
     manager: ShardIOManager, instance: dg.DagsterInstance, before: Cursor
 ) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
-    """The events of runs that died between their commit and its event."""
+    """The events of runs that died between their commit and its event.
+
+    Events only mirror the table: where it cannot be read for them, runs are asked for all the same, and the
+    next tick looks again.
+    """
     try:
         snapshot = manager.positioned_table().snapshot()
     except TableMissing:
         return [], before.commits, before.fills
     identity = manager.client().describe().identity
-    standing, past = snapshot.positions(identity, or_older=True), snapshot.past(identity)
-    commits, compared = missing_events(
-        instance,
-        manager.stream,
+    events: list[dg.AssetMaterialization] = []
+
+    def look(
+        newest: Callable[[], StreamPositions | Past | None], link_at: Callable[[int], Link], done: Reconciled
+    ) -> Reconciled:
+        try:
+            last = newest()
+            found, compared = missing_events(
+                instance, manager.stream, link_at, last.token if last else None, done
+            )
+        except TableError as error:
+            _log.warning(
+                "%s: events that may be missing are not added in this tick: %s", manager.stream, error
+            )
+            return done
+        events.extend(found)
+        return compared
+
+    commits = look(
+        lambda: snapshot.positions(identity, or_older=True),
         lambda token: Link.of_positions(snapshot.positions_at(token)),
-        standing.token if standing else None,
         before.commits,
     )
-    fills, filled = missing_events(
-        instance,
-        manager.stream,
-        lambda token: Link.of_past(snapshot.past_at(token)),
-        past.token if past else None,
-        before.fills,
+    fills = look(
+        lambda: snapshot.past(identity), lambda token: Link.of_past(snapshot.past_at(token)), before.fills
     )
-    return [*commits, *fills], compared, filled
+    return events, commits, fills
 
 
 def _reason(waiting: Mapping[str, Failing]) -> str:

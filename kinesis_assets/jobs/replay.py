@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dagster as dg
+from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
 from kinesis_assets.errors import ShardsNotCommitted
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+_MOST_SECONDS = 24 * 3600
+"""A replay is one commit, however long it reads: Dagster's bound for runs would end it with nothing done."""
 
 
 class ReplayConfig(dg.Config):
@@ -77,6 +82,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.job(
         name=name,
+        tags={MAX_RUNTIME_SECONDS_TAG: str(_MOST_SECONDS)},
         description=f"Reads a range of {stream} again and fills in what the table lacks of it. It moves no "
         "position and adds no duplicate.",
     )

@@ -40,7 +40,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         kind: One of the iterator types of GetShardIterator.
         sequence_number: Decimal digits, as Kinesis writes them; set for the two SEQUENCE_NUMBER kinds alone.
             Order them with `int`, never as text: lengths differ.
-        timestamp: Aware, UTC; set for AT_TIMESTAMP alone.
+        timestamp: Aware, UTC; set for AT_TIMESTAMP alone. Cut to the millisecond, as the service counts.
         sub_sequence_number: With AFTER_SEQUENCE_NUMBER alone, where the record is an aggregate that has been
             read up to and including this one of its sub-records, but not to its end.
 
@@ -63,6 +63,11 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
             raise InvalidInput(f"a timestamp needs its offset from UTC, as in {self.timestamp.isoformat()}Z")
+        if self.timestamp is not None:
+            milliseconds = self.timestamp.microsecond // 1000
+            msgspec.structs.force_setattr(
+                self, "timestamp", self.timestamp.replace(microsecond=milliseconds * 1000)
+            )
         sub = self.sub_sequence_number
         if sub is not None and (self.kind is not PositionKind.AFTER_SEQUENCE_NUMBER or sub < 0):
             raise InvalidInput(f"{self.kind} takes no sub-sequence number {sub}")

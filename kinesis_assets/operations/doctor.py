@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.errors import PositionsUnreadable, StreamError, StreamRecreated, TableError
 from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks
 from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
-from kinesis_assets.reconcile import Link, fact, told_since, untold
+from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
 from kinesis_assets.table.after import passed
 from kinesis_assets.table.log_files import folder_files, named_files
 from kinesis_assets.table.maintenance import CHAIN_KEPT
@@ -69,6 +69,7 @@ class _History:
 
     Attributes:
         links: The commits and the fills.
+        older: Tokens of those that are too far back for the sensor to tell of.
         brought: What they brought.
         rewinds: What was taken out by hand.
         unproven: Batches of older versions, which do not tell what they brought.
@@ -76,6 +77,7 @@ class _History:
     """
 
     links: list[Link] = field(default_factory=list)
+    older: set[int] = field(default_factory=set)
     brought: list[Brought] = field(default_factory=list)
     rewinds: list[Rewind] = field(default_factory=list)
     unproven: set[int] = field(default_factory=set)
@@ -132,27 +134,35 @@ class Doctor:
         if self.read_rows is not None:
             rows = list(_rows(self.read_rows, snapshot, past, history))
             yield from _or_ok("rows", rows, "each is there once, and they are what the commits brought")
-        proven = self.read_rows is not None and not any(row.level is Level.PROBLEM for row in rows)
+        # Rows of commits that were pruned are of no shard: of those nothing more can ever be said.
+        proven = self.read_rows is not None and not any(row.shard is not None for row in rows)
         yield from _or_ok("restore", _restores(snapshot, proven=proven), "the table was never set back")
         yield from _or_ok(
-            "events", self._events(history, positions), "each commit was told, and nothing else"
+            "events", self._events(history, positions, past), "each commit was told, and nothing else"
         )
         yield from _or_ok("files", _files(self.table, snapshot), "the log names all files, and all are there")
 
-    def _events(self, history: _History, positions: StreamPositions) -> Iterator[Finding]:
+    def _events(self, history: _History, positions: StreamPositions, past: Past | None) -> Iterator[Finding]:
         if self.instance is None:
             yield Finding("events", Level.INFO, "not checked: set DAGSTER_HOME to the instance's folder")
             return
         stream = self.client.stream
         links = iter(sorted(history.links, key=lambda link: link.token))
+        older: list[Link] = []
         while some := list(islice(links, _AT_ONCE)):
             found, unfinished = untold(self.instance, stream, some)
             for link in unfinished:
                 yield Finding("events", Level.INFO, f"batch {link.batch_id}: its run {link.by} is unfinished")
             for link, shard_ids in found:
+                if link.token in history.older:
+                    older.append(link)
+                    continue
                 for shard_id in shard_ids:
                     yield self._missing(self.instance, link, shard_id)
-        yield from self._extra(self.instance, history, positions)
+        if older:
+            told = f"{len(older)} commits up to batch {older[-1].batch_id} were never told to this instance"
+            yield Finding("events", Level.INFO, f"{told}; only of the newest {MOST_FILES} events are added")
+        yield from self._extra(self.instance, history, positions, past)
 
     def _missing(self, instance: dg.DagsterInstance, link: Link, shard_id: str) -> Finding:
         told = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed and never told"
@@ -162,7 +172,11 @@ class Doctor:
         return Finding("events", Level.INFO, f"{told}; the event is added", shard_id)
 
     def _extra(
-        self, instance: dg.DagsterInstance, history: _History, positions: StreamPositions
+        self,
+        instance: dg.DagsterInstance,
+        history: _History,
+        positions: StreamPositions,
+        past: Past | None,
     ) -> Iterator[Finding]:
         """Events of rows that no commit brought."""
         proven = {
@@ -188,7 +202,7 @@ class Doctor:
                     )
             elif int(batch_id) >= history.since and int(batch_id) not in history.unproven:
                 extra.append((batch_id, shard_id, rows))
-        known = self._committed_since(positions) if extra else set()
+        known = self._committed_since(positions, past) if extra else set()
         for batch_id, shard_id, rows in extra:
             if (batch_id, shard_id) not in known:
                 told = f"batch {batch_id}: an event tells of {rows} rows, but no commit brought any"
@@ -196,7 +210,7 @@ class Doctor:
                     "events", Level.PROBLEM, f"{told}; was the table set back or replaced?", shard_id
                 )
 
-    def _committed_since(self, positions: StreamPositions) -> set[tuple[str, str]]:
+    def _committed_since(self, positions: StreamPositions, past: Past | None) -> set[tuple[str, str]]:
         """What was committed while this looked."""
         snapshot = self.table.snapshot()
         found: set[tuple[str, str]] = set()
@@ -205,8 +219,12 @@ class Doctor:
             link = Link.of_positions(newest)
             found |= {link.told(shard_id) for shard_id in link.landed}
             newest = None if link.previous is None else snapshot.positions_at(link.previous)
-        past = snapshot.past(positions.identity)
-        return found | ({Link.of_past(past).told(shard_id) for shard_id in past.filled} if past else set())
+        last = snapshot.past(positions.identity)
+        while last is not None and (past is None or last.token > past.token):
+            link = Link.of_past(last)
+            found |= {link.told(shard_id) for shard_id in link.landed}
+            last = None if link.previous is None else snapshot.past_at(link.previous)
+        return found
 
 
 def row(stream: str, finding: Finding) -> dict[str, Any]:
@@ -264,14 +282,15 @@ def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Find
 
 def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -> Iterator[Finding]:
     """The chain of positions, from the newest back to where it was pruned."""
-    now = newest
+    now, read = newest, 0
     while True:
         try:
             before = None if now.previous is None else snapshot.positions_at(now.previous)
         except PositionsUnreadable as error:
             yield from _pruned(error, now.previous or 0, history, now.token)
             before = None
-        history.links.append(Link.of_positions(now))
+        _keep(history, Link.of_positions(now), read)
+        read += 1
         _account(history, before, now)
         if before is None:
             return
@@ -280,15 +299,32 @@ def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -
         now = before
 
 
+def _keep(history: _History, link: Link, read: int) -> None:
+    """A commit, after so many newer ones of its chain."""
+    history.links.append(link)
+    if read >= MOST_FILES:
+        history.older.add(link.token)
+
+
 def _account(history: _History, before: StreamPositions | None, now: StreamPositions) -> None:
     """What one commit brought and took out."""
     if now.format < PROVEN_SINCE:
         history.unproven.add(now.batch_id)
     shards = {} if before is None else before.shards
     for shard_id, landed in now.landed.items():
-        arrived = shards[shard_id].last_arrival if shard_id in shards else None
-        arrived_from = None if arrived is None else arrived.date()
-        history.brought.append(Brought(now.token, now.batch_id, shard_id, landed, arrived_from))
+        # Nothing can have arrived before there was a stream.
+        arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or now.identity.created
+        through = now.shards[shard_id].last_arrival if shard_id in now.shards else None
+        history.brought.append(
+            Brought(
+                token=now.token,
+                batch_id=now.batch_id,
+                shard_id=shard_id,
+                landed=landed,
+                arrived_from=arrived.date(),
+                arrived_through=None if through is None else through.date(),
+            )
+        )
     for shard_id, shard in now.shards.items():
         known = len(shards[shard_id].seeks) if shard_id in shards else len(shard.seeks)
         history.rewinds += [
@@ -300,11 +336,13 @@ def _account(history: _History, before: StreamPositions | None, now: StreamPosit
 
 def _walk_past(snapshot: TableSnapshot, newest: Past | None, history: _History) -> Iterator[Finding]:
     """The chain of what was done behind the positions."""
-    now = newest
+    now, read = newest, 0
     while now is not None:
-        history.links.append(Link.of_past(now))
+        _keep(history, Link.of_past(now), read)
+        read += 1
+        # What the table's retention has taken is never filled in again.
         history.brought += [
-            Brought(now.token, now.batch_id, shard_id, landed, filled=True)
+            Brought(now.token, now.batch_id, shard_id, landed, arrived_from=now.floor, filled=True)
             for shard_id, landed in now.filled.items()
         ]
         try:
@@ -341,8 +379,9 @@ def _rows(
     read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
     floor: date | None = None if past is None else past.floor
     accounts = Accounts(history.brought, history.rewinds, floor, history.unproven, history.since)
-    for shard_id, sentence in differences(accounts, read.counted):
-        yield Finding("rows", Level.PROBLEM, sentence, shard_id)
+    for each in differences(accounts, read.counted):
+        level = Level.PROBLEM if each.certain else Level.INFO
+        yield Finding("rows", level, each.sentence, each.shard_id)
     for shard_id, records in sorted(read.doubled.items()):
         yield Finding("rows", Level.PROBLEM, f"{records} records are there more than once", shard_id)
     if unproven := unproven_rows(accounts, read.counted):

@@ -431,6 +431,7 @@ def _execute(
             table,
             identity=plan.listing.summary.identity,
             past=plan.past,
+            not_before=plan.not_before,
             batch_id=plan.batch_id,
             files=filling.files,
             filled={shard.shard_id: _filled(shard) for shard in filling.shards if shard.rows},

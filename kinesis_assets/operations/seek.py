@@ -7,14 +7,15 @@ Delta refuses if a run, another move, or whoever changes old rows, was first.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.errors import InvalidInput, PositionConflict, SeekRefused, StreamRecreated
-from kinesis_assets.kinesis.sight import look_at
+from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
 from kinesis_assets.table import past as past_file
@@ -22,7 +23,7 @@ from kinesis_assets.table.after import at, passed, rows_after
 from kinesis_assets.table.commit import landed_since, until_told
 from kinesis_assets.table.past import Past
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -84,6 +85,7 @@ def seek(
     Raises:
         InvalidInput: There is no such shard or position, or no run was there before.
         SeekRefused: A shard cannot be set there.
+        AttemptExpired: The look at the stream is too long ago; nothing was changed.
         PositionConflict: A run moved a shard meanwhile, so that it would go the other way.
         StreamError: The stream cannot be reached or was recreated.
         TableError: The table cannot be used; or (`CommitUnknown`) what became of the commit is not known.
@@ -97,13 +99,13 @@ def seek(
             f"stream {client.stream}: no run has been there yet, so there is no position to set; "
             "`start` says where the first run begins"
         )
+    batch_id = draw_token()
     request = _request(client, listing, expected, to, shard_ids)
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     planned = _plan(snapshot, expected.with_listing(listing), request)
     if not apply or not _moving(planned):
         return SeekResult(planned)
-    batch_id = draw_token()
     tried: dict[int, SeekResult] = {}
 
     def look(*, and_try: bool) -> SeekResult | None:
@@ -116,6 +118,7 @@ def seek(
             return replace(tried[token], version=snapshot.version_of(token), applied=True)
         if not and_try:
             return None
+        _refuse_late(table, batch_id)
         current = current.with_listing(listing)
         moves = _plan(snapshot, current, request)
         _refuse_turned(planned, moves)
@@ -186,6 +189,15 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
+
+
+def _refuse_late(table: PositionedTable, batch_id: int) -> None:
+    """What the stream was seen to have counts for a while only; rows taken out later might not come back."""
+    age = timedelta(seconds=time.time() - drawn_at(batch_id))
+    if age > TIME_TO_READ / 4:
+        raise AttemptExpired(
+            table.uri, f"what the stream still has was looked at {age} ago; nothing was changed, try again"
+        )
 
 
 def _refuse_turned(planned: Mapping[str, Move], moves: Mapping[str, Move]) -> None:

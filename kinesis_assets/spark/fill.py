@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
-from kinesis_assets.spark.land import THREADS, LandingJob, _client, _parallelism
+from kinesis_assets.spark.land import THREADS, LandingJob, client_of, parallelism
+from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.held import HeldFile, HeldKeys
 
@@ -94,9 +95,16 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
 
     A shard that fails ends its own range only; any other error fails the job.
     """
-    tasks = max(1, min(len(ranges), _parallelism(spark)))
+    tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
+    tag = f"kinesis-{job.landing.batch_id}"
+    filling = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary")
+    with tagged(spark, tag):
+        try:
+            rows = filling.collect()
+        except BaseException:
+            end_tagged(spark, tag)  # interrupted: nobody waits for it any more
+            raise
     # Spark itself pickles what goes between these same processes.
     fillings: list[Filling] = [pickle.loads(row.filling) for row in rows]  # noqa: S301
     return sum(fillings, Filling())
@@ -117,7 +125,7 @@ def _task(
 def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
     """One task's work: read its shards side by side, write what is lacking to shared files."""
     landing = job.landing
-    client = _client(landing.stream, landing.settings)
+    client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
     held = HeldKeys(filesystem, job.held)
     writer = DataFileWriter(filesystem, landing.batch_id)

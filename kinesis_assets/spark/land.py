@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.errors import ShardError
+from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.bounds import Allowance, Budget
 from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
 from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
@@ -134,7 +134,7 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
         ranges: What to read; the first ones are begun first.
         allowance: What they may read together.
     """
-    shares = allowance.shares(min(len(ranges), _parallelism(spark)))
+    shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
     groups = [(tuple(ranges[task::tasks]), shares[task]) for task in range(tasks)]
     numbers = spark.range(0, tasks, 1, tasks)
@@ -154,7 +154,7 @@ def _tag(batch_id: int) -> str:
     return f"kinesis-{batch_id}"
 
 
-def _parallelism(spark: SparkSession) -> int:
+def parallelism(spark: SparkSession) -> int:
     """Tasks that run at once; Spark Connect does not tell unless it was configured."""
     # Here, since tasks import this module too and have no need of it.
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
@@ -179,7 +179,7 @@ def _task(
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
     budget = Budget(allowance)
-    client = _client(job.stream, job.settings)
+    client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
     readings = [ShardReading(client, range_, budget, stopping) for range_ in ranges]
@@ -232,7 +232,7 @@ def _watching(stop: StopObject, stopping: threading.Event) -> Iterator[None]:
     def watch() -> None:
         while not stopping.is_set():
             # A store that cannot be looked at tells of no stop; the landing itself tells of the store.
-            with suppress(OSError):
+            with suppress(OSError, pa.ArrowException, KinesisAssetsError):
                 if stop.is_set():
                     stopping.set()
             if over.wait(SECONDS_BETWEEN_LOOKS):
@@ -248,7 +248,7 @@ def _watching(stop: StopObject, stopping: threading.Event) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def _client(stream: str, settings: ClientSettings) -> StreamClient:
+def client_of(stream: str, settings: ClientSettings) -> StreamClient:
     """Kept by a worker process from task to task: making one costs 50 ms and new connections."""
     # The reader tries again by itself: the SDK's budget of retries would be one for all shards.
     return StreamClient(stream, settings, attempts=1)

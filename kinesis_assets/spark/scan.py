@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kinesis_assets.spark.land import _parallelism
+from kinesis_assets.spark.land import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     """
     if not files:
         return Scan({}, {})
-    groups = _groups(files, max(_parallelism(spark), sum(size for _, size in files) // _TASK_BYTES))
+    groups = _groups(files, max(parallelism(spark), sum(size for _, size in files) // _TASK_BYTES))
     numbers = spark.range(0, len(groups), 1, len(groups))
     counts = numbers.mapInArrow(
         _counting(folder, stream, groups), "batch_id long, shard_id string, rows long, checksum long"

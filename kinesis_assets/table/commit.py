@@ -27,11 +27,11 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.delta import VACUUM_RETENTION
 from kinesis_assets.table.files import verify, without_shards
-from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge
+from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
@@ -166,7 +166,11 @@ def commit(
         if not and_try:
             return None
         current = current.with_listing(listing)
-        merged, lost = merge(current, expected, moved)
+        found: dict[str, StreamPositions] = {}
+        if gone := taken(current, expected, moved):
+            links = _links_since(table, snapshot, current, expected, batch_id)
+            found = movers([*links, expected], gone)
+        merged, lost = merge(current, expected, moved, found)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
         # first: if that fails, the next look must find these shards still to be taken out.
         files = [part for file in files for part in without_shards(table.files, file, lost)]
@@ -244,10 +248,21 @@ def landed_since(
     Raises:
         CommitUnknown: The chain of positions is broken.
     """
+    links = _links_since(table, snapshot, current, expected, batch_id)
+    return next((link.token for link in links if link.batch_id == batch_id), None)
+
+
+def _links_since(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    current: StreamPositions,
+    expected: StreamPositions,
+    batch_id: int,
+) -> Iterator[StreamPositions]:
+    """The commits since *expected*, newest first."""
     link = current
     while link.token != expected.token:
-        if link.batch_id == batch_id:
-            return link.token
+        yield link
         if link.previous is None:
             raise CommitUnknown(
                 table.uri,
@@ -263,7 +278,6 @@ def landed_since(
                 f"whether batch {batch_id} landed cannot be told: {error}. "
                 "Look for rows of that batch_id before the next run",
             ) from error
-    return None
 
 
 def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:

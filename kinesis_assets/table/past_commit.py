@@ -1,8 +1,7 @@
 """Rows behind the positions and an entry of the past in one commit.
 
-As in `commit`, each try looks at the table afresh and commits through that same snapshot. The entry that
-stands must be the one that the attempt looked at: whatever else was done to rows behind the positions since
-then (another replay, a rewind, the table's retention) may have changed what the attempt compared with.
+As in `commit`, each try looks at the table afresh and commits through that same snapshot. Nothing may have
+touched the attempt's rows since it looked: another replay or a rewind may have changed what it compared with.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ def fill_in(
     *,
     identity: StreamIdentity,
     past: Past | None,
+    not_before: datetime,
     batch_id: int,
     files: Sequence[DataFile],
     filled: Mapping[str, Landed],
@@ -40,6 +40,7 @@ def fill_in(
         table: The table.
         identity: Which stream.
         past: The past as it stood when the attempt looked at the table's rows; None if there was none.
+        not_before: No row of its files arrived before.
         batch_id: The attempt's; every row of its files carries it.
         files: What it writes.
         filled: What these rows are, by shard.
@@ -62,7 +63,7 @@ def fill_in(
         token = _landed(table, snapshot, current, past, batch_id)
         if token is not None:
             return (snapshot.version_of(token),)
-        if _token(current) != _token(past):
+        if not _same_rows(snapshot, current, past, not_before):
             other = f"batch {current.batch_id}" if current else "a restore"
             raise PastChanged(
                 table.uri,
@@ -74,11 +75,11 @@ def fill_in(
             following = Past(
                 format=FORMAT,
                 token=draw_token(),
-                previous=_token(past),
+                previous=_token(current),
                 batch_id=batch_id,
                 at=datetime.now(UTC),
                 by=by,
-                floor=None if past is None else past.floor,
+                floor=None if current is None else current.floor,
                 filled=dict(filled),
             )
             snapshot.commit(files, identity=identity, past=following)
@@ -86,6 +87,18 @@ def fill_in(
 
     (version,) = until_told(table, look)
     return version
+
+
+def _same_rows(
+    snapshot: TableSnapshot, current: Past | None, past: Past | None, not_before: datetime
+) -> bool:
+    """Whether nothing since then touched rows that arrived from a time on; the floor may rise up to it."""
+    link = current
+    while _token(link) != _token(past):
+        if link is None or link.filled or link.rewound or (link.floor and link.floor > not_before.date()):
+            return False
+        link = None if link.previous is None else snapshot.past_at(link.previous)
+    return True
 
 
 def _token(past: Past | None) -> int | None:

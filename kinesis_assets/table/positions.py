@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kinesis_assets.kinesis.stream import StreamListing
 
@@ -252,7 +253,10 @@ def initial_positions(
 
 
 def merge(
-    current: StreamPositions, expected: StreamPositions, moved: Mapping[str, ShardPosition]
+    current: StreamPositions,
+    expected: StreamPositions,
+    moved: Mapping[str, ShardPosition],
+    moved_by: Mapping[str, StreamPositions],
 ) -> tuple[dict[str, ShardPosition], dict[str, PositionConflict]]:
     """Put an attempt's shards into the positions that stand now.
 
@@ -260,6 +264,7 @@ def merge(
         current: What stands in the table, with every listed shard.
         expected: What the attempt began from.
         moved: The attempt's shards as it leaves them.
+        moved_by: The commits that moved some of these shards since *expected*, see `movers`.
 
     Returns:
         The merged positions of all shards; and the conflicts: the attempt's shards that are no longer where
@@ -268,12 +273,11 @@ def merge(
     conflicts = {
         shard_id: PositionConflict(
             shard_id,
-            f"expected at {expected.shards[shard_id].position}, but batch {current.batch_id} or one before "
-            f"it left it at {current.shards[shard_id].position}; this run added none of its rows. "
+            f"expected at {expected.shards[shard_id].position}, but {_mover(moved_by.get(shard_id))} left it "
+            f"at {current.shards[shard_id].position}; this run added none of its rows. "
             "Nothing to do: the next run goes on from there",
         )
-        for shard_id in moved
-        if not current.shards[shard_id].same_place(expected.shards[shard_id])
+        for shard_id in taken(current, expected, moved)
     }
     merged = dict(current.shards)
     pending = {shard_id: position for shard_id, position in moved.items() if shard_id not in conflicts}
@@ -298,6 +302,38 @@ def merge(
             "record its end; this run added none of its rows. Nothing to do: the next run reads it",
         )
     return merged, conflicts
+
+
+def taken(
+    current: StreamPositions, expected: StreamPositions, moved: Mapping[str, ShardPosition]
+) -> list[str]:
+    """The attempt's shards that are no longer where it began."""
+    return [
+        shard_id for shard_id in moved if not current.shards[shard_id].same_place(expected.shards[shard_id])
+    ]
+
+
+def movers(links: Sequence[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
+    """By shard, the commit that left it where it stands.
+
+    Args:
+        links: Positions that follow on each other, newest first, down to those that the shards moved from.
+        shard_ids: The shards.
+    """
+    found: dict[str, StreamPositions] = {}
+    for shard_id in shard_ids:
+        for newer, older in pairwise(links):
+            before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
+            if after is not None and (before is None or not after.same_place(before)):
+                found[shard_id] = newer
+                break
+    return found
+
+
+def _mover(mover: StreamPositions | None) -> str:
+    if mover is None:
+        return "another run"
+    return f"batch {mover.batch_id}" + (f" of {mover.by}" if mover.by else "")
 
 
 def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosition) -> ShardPosition:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets import run as run_module
 from kinesis_assets.closing import Closing
-from kinesis_assets.errors import LandingFailed
+from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.io_manager import ShardIOManager
 from kinesis_assets.keys import raw_key, shard_partitions
 from kinesis_assets.spans import span_tags
@@ -226,6 +226,27 @@ def test_an_error_while_closing_is_that_error(closing):
 
     with pytest.raises(LandingFailed):
         within(held, work)
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["fails", "hangs"])
+def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatch, hangs):
+    monkeypatch.setattr("kinesis_assets.closing._LAST_SECONDS", 0.2)
+    for_ever = threading.Event()
+
+    def broken():
+        if hangs:
+            for_ever.wait()
+        raise TableUnreachable("s3://lake", "gone")
+
+    def work():
+        interrupt()
+        interrupt(signal.SIGINT)
+        threading.Event().wait(30)
+
+    began = time.monotonic()
+    assert_interrupted(Closing(0.2, tell=broken, give_up=broken), work)
+    assert time.monotonic() - began < 20
+    for_ever.set()
 
 
 def test_nothing_is_raised_if_nothing_interrupts(closing):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import dagster as dg
 import pytest
@@ -167,7 +168,16 @@ class TestAllGood:
     def test_each_shard_has_one_materialization_with_its_own_metadata(self, told, numbers, stream):
         def facts(shard_id, through, count):
             size = 5 * count
-            return {
+            proof = (
+                {
+                    "first_sequence_number": numbers[shard_id][0],
+                    "last_sequence_number": numbers[shard_id][-1],
+                    "checksum": str(sum(crc32(f"{number}:0".encode()) for number in numbers[shard_id])),
+                }
+                if count
+                else {}
+            )
+            return proof | {
                 "stream": stream,
                 "shard": shard_id,
                 "state": "committed",
@@ -185,12 +195,14 @@ class TestAllGood:
         measured = {key: values(metadata) for key, metadata in told.items()}
         seconds = {metadata.pop("seconds") for metadata in measured.values()}
         versions = {metadata.pop("table_version") for metadata in measured.values()}
+        batches = {metadata.pop("batch_id") for metadata in measured.values()}
         assert measured == {
             A: facts(A, f"AFTER_SEQUENCE_NUMBER:{numbers[A][-1]}", 5),
             B: facts(B, f"AFTER_SEQUENCE_NUMBER:{numbers[B][-1]}", 12),
             C: facts(C, "TRIM_HORIZON", 0),
         }
         assert all(0 < each < 60 for each in seconds)
+        assert len(batches) == 1
         assert versions == {2}  # the table, the frozen positions, this run
 
     def test_positions_are_text_and_what_plots_is_a_number(self, told):
@@ -204,12 +216,16 @@ class TestAllGood:
             "through": text,
             "rows": number,
             "bytes": number,
+            "first_sequence_number": text,
+            "last_sequence_number": text,
+            "checksum": text,
             "bad_records": number,
             "outside_hash_range": number,
             "lag_ms": number,
             "time_to_loss_ms": number,
             "files": number,
             "table_version": number,
+            "batch_id": text,
             "seconds": dg.FloatMetadataValue,
         }
 

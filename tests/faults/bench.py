@@ -70,8 +70,8 @@ class Bench(Pipeline):
 
     # Runs that meet a fault.
 
-    def begin(self, fault: Fault, *shard_ids: str, **arguments: Any) -> Process:
-        """Begin a run in a process of its own."""
+    def begin(self, fault: Fault, *shard_ids: str, program: str = "one_run.py", **arguments: Any) -> Process:
+        """Begin a run, or another program's operation, in a process of its own."""
         folder = self.folder / f"process-{len(self._processes)}"
         folder.mkdir(parents=True)
         fault = replace(fault, folder=str(folder))
@@ -83,7 +83,7 @@ class Bench(Pipeline):
         }
         environment = arguments.pop("environment", {})
         process = subprocess.Popen(
-            [sys.executable, str(HERE / "one_run.py"), json.dumps(what | arguments)],
+            [sys.executable, str(HERE / program), json.dumps(what | arguments)],
             env=os.environ | fault.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

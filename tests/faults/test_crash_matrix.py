@@ -1,7 +1,10 @@
 """A run killed at any point, by a real SIGKILL: the next ordinary run leaves each record there exactly once.
 
 These runs need no Spark (see `one_run.py`), so that there can be many; `test_crashes_of_spark.py` has those
-of its processes.
+of its processes, `test_killed_operations.py` those of what people and schedules do beside the runs.
+
+The long profile, with `LONG_KILLS` kills at random points, is `FAULTS=long pytest tests/faults`, or
+`make faults`. A failure names its seed; `FAULTS_SEED` repeats it.
 """
 
 from __future__ import annotations

@@ -149,3 +149,9 @@ def test_iterator_arguments_are_those_of_the_api():
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
     ]
+
+
+def test_a_time_is_cut_to_the_millisecond_as_the_service_counts():
+    position = Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00.644999Z")
+    assert str(position) == "AT_TIMESTAMP:2026-01-31T12:00:00.644000Z"
+    assert msgspec.json.decode(msgspec.json.encode(position), type=Position) == position

@@ -101,6 +101,7 @@ class Bench(StreamBench):
             batch_id=draw_token(),
             at=datetime.now(UTC),
             floor=floor,
+            rewound=() if floor else (self.shard_ids[0],),
         )
         self.table.snapshot().commit([], identity=identity, past=changed)
 

@@ -414,6 +414,45 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
     assert bench.past.previous is not None
 
 
+def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    floor = (bench.now - timedelta(days=30)).date()
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        bench.change_past(floor)
+        return fill_group(job, ranges)
+
+    bench.replay(fill=fill)
+
+    assert len(batches) == 1
+    assert (bench.past.floor, bench.past.batch_id) == (floor, batches[0])
+    assert bench.items == list(range(5))
+
+
+def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    floor = (bench.now + timedelta(days=1)).date()
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        if len(batches) == 1:
+            bench.change_past(floor)
+        return fill_group(job, ranges)
+
+    bench.replay(fill=fill)
+
+    assert bench.items == [0, 1, 3, 4]
+
+
 def test_a_past_that_changes_every_time_ends_it(bench):
     bench.create()
     bench.put(*range(5))
@@ -642,6 +681,19 @@ def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
     bench.replay()
 
     assert bench.items == [0]
+
+
+def test_a_position_between_two_milliseconds_is_that_of_the_earlier_one(bench):
+    """Arrivals are whole milliseconds: a run begins at the earlier one, so a replay must end there."""
+    bench.create()
+    bench.put(1)
+    bench.later(seconds=0.25)
+    bench.put(2)
+    start = (bench.now + timedelta(microseconds=400)).isoformat()
+    bench.plan(f"AT_TIMESTAMP:{start}")
+    bench.replay()
+    bench.run()
+    assert bench.items == [1, 2]
 
 
 def test_no_page_is_asked_for_after_the_position(bench, faults):

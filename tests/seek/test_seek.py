@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 from seek_bench import each
 
-from kinesis_assets.errors import InvalidInput, PositionConflict, SeekRefused, TableMissing
+from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, TableMissing
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.sight import TIME_TO_READ
+from kinesis_assets.operations import seek as seek_module
 from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import OnRecreated
 from kinesis_assets.table.delta import TableSnapshot
@@ -628,3 +630,18 @@ def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
     assert (len(calls), result.applied, result.version) == (1, True, bench.version)
     assert len(bench.at(shard_id).seeks) == 1
     assert bench.items == each(1)
+
+
+# Its age
+
+
+def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, monkeypatch):
+    bench.create()
+    numbers = bench.put(1, 2, 3)
+    bench.run()
+    before = bench.version
+    token = draw_token() - (int(TIME_TO_READ.total_seconds() * 1000) << 20)
+    monkeypatch.setattr(seek_module, "draw_token", lambda: token)
+    with pytest.raises(AttemptExpired, match="nothing was changed"):
+        bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
+    assert bench.version == before

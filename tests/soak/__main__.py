@@ -101,6 +101,9 @@ class Soak:
     Attributes:
         points: What each minute was like.
         kills: By what was killed.
+        reshards: How many.
+        failures: What went wrong with the soak itself.
+        deployments: Both.
     """
 
     def __init__(self, local: LocalKinesis, faults: Faults, folder: Path, rate: int, seed: int) -> None:
@@ -109,6 +112,8 @@ class Soak:
         self.place += ["--endpoint-url", local.endpoint_url, "--region", local.region]
         self.points: list[dict[str, float]] = []
         self.kills: Counter[str] = Counter()
+        self.reshards = 0
+        self.failures: list[str] = []
         self._faults = faults
         self._chances = [random.Random(seed + number) for number in range(4)]
         client: Any = partial(
@@ -122,17 +127,18 @@ class Soak:
         definitions.write_text(
             DEFINITIONS.format(stream=STREAM, table=str(self.table), endpoint=local.endpoint_url)
         )
-        self._deployments = [Deployment(folder / name, PROJECT, definitions) for name in ("one", "other")]
+        self.deployments = [Deployment(folder / name, PROJECT, definitions) for name in ("one", "other")]
 
     def go_on_for(self, minutes: int) -> None:
         """Let it all happen, with a line a minute."""
         stopped = threading.Event()
+        again = partial(every, stopped=stopped, failures=self.failures)
         threads = [
-            every(1 / BATCHES_A_SECOND, stopped, self.producer.produce),
-            every(SECONDS_BETWEEN_FAULTS, stopped, partial(one_fault, self._faults, self._chances[1])),
-            every(SECONDS_BETWEEN_KILLS, stopped, self._kill),
-            every(SECONDS_BETWEEN_RESHARDS, stopped, self._reshard),
-            every(1, stopped, lambda: [deployment.keep_up() for deployment in self._deployments]),
+            again(1 / BATCHES_A_SECOND, self.producer.produce),
+            again(SECONDS_BETWEEN_FAULTS, partial(one_fault, self._faults, self._chances[1])),
+            again(SECONDS_BETWEEN_KILLS, self._kill),
+            again(SECONDS_BETWEEN_RESHARDS, self._reshard),
+            again(1, lambda: [deployment.keep_up() for deployment in self.deployments]),
         ]
         try:
             began = time.monotonic()
@@ -143,7 +149,7 @@ class Soak:
             stopped.set()
             for thread in threads:
                 thread.join()
-            for deployment in self._deployments:
+            for deployment in self.deployments:
                 deployment.end()
             self._faults.clear()
 
@@ -156,18 +162,41 @@ class Soak:
             "rows in table": landed,
             "lag": put - landed,
             "kills": self.kills.total(),
-            "conflicts": sum(deployment.conflicts() for deployment in self._deployments),
+            "conflicts": sum(deployment.conflicts() for deployment in self.deployments),
         }
         self.points.append(point)
         click.echo(", ".join(f"{name} {value}" for name, value in point.items()))
 
     def _kill(self) -> None:
-        kind = kill_one(self._deployments, self._chances[2])
+        kind = kill_one(self.deployments, self._chances[2])
         if kind:
             self.kills[kind] += 1
 
     def _reshard(self) -> None:
         click.echo(reshard(self._kinesis, STREAM, self._chances[3]))
+        self.reshards += 1
+
+    def examined(self) -> bool:
+        """Whether the doctor finds no problem, with each deployment's events."""
+        return all(
+            subprocess.run(
+                [SCRIPT, "doctor", *self.place, "--rows"],
+                env=os.environ | {"DAGSTER_HOME": str(deployment.home)},
+                check=False,
+            ).returncode
+            == 0
+            for deployment in self.deployments
+        )
+
+    def really_soaked(self) -> bool:
+        """Whether all that was to happen did; printed if not."""
+        happened = {
+            "records": len(self.producer.acknowledged),
+            "reshards": self.reshards,
+            "kills": self.kills.total(),
+        }
+        click.echo(f"happened {happened}, failed {self.failures}")
+        return all(happened.values()) and not self.failures
 
 
 @click.command()
@@ -191,8 +220,7 @@ def main(minutes: int, rate: int, seed: int | None) -> None:
         soak.note(minutes + 1)
         plot(soak.points, folder / "soak.png")
         well = holds_exactly(rows(soak.table), soak.producer)
-        doctor = subprocess.run([SCRIPT, "doctor", *soak.place, "--rows"], check=False)
-        sys.exit(0 if well and doctor.returncode == 0 else 1)
+        sys.exit(0 if well and soak.really_soaked() and soak.examined() else 1)
 
 
 def holds_exactly(found: list[tuple[str, str, bytes]], producer: Producer) -> bool:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
     import random
@@ -45,7 +45,7 @@ class Producer:
         entries = [{"Data": each, "PartitionKey": f"key-{self.chance.randrange(KEYS)}"} for each in data]
         try:
             answer = self.kinesis.put_records(StreamName=self.stream, Records=entries)
-        except (ClientError, HTTPClientError):
+        except (ClientError, BotoCoreError):
             self.unsure.update(data)
             return
         self.acknowledged += [
@@ -72,12 +72,17 @@ def reshard(kinesis: Any, stream: str, chance: random.Random) -> str:
     return f"split {shard['ShardId']}"
 
 
-def every(seconds: float, stopped: threading.Event, do: Callable[[], object]) -> threading.Thread:
-    """Do something again and again in a thread of its own, until stopped."""
+def every(
+    seconds: float, do: Callable[[], object], *, stopped: threading.Event, failures: list[str]
+) -> threading.Thread:
+    """Do something again and again in a thread of its own, until stopped; what it raises is noted."""
 
     def work() -> None:
         while not stopped.wait(seconds):
-            do()
+            try:
+                do()
+            except Exception as error:  # noqa: BLE001  # the soak fails with it
+                failures.append(repr(error))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

@@ -192,6 +192,15 @@ def test_every_row_carries_the_batch_of_its_attempt(table, frozen):
     }
 
 
+def test_conflict_names_the_batch_that_moved_the_shard_though_others_came_after_it(table, frozen):
+    late = Attempt(table, frozen, {"a": 3})
+    first = Attempt(table, frozen, {"a": 2})
+    first.commit()
+    Attempt(table, standing(table), {"b": 1}).commit()
+    conflict = late.commit().conflicts["a"]
+    assert f"but batch {first.batch_id} left it at AFTER_SEQUENCE_NUMBER:2" in str(conflict)
+
+
 def test_commit_of_positions_alone_adds_no_rows(table, frozen):
     attempt = Attempt(table, frozen, {"a": 0})
     attempt.moved = {"a": msgspec.structs.replace(frozen.shards["a"], finished=True)}

@@ -62,7 +62,20 @@ DAGSTER = {
 }
 """What only a run of Dagster passes. Of the events, those that tell of shards."""
 
-POINTS = DRIVER | WORKER | DAGSTER
+OPERATIONS = {
+    # A rewind's rows, and those that the table's own retention takes out.
+    "delete rows": ("kinesis_assets.table.delta", "DeltaTable.delete"),
+    # Maintenance, in its order; it claims the table by a property before it compacts and before it vacuums.
+    "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
+    "compact": ("deltalake.table", "TableOptimizer.compact"),
+    "vacuum": ("kinesis_assets.table.delta", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.delta", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.delta", "DeltaTable.cleanup_metadata"),
+    "prune a file": ("named_files", "NamedFiles.delete_file"),
+}
+"""What a replay, a seek or a maintenance passes beside what a run passes too."""
+
+POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS
 MOMENTS = ("before", "after")
 
 

@@ -1,0 +1,57 @@
+"""What is done to a table beside its runs, without Spark, here or as `one_operation.py ARGUMENTS` (JSON)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from named_files import NamedFiles
+
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.replay import Span, replay
+from kinesis_assets.operations.seek import seek
+from kinesis_assets.spark.fill import fill_group
+from kinesis_assets.table import commit, maintenance
+from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.maintenance import State, maintain
+
+DAYS_LATER = 40
+"""Maintenance's clock is so far ahead: the records' day is over, and positions are old enough to prune."""
+
+
+def operate(arguments: dict[str, Any]) -> None:
+    """Do one operation, whole."""
+    client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+    table = PositionedTable(arguments["table"])
+    operation, shard_ids = arguments["operation"], arguments["shards"]
+    if operation == "replay":
+        result = replay(fill_group, client, table, Span.of("TRIM_HORIZON"), shard_ids, by="the test")
+        assert not result.errors
+    elif operation == "seek":
+        to = Position.parse(arguments["to"])
+        seek(client, table, to=to, shard_ids=shard_ids, by="the test", apply=True)
+    elif operation == "maintain":
+        _maintain(client, table, arguments.get("retention_days"))
+    else:
+        raise AssertionError(operation)
+
+
+def _maintain(client: StreamClient, table: PositionedTable, retention_days: int | None) -> None:
+    table.files = NamedFiles(table.files)
+    later = datetime.now(UTC) + timedelta(days=DAYS_LATER)
+    with patch.object(maintenance, "_now", lambda: later):
+        steps = list(
+            maintain(table, client.describe().identity, retention_days=retention_days, by="the test")
+        )
+    assert {step.state for step in steps} == {State.DONE}, steps
+
+
+if __name__ == "__main__":
+    reader.SECONDS_BETWEEN_CALLS = 0.0
+    commit._LONGEST_WAIT = 0.01
+    operate(json.loads(sys.argv[1]))
