@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import Landed, StreamPositions
 
 MOST_FILES = 200
-"""Files of a chain that are read at a time."""
+"""Files of a chain that are read at a time; of older commits a new instance is not told."""
 
 MOST_EVENTS = 1000
 """Events that are added at a time; a commit's go together, so that one commit may have more."""

@@ -22,7 +22,7 @@ from kinesis_assets.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.spans import contiguous_spans, span_tags, tagged_span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 RUNS_PER_TICK = 3
 """Most runs that one tick asks for."""
+
+_NOT_TOLD = "stream %s: events that may be missing are looked for again in the next tick: %s"
 
 _NAMED = 5
 """Shards that a tick's reason names; the others are counted."""
@@ -89,7 +91,8 @@ def evaluate(
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.
-    new = _unknown(shards, {*known, *finished})
+    needless = {*known, *finished}
+    new = [shard_id for shard_id in shards if shard_id not in needless]
     keys = [*known, *new]
     # One that is no longer listed and not read to its end is asked for too: its run tells what was lost.
     readable = {
@@ -115,11 +118,6 @@ def evaluate(
         cursor=after.encode(),
         skip_reason=None if spans else _reason(waiting),
     )
-
-
-def _unknown(shard_ids: Iterable[str], known: Container[str]) -> list[str]:
-    """The shards that have no partition and need one."""
-    return [shard_id for shard_id in shard_ids if shard_id not in known]
 
 
 def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
@@ -176,8 +174,7 @@ def _is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> b
     if run.execution_plan_snapshot_id is None:
         return False  # it does nothing
     plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-    outputs = (output.properties for step in plan.steps for output in step.outputs)
-    return any(output is not None and output.asset_key == raw_key(stream) for output in outputs)
+    return raw_key(stream) in plan.asset_selection
 
 
 def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
@@ -202,6 +199,9 @@ def _missing_events(
         snapshot = manager.positioned_table().snapshot()
     except TableMissing:
         return [], before.commits, before.fills
+    except TableError as error:
+        _log.warning(_NOT_TOLD, manager.stream, error)
+        return [], before.commits, before.fills
     identity = manager.client().describe().identity
     events: list[dg.AssetMaterialization] = []
 
@@ -214,9 +214,7 @@ def _missing_events(
                 instance, manager.stream, link_at, last.token if last else None, done
             )
         except TableError as error:
-            _log.warning(
-                "%s: events that may be missing are not added in this tick: %s", manager.stream, error
-            )
+            _log.warning(_NOT_TOLD, manager.stream, error)
             return done
         events.extend(found)
         return compared

@@ -212,8 +212,19 @@ def _filled_again(holes: Sequence[_Hole], fills: Sequence[Brought]) -> tuple[set
     """
     closed: set[int] = set()
     used: set[int] = set()
-    newest_first = sorted(holes, key=lambda hole: hole.token, reverse=True)
-    for candidates, by in _candidates(newest_first, fills):
+    alike: dict[Counted, list[Brought]] = defaultdict(list)
+    for fill in fills:
+        alike[_sum([fill])].append(fill)
+    # The newest hole first: fewer fills came after it.
+    for hole in sorted(holes, key=lambda hole: hole.token, reverse=True):
+        same = (fill for fill in alike.get(hole.lacking, ()) if fill.token not in used)
+        closing = next((fill for fill in same if _may_close(fill, hole)), None)
+        if closing is not None:
+            closed.add(hole.token)
+            used.add(closing.token)
+    holes = [hole for hole in holes if hole.token not in closed]
+    fills = [fill for fill in fills if fill.token not in used]
+    for candidates, by in _candidates(holes, fills):
         lacking = [hole for hole in candidates if hole.token not in closed]
         filled = [fill for fill in by if fill.token not in used]
         if lacking and _lacking(lacking) == _sum(filled):
@@ -226,8 +237,6 @@ def _candidates(
     holes: Sequence[_Hole], fills: Sequence[Brought]
 ) -> Iterator[tuple[Sequence[_Hole], Sequence[Brought]]]:
     """Holes and fills that may be the same rows, the plainest first."""
-    # One that only this fill can have closed comes before those that other fills may have, too.
-    yield from (([hole], [fill]) for hole in holes for fill in fills if _may_close(fill, hole))
     yield from (([hole for hole in holes if _may_close(fill, hole)], [fill]) for fill in fills)
     yield from (([hole], [fill for fill in fills if _may_close(fill, hole)]) for hole in holes)
     yield from _groups(holes, fills)
@@ -240,10 +249,11 @@ def _groups(holes: Sequence[_Hole], fills: Sequence[Brought]) -> Iterator[tuple[
         group, by = [ungrouped.pop(0)], list[Brought]()
         while more := [fill for fill in unused if any(_may_close(fill, hole) for hole in group)]:
             by += more
-            unused = [fill for fill in unused if fill not in more]
-            joined = [hole for hole in ungrouped if any(_may_close(fill, hole) for fill in more)]
-            group += joined
-            ungrouped = [hole for hole in ungrouped if hole not in joined]
+            added = {fill.token for fill in more}
+            unused = [fill for fill in unused if fill.token not in added]
+            joined = {hole.token for hole in ungrouped if any(_may_close(fill, hole) for fill in more)}
+            group += [hole for hole in ungrouped if hole.token in joined]
+            ungrouped = [hole for hole in ungrouped if hole.token not in joined]
         yield group, by
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from kinesis_assets import reconcile
+from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.keys import raw_key
 from kinesis_assets.plan import plan_run
 from kinesis_assets.reconcile import Link, Reconciled, Stretch, missing_events
@@ -42,6 +44,22 @@ def standing(daemon: Daemon) -> StreamPositions:
         found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
     assert found is not None
     return found
+
+
+def fill(daemon: Daemon) -> Past:
+    """A commit behind the positions."""
+    positions = standing(daemon)
+    past = Past(
+        format=FORMAT,
+        token=draw_token(),
+        previous=None,
+        batch_id=draw_token(),
+        at=positions.identity.created,
+        filled={A: positions.landed[A]},
+    )
+    with daemon.project.manager() as manager:
+        manager.positioned_table().snapshot().commit([], identity=positions.identity, past=past)
+    return past
 
 
 def told(daemon: Daemon) -> list[dict[str, Any]]:
@@ -143,21 +161,11 @@ def test_what_a_replay_filled_in_is_told_likewise(source, daemon):
     source.put(A, 3)
     commit(daemon, [A], None)
     positions = standing(daemon)
-    batch_id = draw_token()
-    past = Past(
-        format=FORMAT,
-        token=draw_token(),
-        previous=None,
-        batch_id=batch_id,
-        at=positions.identity.created,
-        filled={A: positions.landed[A]},
-    )
-    with daemon.project.manager() as manager:
-        manager.positioned_table().snapshot().commit([], identity=positions.identity, past=past)
+    past = fill(daemon)
     daemon.tick()
     daemon.tick()
     assert [(facts["batch_id"], facts["state"]) for facts in told(daemon)] == [
-        (str(batch_id), "filled"),
+        (str(past.batch_id), "filled"),
         (str(positions.batch_id), "committed"),
     ]
 
@@ -173,6 +181,42 @@ def test_a_tick_without_a_new_commit_reads_no_file_of_the_chain(source, daemon, 
 
     monkeypatch.setattr(Link, "of_positions", read)
     daemon.tick()
+
+
+def test_a_past_that_cannot_be_read_stops_neither_runs_nor_the_events_of_commits(source, daemon, caplog):
+    source.create(1)
+    source.put(A, 3)
+    result = commit(daemon, [A], None)
+    past = fill(daemon)
+    with daemon.project.manager() as manager:
+        path = Path(manager.positioned_table().uri, "_kinesis", "past", f"{past.token}.json")
+    content = path.read_bytes()
+    path.write_text("{")
+
+    assert daemon.spans() == [(A,)]
+
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id)]
+    assert f"{past.token}.json is not understood" in caplog.text
+    path.write_bytes(content)
+    daemon.tick()
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(past.batch_id), str(result.batch_id)]
+
+
+def test_a_commit_that_cannot_be_read_now_stops_no_run_and_is_told_later(source, daemon, monkeypatch):
+    source.create(1)
+    source.put(A, 3)
+    result = commit(daemon, [A], None)
+    past = fill(daemon)
+
+    def refuse(positions: StreamPositions) -> Link:
+        raise TableUnreachable("table", f"{positions.token} cannot be read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "of_positions", refuse)
+        assert daemon.spans() == [(A,)]
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(past.batch_id)]
+    daemon.tick()
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id), str(past.batch_id)]
 
 
 # Chains: their commits, by token, 1 being the oldest

@@ -265,6 +265,31 @@ def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instanc
     assert daemon.spans() == [(B,)]
 
 
+def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, daemon, instance):
+    source.create(2)
+    daemon.tick()
+
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def other() -> None:
+        nothing()
+
+    instance.create_run_for_job(other, tags={PARTITION: A}, status=Status.STARTED)
+    assert daemon.spans() == [(A, B)]
+
+
+def test_a_job_of_the_users_own_over_the_raw_asset_makes_its_shards_busy(source, stream, project, instance):
+    source.create(2)
+    job = dg.define_asset_job("mine", selection=[raw_key(stream)])
+    both = dg.Definitions.merge(project.definitions, dg.Definitions(jobs=[job]))
+    daemon = Daemon(StreamProject(stream, both), instance)
+    daemon.tick()
+    instance.create_run_for_job(both.resolve_job_def("mine"), tags={PARTITION: A}, status=Status.STARTED)
+    assert daemon.spans() == [(B,)]
+
+
 def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
     other = source.sibling()
     source.create(3)
@@ -349,6 +374,24 @@ def test_a_tick_never_reads_the_stream(source, daemon, faults):
         "ListShards",
         "DescribeStreamSummary",
     }
+
+
+def test_a_tick_looks_through_the_partitions_as_often_however_many_there_are(source, daemon, monkeypatch):
+    looks = []
+
+    class Keys(list):
+        def __iter__(self):
+            looks.append(self)
+            return super().__iter__()
+
+    get = dg.DynamicPartitionsDefinition.get_partition_keys
+    monkeypatch.setattr(
+        dg.DynamicPartitionsDefinition, "get_partition_keys", lambda *args, **more: Keys(get(*args, **more))
+    )
+    source.create(10)
+    daemon.tick()
+    assert daemon.partition_keys() == [A, B, C, D, E, F, G, H, I, J]
+    assert len(looks) < 10
 
 
 def test_a_tick_does_not_make_the_table(source, daemon, tmp_path):

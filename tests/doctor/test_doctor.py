@@ -15,6 +15,7 @@ from kinesis_assets.keys import raw_key
 from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.reconcile import told_since
+from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.positions import Seek
 from kinesis_assets.table.tokens import draw_token
 
@@ -323,6 +324,78 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
     ((check, shard, sentence),) = ward.problems(instance=instance)
     assert (check, shard) == ("events", A)
     assert "tells of 99 rows, the commit of 3" in sentence
+
+
+@pytest.mark.usefixtures("numbers")
+def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
+    monkeypatch.setattr("kinesis_assets.operations.doctor.MOST_FILES", 2)
+    older = ward.table.snapshot().positions_at(
+        ward.table.snapshot().positions_at(ward.positions.previous).previous
+    )
+    ward.past(filled={A: ward.positions.landed[A]})
+    for _ in range(2):
+        findings = [
+            finding
+            for finding in ward.findings(instance=instance, add_events=True)
+            if finding.check == "events"
+        ]
+        assert {finding.level for finding in findings} == {"info"}
+    (finding,) = findings
+    assert finding.sentence.startswith(
+        f"1 commits up to batch {older.batch_id} were never told to this instance"
+    )
+    assert len(told(ward, instance)) == 5
+    assert ward.problems(instance=instance) == []
+
+
+@pytest.mark.usefixtures("numbers")
+def test_what_is_filled_in_while_the_doctor_looks_is_no_problem(ward, instance):
+    ward.findings(instance=instance, add_events=True)
+
+    def meanwhile(_):
+        for _ in range(2):
+            batch_id = draw_token()
+            ward.past(batch_id=batch_id, filled={A: ward.positions.landed[A]})
+            metadata = {"batch_id": str(batch_id), "rows": 3}
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)
+            )
+        return Scan({}, {})
+
+    findings = ward.findings(instance=instance, read_rows=meanwhile)
+    assert [finding.level for finding in findings if finding.check == "events"] == ["ok"]
+
+
+# Rows
+
+
+def no_rows(_) -> Scan:
+    return Scan({}, {})
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_floor_before_there_was_a_stream_excuses_no_batch(ward):
+    ward.past(floor=ward.positions.identity.created.date() - timedelta(days=2))
+    assert [check for check, _, _ in ward.problems(read_rows=no_rows)] == ["rows"] * 6
+
+
+@pytest.mark.usefixtures("numbers")
+def test_batches_that_are_older_than_the_floor_are_well_if_they_are_gone(ward):
+    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=2))
+    assert ward.levels(read_rows=no_rows)["rows"] == {"ok"}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_what_cannot_be_proven_is_told_without_being_a_problem_and_acquits_no_restore(ward):
+    ward.delta.restore(ward.delta.version() - 1)
+    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=2))
+    batch_id = ward.positions.batch_id
+
+    def one_row_left(_):
+        return Scan({(batch_id, A): Counted(1, 1)}, {})
+
+    levels = ward.levels(read_rows=one_row_left)
+    assert (levels["rows"], levels["restore"]) == ({"info"}, {"problem"})
 
 
 def _job() -> dg.JobDefinition:
