@@ -27,11 +27,13 @@ class Closing:
 
     Args:
         timeout: Seconds from the interrupt until it is raised after all.
-        tell: Tells the tasks to end with what they have.
-        give_up: Ends them, at the timeout.
+        give_up: Ends the tasks, at the timeout.
+        tell: Tells them before to end with what they have, if they can.
     """
 
-    def __init__(self, timeout: float, *, tell: Callable[[], None], give_up: Callable[[], object]) -> None:
+    def __init__(
+        self, timeout: float, *, give_up: Callable[[], object], tell: Callable[[], object] | None = None
+    ) -> None:
         self._timeout = timeout
         self._tell = tell
         self._give_up = give_up
@@ -85,7 +87,8 @@ class Closing:
             self._closers.pop().start()
 
     def _close(self) -> None:
-        _beside(self._tell)
+        if self._tell is not None:
+            _beside(self._tell)
         if self._over.wait(self._timeout):
             return
         self._late = True

@@ -13,11 +13,12 @@ import dagster as dg
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
+from kinesis_assets.closing import Closing
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult, Span, replay
 from kinesis_assets.spark.fill import fill
-from kinesis_assets.spark.session import failures_told, prepare
+from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
@@ -65,8 +66,13 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         manager: ShardIOManager = getattr(context.resources, manager_key)
         prepare(manager.pyspark.spark_config)
         with failures_told(stream):
+            spark = manager.pyspark.spark_session
+        tag = f"kinesis-{context.run_id}"
+        # Nothing of a replay is kept but its one commit: told to stop, it gives up at once.
+        closing = Closing(0.0, give_up=partial(end_tagged, spark, tag))
+        with closing.holding_back(), failures_told(stream), tagged(spark, tag):
             result = replay(
-                partial(fill, manager.pyspark.spark_session),
+                partial(fill, spark),
                 manager.client(),
                 manager.positioned_table(),
                 span,

@@ -18,7 +18,6 @@ from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.spark.land import THREADS, LandingJob, client_of, parallelism
-from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.held import HeldFile, HeldKeys
 
@@ -97,14 +96,7 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     """
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
-    tag = f"kinesis-{job.landing.batch_id}"
-    filling = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary")
-    with tagged(spark, tag):
-        try:
-            rows = filling.collect()
-        except BaseException:
-            end_tagged(spark, tag)  # interrupted: nobody waits for it any more
-            raise
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
     # Spark itself pickles what goes between these same processes.
     fillings: list[Filling] = [pickle.loads(row.filling) for row in rows]  # noqa: S301
     return sum(fillings, Filling())

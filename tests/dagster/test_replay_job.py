@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import signal
+import time
 
+import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.jobs.replay import replay_name, run_replay
 from kinesis_assets.keys import op_key, raw_key
-
-if TYPE_CHECKING:
-    import dagster as dg
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 
@@ -78,6 +78,20 @@ def test_a_failing_shard_fails_the_run_and_the_other_is_materialized(project, in
     told = {facts["shard"]: facts for facts in run_replay(project, instance, start="TRIM_HORIZON")}
     assert (told[A]["state"], told[B]["state"]) == ("failed", "whole")
     assert "AccessDenied" in told[A]["error"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_replay_told_to_stop_ends_at_once_and_changes_nothing(project, instance, holed, faults, tmp_path):
+    faults.stall()
+    faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), times=1)
+    began = time.monotonic()
+    with pytest.raises(dg.DagsterExecutionInterruptedError):
+        job(project).execute_in_process(instance=instance, run_config=config(project, start="TRIM_HORIZON"))
+    assert time.monotonic() - began < 60
+    assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 4
+    faults.clear()
+    told = run_replay(project, instance, start="TRIM_HORIZON")
+    assert sorted(facts["first_sequence_number"] for facts in told) == sorted(holed)
 
 
 def test_a_config_that_cannot_be_meant_fails_before_spark_is_started(project, instance, source):

@@ -62,8 +62,7 @@ def reshard(kinesis: Any, stream: str, chance: random.Random) -> str:
     opened.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
     if len(opened) > 4 or (len(opened) > 1 and chance.random() < 0.4):
         first = chance.randrange(len(opened) - 1)
-        one, other = opened[first]["ShardId"], opened[first + 1]["ShardId"]
-        lower, upper = sorted((one, other))
+        lower, upper = (shard["ShardId"] for shard in opened[first : first + 2])
         kinesis.merge_shards(StreamName=stream, ShardToMerge=lower, AdjacentShardToMerge=upper)
         return f"merged {lower} and {upper}"
     keys = (shard := chance.choice(opened))["HashKeyRange"]
