@@ -13,14 +13,12 @@ from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.spans import contiguous_spans, span_tags
+from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kinesis_assets.io_manager import ShardIOManager
-
-_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -103,10 +101,6 @@ class StreamProject:
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
 
-        def told() -> list[dict[str, Any]]:
-            records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
-            return [_facts(record.event_log_entry) for record in records]
-
         try:
             # Each shard's event says whether it is committed, and why not.
             with suppress(ShardsNotCommitted):
@@ -115,19 +109,14 @@ class StreamProject:
                     run_id=run_id,
                     tags=dict(tags),
                     asset_selection=[raw_key(self.stream)],
-                    run_config=_QUIET,
+                    run_config=QUIET,
                 )
         except dg.DagsterExecutionInterruptedError as interrupt:
-            raise RunCanceled(self.stream, told()) from interrupt
-        return told()
+            raise RunCanceled(self.stream, told_by(instance, run_id)) from interrupt
+        return told_by(instance, run_id)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
-
-
-def _facts(entry: dg.EventLogEntry) -> dict[str, Any]:
-    event = entry.asset_materialization or entry.asset_observation
-    return {name: value.value for name, value in event.metadata.items()} if event else {}

@@ -19,14 +19,11 @@ from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult, Span, replay
 from kinesis_assets.spark.fill import fill
 from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
+from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.materialize import StreamProject
-
-_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-
 
 _MOST_SECONDS = 24 * 3600
 """A replay is one commit, however long it reads: Dagster's bound for runs would end it with nothing done."""
@@ -119,14 +116,9 @@ def run_replay(
     # Each shard's event says whether all of it could be read, and why not.
     with suppress(ShardsNotCommitted):
         project.definitions.resolve_job_def(name).execute_in_process(
-            instance=instance, run_id=run_id, run_config={"ops": {op_key(name): {"config": config}}, **_QUIET}
+            instance=instance, run_id=run_id, run_config={"ops": {op_key(name): {"config": config}}, **QUIET}
         )
-    found = []
-    for record in instance.get_records_for_run(run_id, of_type=_EVENTS).records:
-        event = record.event_log_entry.asset_materialization or record.event_log_entry.asset_observation
-        if event is not None:
-            found.append({name: value.value for name, value in event.metadata.items()})
-    return found
+    return told_by(instance, run_id)
 
 
 def _metadata(stream: str, outcome: ReplayOutcome, result: ReplayResult) -> dict[str, Any]:

@@ -38,6 +38,10 @@ STREAM = "soak"
 SECONDS_BETWEEN_KILLS = 10
 SECONDS_BETWEEN_FAULTS = 3
 SECONDS_BETWEEN_RESHARDS = 60
+SECONDS_IN_A_ROW = 60
+"""One deployment's processes are killed for so long, then the other's. A run that starts cold takes longer
+than the next kill is away: with both under fire nothing would ever land."""
+
 MINUTES_TO_CATCH_UP = 10
 
 
@@ -168,7 +172,8 @@ class Soak:
         click.echo(", ".join(f"{name} {value}" for name, value in point.items()))
 
     def _kill(self) -> None:
-        kind = kill_one(self.deployments, self._chances[2])
+        turn = int(time.monotonic()) // SECONDS_IN_A_ROW
+        kind = kill_one(self.deployments[turn % len(self.deployments)], self._chances[2])
         if kind:
             self.kills[kind] += 1
 

@@ -96,15 +96,10 @@ class Deployment:
         self._log.close()
 
 
-def kill_one(deployments: list[Deployment], chance: random.Random) -> str | None:
+def kill_one(deployment: Deployment, chance: random.Random) -> str | None:
     """SIGKILL one process of those that run; what it was."""
     kind = chance.choice(list(VICTIMS))
-    found = [
-        pid
-        for deployment in deployments
-        for pid, command in deployment.processes().items()
-        if VICTIMS[kind] in command
-    ]
+    found = [pid for pid, command in deployment.processes().items() if VICTIMS[kind] in command]
     if not found:
         return None
     with suppress(ProcessLookupError):
