@@ -27,7 +27,8 @@ soak: $(READY)
 faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/faults
 
-# Measures what it costs; minutes, and alone on the machine. Writes benchmarks/REPORT.md.
+# Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
+# charts. `make bench FULL=1` reads more, more often, in an hour or so.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 

@@ -1,27 +1,63 @@
-"""Measure everything, and write REPORT.md."""
+"""Measure everything, and write REPORT.md; or only the modules that are named, and print what comes of it.
+
+python -m benchmarks [MODULE ...]
+"""
 
 from __future__ import annotations
 
 import os
-import platform
-from pathlib import Path
+import sys
+import time
+import traceback
+from importlib import import_module
 
-from benchmarks import aggregates, contention, memory
+from benchmarks.measure import machine
+from benchmarks.report import REPORT, render
+from benchmarks.section import Section
 
-HERE = Path(__file__).parent
-LOCAL = HERE.parent / ".local"
+MODULES = ["landing", "memory", "aggregates", "contention"]
+"""In the order of the report. Each has a `section(full)`; see README.md."""
 
-# The embedded stream takes any.
-os.environ |= {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+SETTINGS = {
+    "AWS_ACCESS_KEY_ID": "local",  # the endpoints here take any
+    "AWS_SECRET_ACCESS_KEY": "local",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
 
-head = (
-    "# What it costs\n\n`make bench` wrote this, on "
-    f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}. "
-    "Ratios are of one run, side by side; absolute figures only inform."
-)
-peers = LOCAL / "peers"
-report = "\n\n".join(
-    [head, memory.report(), aggregates.report(peers / "aws-kinesis-agg"), contention.report()]
-)
-(HERE / "REPORT.md").write_text(report + "\n", encoding="utf-8")
-print(report)  # noqa: T201  # for the person who waits
+
+def measured(module: str, *, full: bool) -> tuple[Section, bool]:
+    """A module's section, and whether it could be measured: what fails does not take the rest with it."""
+    began = time.monotonic()
+    try:
+        section: Section = import_module(f"benchmarks.{module}").section(full)
+    except Exception as error:  # noqa: BLE001  # told here and in the report; the command fails in the end
+        traceback.print_exc()
+        return Section(module, f"Failed: {type(error).__name__}: {error}"), False
+    print(f"{module}: {time.monotonic() - began:.0f} s", file=sys.stderr)  # noqa: T201  # for who waits
+    return section, True
+
+
+def main(named: list[str]) -> int:
+    """Measure, write and print; 1 if something could not be measured."""
+    os.environ.update(SETTINGS)
+    full = os.environ.get("FULL") == "1"
+    about, began = machine(), time.monotonic()
+    results = [measured(module, full=full) for module in named or MODULES]
+    command = " ".join(["python -m benchmarks", *named]) if named else "make bench"
+    report = render(
+        [section for section, _ in results],
+        machine=about,
+        command=f"{command} FULL=1" if full else command,
+        minutes=(time.monotonic() - began) / 60,
+    )
+    if not named:
+        REPORT.write_text(report, encoding="utf-8")
+    print(report)  # noqa: T201  # for the person who waits
+    return 0 if all(well for _, well in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

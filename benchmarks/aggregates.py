@@ -8,9 +8,10 @@ import random
 import statistics
 import subprocess
 import time
-import venv
 from typing import TYPE_CHECKING
 
+from benchmarks.environments import python_of, version_of
+from benchmarks.section import Section, table
 from kinesis_assets.kinesis.aggregation import deaggregate
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.records import record_batch
@@ -18,13 +19,12 @@ from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 ROUNDS = 5
 AGGREGATES = 200
 SUB_RECORDS = 200
 PAYLOAD_BYTES = 100
-PEER = ["aws-kinesis-agg==1.2.3", "six"]
+PEER = "aws-kinesis-agg"
 WHOLE = ("0", str((1 << 128) - 1))
 HALF = ("0", str((1 << 127) - 1))
 
@@ -77,37 +77,28 @@ def _median(once: Callable[[], int]) -> float:
     return statistics.median(times)
 
 
-def peers(aggregates: Sequence[bytes], folder: Path) -> float:
+def peers(aggregates: Sequence[bytes]) -> float:
     """The same for the peer, which gives Python objects and no batch; installed into a folder of its own."""
-    python = str(folder / "bin" / "python")
-    if not folder.exists():
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEER], check=True)
     given = json.dumps([base64.b64encode(data).decode() for data in aggregates])
-    command = [python, "-c", _PEER_ROUND, str(ROUNDS)]
+    command = [python_of(PEER), "-c", _PEER_ROUND, str(ROUNDS)]
     done = subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True, text=True)
     return float(statistics.median(json.loads(done.stdout)))
 
 
-def report(folder: Path) -> str:
+def section(full: bool) -> Section:
     """Every kind of aggregate as a line of a table."""
+    del full
     what = (
         f"CPU of one core from the record to the Arrow batch, for {SUB_RECORDS} sub-records of "
-        f"{PAYLOAD_BYTES} bytes an aggregate, beside {PEER[0]}, which gives Python objects. "
+        f"{PAYLOAD_BYTES} bytes an aggregate, beside {version_of(PEER)}, which gives Python objects. "
         f"Median of {ROUNDS} rounds."
     )
-    lines = [
-        "## KPL aggregates",
-        "",
-        what,
-        "",
-        "| partition keys | shard's hash range | sub-records a second | times the peer's |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for keys, distinct in (("ten", 10), ("all distinct", 1_000_000)):
         aggregates = made(distinct)
-        peer = peers(aggregates, folder)
+        peer = peers(aggregates)
         for name, hash_range in (("all keys", WHOLE), ("half of them", HALF)):
             mine = ours(aggregates, hash_range)
-            lines.append(f"| {keys} | {name} | {1 / mine:,.0f} | {peer / mine:.1f} |")
-    return "\n".join(lines)
+            rows.append([keys, name, f"{1 / mine:,.0f}", f"{peer / mine:.1f}"])
+    columns = ["partition keys", "shard's hash range", "sub-records a second", "times the peer's"]
+    return Section("KPL aggregates", f"{what}\n\n{table(columns, rows)}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarks.section import Section, table
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records import checksum, record_batch
@@ -159,8 +160,9 @@ def _standing(table: PositionedTable) -> StreamPositions:
     return found
 
 
-def report(rounds: int = ROUNDS) -> str:
+def section(full: bool) -> Section:
     """The measures as a table."""
+    rounds = 3 * ROUNDS if full else ROUNDS
     uncontended = alone(rounds)
     cases = {
         "1 process, 1 shard": uncontended,
@@ -171,21 +173,16 @@ def report(rounds: int = ROUNDS) -> str:
         f"Each process makes {rounds} attempts of one record, as fast as it can, on a table on the local "
         "disk. The 95th percentile is of commits that landed, with all their tries."
     )
-    lines = [
-        "## Commits under contention",
-        "",
-        what,
-        "",
-        "| who | committed | conflicts | commits/s | p95 of a commit, ms | of the uncontended |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {len(case.won)} | {case.lost} | {case.rate:.1f} | {case.p95 * 1000:,.0f} "
-        f"| {case.p95 / uncontended.p95:.1f} |"
+    columns = ["who", "committed", "conflicts", "commits/s", "p95 of a commit, ms", "of the uncontended"]
+    rows = [
+        [
+            name,
+            str(len(case.won)),
+            str(case.lost),
+            f"{case.rate:.1f}",
+            f"{case.p95 * 1000:,.0f}",
+            f"{case.p95 / uncontended.p95:.1f}",
+        ]
         for name, case in cases.items()
     ]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(report())  # noqa: T201  # for the person who waits
+    return Section("Commits under contention", f"{what}\n\n{table(columns, rows)}")

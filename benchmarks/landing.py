@@ -1,0 +1,189 @@
+"""CPU and speed of landing a stream, beside its bare parts and beside other readers in Python."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from benchmarks import readers
+from benchmarks.charts import bars
+from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cpu
+from benchmarks.replay import replay_server
+from benchmarks.replay_pages import StreamSpec
+from benchmarks.section import Goal, Section, Target, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from benchmarks.measure import Work
+    from benchmarks.replay import ReplayServer
+
+ROUNDS = 5
+FULL_ROUNDS = 9
+
+WARM_UP = StreamSpec("warm-up", shards=4, pages=1, page_records=1000)
+SMALL = StreamSpec("orders-small", shards=32, pages=1, page_records=1000)
+LARGE = StreamSpec("orders", shards=128, pages=3, page_records=1000)
+FULL = StreamSpec("orders", shards=128, pages=4, page_records=1000)
+"""In pages of a MB, 1 KB records. Each shard gives 2 MB a second to who paces as we do, so there are many."""
+
+READS_LARGE = {readers.LANDING, readers.BARE_READ, readers.BARE_WRITE, readers.SPARK}
+"""What a job costs beside its records is small in a large stream; the others have next to no such cost."""
+
+SHARD_LIMIT = 2_000_000
+"""Bytes a second that a shard gives."""
+
+DLT_BY_HAND = "5,200 records a second when it was last measured by hand (dlt 1.x, another run)"
+
+
+class Comparison:
+    """What was measured of all readers.
+
+    Attributes:
+        measured: By reader's name.
+        missing: By reader's name, why it was not.
+        server_cpu_per_gb: CPU seconds that the replay server had for 10^9 bytes of record data.
+    """
+
+    def __init__(
+        self, measured: Sequence[Measured], missing: Mapping[str, str], server_cpu_per_gb: float
+    ) -> None:
+        self.measured = {each.name: each for each in measured}
+        self.missing = missing
+        self.server_cpu_per_gb = server_cpu_per_gb
+
+    def ratio(self, of: Callable[[Work], float], over: str, under: str) -> Spread | None:
+        """Reader `over` divided by reader `under`, round by round; None if one of them is missing."""
+        if over not in self.measured or under not in self.measured:
+            return None
+        pairs = zip(self.measured[over].rounds, self.measured[under].rounds, strict=True)
+        return Spread.of([of(above) / of(below) for above, below in pairs])
+
+    @property
+    def overhead(self) -> Spread | None:
+        """Landing divided by its bare parts, round by round."""
+        names = (readers.LANDING, readers.BARE_READ, readers.BARE_WRITE)
+        if not self.measured.keys() >= set(names):
+            return None
+        rounds = zip(*(self.measured[name].rounds for name in names), strict=True)
+        return Spread.of(
+            [land.cpu_per_gb / (read.cpu_per_gb + write.cpu_per_gb) for land, read, write in rounds]
+        )
+
+
+def compare(server: ReplayServer, *, full: bool) -> Comparison:
+    """Measure every reader that can be had."""
+    large = FULL if full else LARGE
+    small = FULL if full else SMALL
+    for spec in (WARM_UP, large, small):
+        server.create(spec)
+
+    def given(spec: StreamSpec) -> Input:
+        return Input(server.url, spec.name, spec.records)
+
+    peers, missing = readers.peers()
+    commands = [*readers.OURS, *peers]
+    inputs = {command.name: given(large if command.name in READS_LARGE else small) for command in commands}
+    rounds = FULL_ROUNDS if full else ROUNDS
+    before = tree_cpu(server.pid)
+    measured, failed = interleaved(commands, given(WARM_UP), inputs, rounds)
+    served = sum(work.read.bytes for each in measured for work in each.rounds)
+    served += (rounds + 1) * WARM_UP.data_bytes * len(measured)
+    # The bare write reads its stream too, before it is measured.
+    cpu = tree_cpu(server.pid) - before
+    return Comparison(measured, missing | failed, cpu / max(1, served) * GB)
+
+
+def targets(compared: Comparison) -> list[Target]:
+    """What the comparison says of the goals."""
+
+    def row(goal: Goal, ratio: Spread | None, met: Callable[[float], bool]) -> Target:
+        if ratio is None:
+            gone = "; ".join(f"{name}: {reason}" for name, reason in compared.missing.items())
+            return Target(goal, f"not measured: {gone}", None)
+        return Target(goal, f"{ratio.text(2)}x", met(ratio.median))
+
+    def cpu(work: Work) -> float:
+        return work.cpu_per_gb
+
+    def speed(work: Work) -> float:
+        return work.records_per_second
+
+    rows = [
+        row(
+            Goal.LESS_THAN_DISCARD,
+            compared.ratio(cpu, readers.DISCARD, readers.LANDING),
+            lambda times: times >= 5,  # noqa: PLR2004  # the goal's own number, likewise below
+        ),
+        row(
+            Goal.LESS_THAN_SPARK,
+            compared.ratio(cpu, readers.SPARK, readers.LANDING),
+            lambda times: times >= 6.5,  # noqa: PLR2004
+        ),
+        row(Goal.OVERHEAD, compared.overhead, lambda times: times <= 1.25),  # noqa: PLR2004
+    ]
+    dlt = row(
+        Goal.FASTER_THAN_DLT,
+        compared.ratio(speed, readers.LANDING, readers.DLT),
+        lambda times: times >= 25,  # noqa: PLR2004
+    )
+    if readers.DLT in compared.missing and readers.LANDING in compared.measured:
+        ours = compared.measured[readers.LANDING].records_per_second.text(0)
+        dlt = Target(Goal.FASTER_THAN_DLT, f"{ours} records a second; dlt not here, {DLT_BY_HAND}", None)
+    return [*rows, dlt]
+
+
+def section(full: bool) -> Section:
+    """Measure, and tell."""
+    with replay_server() as server:
+        compared = compare(server, full=full)
+    measured = compared.measured
+    chart = {}
+    if measured:
+        values = {name: each.cpu_per_gb for name, each in measured.items()}
+        path = bars("landing", "CPU seconds for a GB of record data", values, ours=readers.LANDING)
+        chart = {"CPU seconds for a GB of record data; lines from the lowest round to the highest": path}
+    return Section(
+        "Landing, and other readers in Python", _text(compared, full=full), targets(compared), chart
+    )
+
+
+def _text(compared: Comparison, *, full: bool) -> str:
+    large, small = (FULL, FULL) if full else (LARGE, SMALL)
+    rounds = FULL_ROUNDS if full else ROUNDS
+    columns = ["reader", "CPU s/GB", "records/s", "written, bytes/record", "codec", "start-up, CPU s"]
+    rows = [_row(each) for each in compared.measured.values()]
+    what = (
+        f"Records of {LARGE.record_bytes} bytes (JSON of orders, a third of its size under zstd) from a "
+        f"replay server on the loopback, {large.data_bytes / 1e6:,.0f} MB in {large.shards} shards for ours, "
+        f"its parts and Spark, {small.data_bytes / 1e6:,.0f} MB in {small.shards} for the others, in pages "
+        f"of {LARGE.page_records}. Median of {rounds} rounds, one reader after the other in each, with the "
+        "lowest and the highest. CPU is of the whole process tree, JVM and Python workers included, in "
+        "processes that stay, each warmed up by a small stream just before; start-up is beside it and not in "
+        f"it. The server had {compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
+        f"Ours writes zstd of level {pa.Codec('zstd').compression_level}. Peers: {readers.versions()}; the "
+        "boto3 ones are written here, in benchmarks/peers."
+    )
+    text = [what, table(columns, rows)]
+    if readers.LANDING in compared.measured:
+        cost = statistics.median(work.cpu_per_gb for work in compared.measured[readers.LANDING].rounds)
+        text.append(
+            f"At {cost:.1f} CPU s/GB a core lands {GB / SHARD_LIMIT / cost:.0f} shards that all give the "
+            "2 MB a second that Kinesis allows them."
+        )
+    text += [f"Not measured: {name}: {reason}." for name, reason in compared.missing.items()]
+    return "\n\n".join(text)
+
+
+def _row(each: Measured) -> list[str]:
+    last = each.rounds[-1]
+    return [
+        each.name,
+        each.cpu_per_gb.text(),
+        each.records_per_second.text(0),
+        f"{last.written / last.read.records:,.0f}" if last.written else "",
+        ", ".join(sorted(last.codecs)),
+        f"{each.startup.cpu:.1f}",
+    ]

@@ -1,0 +1,136 @@
+"""Our own ways through a stream, as processes that take orders.
+
+    python -m benchmarks.landing_child land | read | write
+
+`land`: HTTP to committed Delta, by a plan and a run in a warm Spark session. `read` and `write` are its bare
+parts: the same pages parsed and forgotten, and batches of the same records, there beforehand, written with
+the same codec.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.marks import Order, Read, private_stdout, take_orders
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import PAGE_LIMIT
+from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land
+from kinesis_assets.spark.session import start_session
+from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.files import DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.pages import Record
+
+BATCH_ID = 1 << 61
+
+
+SESSION = {
+    "spark.master": "local[2,4]",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+"""Two tasks at once, and the rest as a run has it."""
+
+
+def client(order: Order) -> StreamClient:
+    """Of the order's stream."""
+    return StreamClient(order.stream, ClientSettings("us-east-1", order.url))
+
+
+def landed(spark: SparkSession, order: Order) -> Read:
+    """Plan, land and commit the whole stream into a new table."""
+    stream = client(order)
+    table = PositionedTable(order.folder)
+    shard_ids = [shard.shard_id for shard in stream.list_shards()]
+    plan = plan_run(stream, table, asked=shard_ids, policy=ReadPolicy())
+    result = execute_run(partial(land, spark), stream, table, plan)
+    assert not result.errors, result.errors
+    outcomes = result.outcomes.values()
+    return Read(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
+
+
+def pages(stream: StreamClient) -> Iterator[tuple[str, Sequence[Record]]]:
+    """Every page of a stream, one after the other, unpaced, with its shard."""
+    for shard in stream.list_shards():
+        iterator: str | None = stream.shard_iterator(shard.shard_id, Position(PositionKind.TRIM_HORIZON))
+        while iterator is not None:
+            page, _ = stream.get_records(iterator, PAGE_LIMIT)
+            yield shard.shard_id, page.records
+            iterator = page.next_shard_iterator if page.millis_behind_latest else None
+
+
+def parsed(stream: StreamClient) -> Read:
+    """Read the stream and forget it."""
+    records = size = 0
+    for _, page in pages(stream):
+        records += len(page)
+        size += sum([len(record.data) for record in page])
+    return Read(records, size)
+
+
+def tables(order: Order) -> list[pa.Table]:
+    """The stream as tables of a row group each, as a data file has them."""
+    groups: list[pa.Table] = []
+    pending: list[pa.RecordBatch] = []
+    for shard_id, page in pages(client(order)):
+        pending.append(record_batch(order.stream, shard_id, page))
+        if sum(batch.nbytes for batch in pending) >= ROW_GROUP_BYTES:
+            groups.append(_with_batch_id(pending))
+            pending = []
+    return [*groups, _with_batch_id(pending)] if pending else groups
+
+
+def _with_batch_id(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    table = pa.Table.from_batches(batches)
+    index = FILE_SCHEMA.get_field_index("batch_id")
+    ids = pa.repeat(pa.scalar(BATCH_ID, pa.int64()), table.num_rows)
+    return table.add_column(index, FILE_SCHEMA.field(index), ids)
+
+
+def written(order: Order, groups: Sequence[pa.Table]) -> Read:
+    """Write them all to one file."""
+    records = size = 0
+    path = Path(order.folder, "records.parquet")
+    with pq.ParquetWriter(
+        path, FILE_SCHEMA, compression="zstd", use_dictionary=DICTIONARIES, write_statistics=STATISTICS
+    ) as writer:
+        for group in groups:
+            writer.write_table(group)
+            records += group.num_rows
+            size += sum(chunk.total_values_length for chunk in group["data"].chunks)
+    return Read(records, size)
+
+
+def main(kind: str) -> None:
+    """Take orders of one kind."""
+    if kind == "land":
+        marks = private_stdout()
+        spark = start_session(SESSION)
+        take_orders(lambda order: partial(landed, spark, order), marks)
+        spark.stop()
+        return
+    kinds: dict[str, Callable[[Order], Callable[[], Read]]] = {
+        "read": lambda order: partial(parsed, client(order)),
+        "write": lambda order: partial(written, order, tables(order)),
+    }
+    take_orders(kinds[kind])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
