@@ -42,7 +42,7 @@ def bars(name: str, label: str, values: Mapping[str, Spread], *, ours: str) -> P
 def growth(
     name: str, across: str, label: str, curves: Mapping[str, Sequence[tuple[float, float]]]
 ) -> tuple[Path, dict[str, float]]:
-    """A log-log chart of how something grows; the exponent of each curve stands in its legend.
+    """A log-log chart of how something grows; its title names the exponent of each curve.
 
     Args:
         name: Of the file, without its ending.
@@ -58,10 +58,13 @@ def growth(
     axes = figure.subplots()
     for who, points in curves.items():
         xs, ys = zip(*sorted(points), strict=True)
-        axes.loglog(xs, ys, marker="o", label=f"{who}: exponent {exponents[who]:.2f}")
+        axes.loglog(xs, ys, marker="o", label=who)
+    told = ", ".join(f"{who} {value:.2f}" for who, value in exponents.items())
+    axes.set_title(f"exponent: {told}", fontsize=10)
     axes.set_xlabel(across)
     axes.set_ylabel(label)
-    axes.legend()
+    if len(curves) > 1:
+        axes.legend()
     return _saved(name, figure, axes), exponents
 
 
@@ -77,5 +80,6 @@ def _saved(name: str, figure: Figure, axes: Any) -> Path:
     axes.spines[["top", "right"]].set_visible(False)
     CHARTS.mkdir(exist_ok=True)
     path = CHARTS / f"{name}.png"
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    # Without the library's version in it, the same numbers give the same file.
+    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
     return path

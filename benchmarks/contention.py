@@ -78,7 +78,7 @@ class Attempts:
 
 def attempt(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
     """Land one record of a shard and commit it; seconds of the commit, and whether it landed."""
-    expected = _standing(table)
+    expected = standing(table)
     start = expected.shards[shard_id].position
     number = str(int(start.sequence_number or 0) + 1)
     record = Record(number, LISTING.summary.service_time.timestamp(), b"order", "k")
@@ -123,7 +123,7 @@ def attempts(uri: str, rounds: int, shard_id: str) -> Attempts:
 def alone(rounds: int = ROUNDS) -> Attempts:
     """One process, one shard."""
     with tempfile.TemporaryDirectory() as folder:
-        _freeze(folder)
+        frozen(folder)
         return attempts(folder, rounds, SHARDS[0])
 
 
@@ -135,11 +135,11 @@ def together(shard_ids: Sequence[str], rounds: int = ROUNDS) -> Attempts:
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(PROCESSES, context, initializer=_enter, initargs=(barrier,)) as pool,
     ):
-        _freeze(folder)
+        frozen(folder)
         dealt = list(islice(cycle(shard_ids), PROCESSES))
         of_each = list(pool.map(partial(attempts, folder, rounds), dealt))
         won = [seconds for one in of_each for seconds in one.won]
-        shards = _standing(PositionedTable(folder)).shards.values()
+        shards = standing(PositionedTable(folder)).shards.values()
         passed = sum(int(shard.position.sequence_number or 0) for shard in shards)
         assert passed == len(won), "the positions are not what was told"
     return Attempts(won, sum(one.lost for one in of_each), max(one.seconds for one in of_each))
@@ -150,11 +150,13 @@ def _enter(barrier: Barrier) -> None:
     _barrier = barrier
 
 
-def _freeze(uri: str) -> None:
+def frozen(uri: str) -> None:
+    """Make a table whose stream has all shards at their beginnings."""
     freeze(PositionedTable(uri), LISTING, dict.fromkeys(SHARDS, BEGINNING))
 
 
-def _standing(table: PositionedTable) -> StreamPositions:
+def standing(table: PositionedTable) -> StreamPositions:
+    """Open the table and read its positions."""
     found = table.snapshot().positions(STREAM)
     assert found is not None
     return found

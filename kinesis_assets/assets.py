@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator  # noqa: TC003  # Dagster looks the body's types up
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster_pyspark import LazyPySparkResource
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.follow import COMMIT_INTERVAL
 from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
 from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
 from kinesis_assets.jobs.replay import build_replay_job
@@ -22,6 +23,8 @@ from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.sensor import evaluate
+from kinesis_assets.spans import seconds_followed
+from kinesis_assets.spark.resource import SparkResource
 from kinesis_assets.table.files import TABLE_SCHEMA
 from kinesis_assets.table.storage import TableFolder
 
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST_DAYS = 36_500
+
+_SHORTEST_INTERVAL = 0.2
+
+_START_OF_A_RUN = 30.0
+"""Seconds from a tick of the sensor until the run that it asks for reads."""
 
 
 def build_kinesis_stream(
@@ -46,6 +54,8 @@ def build_kinesis_stream(
     on_data_loss: str = OnDataLoss.FAIL,
     on_recreated: str = OnRecreated.FAIL,
     stop_timeout: float = STOP_TIMEOUT,
+    follow_for: float | None = None,
+    commit_interval: float = COMMIT_INTERVAL,
     region_name: str | None = None,
     endpoint_url: str | None = None,
     profile_name: str | None = None,
@@ -77,6 +87,10 @@ def build_kinesis_stream(
             the same table.
         stop_timeout: A run that is told to stop commits what it has read within so many seconds; what is not
             committed by then is dropped.
+        follow_for: Each run that the sensor asks for stays for so many seconds and commits whenever something
+            came; shortly before its end the next one is asked for. By default a run reads the next range of
+            its shards and ends.
+        commit_interval: Seconds from one look of such a run to the next.
         region_name: As for boto3; by default the AWS SDK's own chain, here and below.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
@@ -99,6 +113,13 @@ def build_kinesis_stream(
         raise InvalidInput(f"stop_timeout must not be below 0, as {stop_timeout} is")
     if retention_days is not None and not 1 <= retention_days <= _MOST_DAYS:
         raise InvalidInput(f"retention_days must be from 1 to {_MOST_DAYS}, not {retention_days}")
+    if follow_for is not None and not 0 < follow_for < float("inf"):
+        raise InvalidInput(f"follow_for must be above 0, not {follow_for}")
+    if not _SHORTEST_INTERVAL <= commit_interval < float("inf"):
+        raise InvalidInput(
+            f"commit_interval must be at least {_SHORTEST_INTERVAL}, not {commit_interval}: a shard takes "
+            "five calls a second"
+        )
     manager = ShardIOManager(
         stream=stream,
         table=table,
@@ -114,10 +135,15 @@ def build_kinesis_stream(
         on_recreated=on_recreated,
         stop_timeout=stop_timeout,
         retention_days=retention_days,
+        follow_for=follow_for,
+        commit_interval=commit_interval,
+        handover=0.0
+        if follow_for is None
+        else min(sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
         kinesis=KinesisResource(
             region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
         ),
-        pyspark=LazyPySparkResource(spark_config=dict(spark_config or {})),
+        pyspark=SparkResource(spark_config=dict(spark_config or {})),
     )
     manager.policy()  # refuses here what no run could use
     partitions = shard_partitions(stream)
@@ -137,6 +163,9 @@ def build_kinesis_stream(
             partitions_def=partitions,
             ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
             io_manager_key=manager_key,
+            # A success with an output would be a materialization of every partition of the run.
+            output_required=follow_for is None,
+            required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=_identifier(stream),
             kinds={"pyspark", "deltalake"},
@@ -145,8 +174,13 @@ def build_kinesis_stream(
         )
 
     @raw_asset
-    def raw(plan: RunPlan) -> RunPlan:
-        return plan
+    def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
+        context = dg.AssetExecutionContext.get()
+        seconds = None if follow_for is None else seconds_followed(context.run.tags)
+        if seconds is None:
+            yield dg.Output(plan)
+        else:
+            getattr(context.resources, manager_key).follow(context, plan.asked, seconds)
 
     @dg.sensor(
         name=f"{raw_key(stream).to_python_identifier()}_sensor",

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.follow import COMMIT_INTERVAL
 from kinesis_assets.io_manager import STOP_TIMEOUT
 from kinesis_assets.jobs.maintain import SCHEDULE
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
@@ -29,6 +30,8 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     on_data_loss: str = "fail"
     on_recreated: str = "fail"
     stop_timeout: float = STOP_TIMEOUT
+    follow_for: float | None = None
+    commit_interval: float = COMMIT_INTERVAL
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None

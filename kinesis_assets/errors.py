@@ -4,6 +4,7 @@ KinesisAssetsError
 ├── InvalidInput               what was asked for cannot be meant; nothing was touched
 ├── JavaUnavailable            no Java that Spark can run on
 ├── LandingFailed              the Spark job failed as a whole; nothing was committed
+├── SparkServerFailed          the Spark server that was to be kept did not come up, or ended
 ├── RegistryCallFailed         a schema registry did not say what a decoder needs to know
 ├── StreamError                a whole stream
 │   ├── StreamNotFound
@@ -78,6 +79,10 @@ class JavaUnavailable(KinesisAssetsError):
 
 class LandingFailed(KinesisAssetsError):
     """The Spark job failed as a whole; nothing was committed."""
+
+
+class SparkServerFailed(KinesisAssetsError):
+    """The Spark server that was to be kept on this machine did not come up, or ended."""
 
 
 class RegistryCallFailed(KinesisAssetsError):

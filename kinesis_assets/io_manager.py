@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
+from dagster._core.events import DagsterEvent
 from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
 
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.follow import COMMIT_INTERVAL, Follow, Pace
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.loss import OnDataLoss
@@ -26,6 +28,10 @@ from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dagster._core.execution.context.system import StepExecutionContext
+
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.run import RunResult
     from kinesis_assets.table.positions import ShardPosition
@@ -58,6 +64,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
         on_recreated: See `OnRecreated`.
         stop_timeout: Seconds that a run which is told to stop has to commit what it has read.
         retention_days: Maintenance takes rows out that arrived more days ago; None for never.
+        follow_for: Seconds for which the runs that the sensor asks for follow; None for not at all.
+        commit_interval: Seconds from round to round of a run that follows, see `Pace`.
+        handover: Seconds before the end of such a run in which another one may take over, see `Pace`.
         kinesis: How to reach Kinesis.
         pyspark: Whose Spark session lands the records.
     """
@@ -76,6 +85,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
     on_recreated: str = OnRecreated.FAIL
     stop_timeout: float = STOP_TIMEOUT
     retention_days: int | None = None
+    follow_for: float | None = None
+    commit_interval: float = COMMIT_INTERVAL
+    handover: float = 0.0
     kinesis: KinesisResource
     pyspark: LazyPySparkResource
     _closing: Closing | None = PrivateAttr(default=None)
@@ -134,6 +146,46 @@ class ShardIOManager(dg.ConfigurableIOManager):
             policy=self.policy(),
         )
 
+    def follow(self, context: dg.AssetExecutionContext, asked: Sequence[str], seconds: float) -> None:
+        """Land and commit what comes for some time, and tell of each commit as of a run's own.
+
+        Args:
+            context: The run's.
+            asked: Shard ids, parents before children.
+            seconds: For so long.
+
+        Raises:
+            DagsterExecutionInterruptedError: The run was told to stop. What it had read by then is committed
+                and told, or, after `stop_timeout`, dropped.
+            LandingFailed: A Spark job failed.
+            ShardsNotCommitted: Some shards fail at the end.
+        """
+        prepare(self.pyspark.spark_config)
+        with failures_told(self.stream):
+            spark = self.pyspark.spark_session  # as below
+        step = context.get_step_execution_context()
+        following = Follow(
+            partial(land, spark),
+            self.client(),
+            self.positioned_table(),
+            self.policy(),
+            Pace(seconds, self.commit_interval, self.handover),
+            tell=partial(_tell_each, step, context.asset_key, self.stream),
+            by=step.run_id,
+        )
+
+        def give_up() -> None:
+            if following.batch_id is not None:
+                end_landing(spark, following.batch_id)
+
+        closing = self._closing = Closing(self.stop_timeout, tell=following.stop, give_up=give_up)
+        try:
+            with closing.holding_back(), failures_told(self.stream):
+                following.run(asked)
+        finally:
+            if closing.told:
+                _call_it_canceled(step)
+
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
         """Land and commit a plan, and tell what became of each shard.
 
@@ -168,7 +220,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
                     _log_each(context, self.stream, result.read())
         finally:
             if closing.told:
-                _call_it_canceled(context)
+                _call_it_canceled(context.step_context)
         if result.errors:
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)
@@ -186,15 +238,30 @@ def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
         raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
 
 
-def _call_it_canceled(context: dg.OutputContext) -> None:
+def _call_it_canceled(step: StepExecutionContext) -> None:
     """Let the run end as canceled also if it was its process that was told, as when its machine goes away."""
-    run = context.step_context.instance.get_run_by_id(context.run_id)
+    run = step.instance.get_run_by_id(step.run_id)
     if run is not None and run.status is dg.DagsterRunStatus.STARTED:
-        context.step_context.instance.report_run_canceling(run, "The run's process was told to stop.")
+        step.instance.report_run_canceling(run, "The run's process was told to stop.")
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:
+    for event in _events(context.asset_key, stream, result):
+        context.log_event(event)
+
+
+def _tell_each(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
+    """The same from an asset's body. Its context would keep each event until the body's end."""
+    for event in _events(key, stream, result):
+        if isinstance(event, dg.AssetMaterialization):
+            DagsterEvent.asset_materialization(step, event)
+        else:
+            DagsterEvent.asset_observation(step, event)
+
+
+def _events(
+    key: dg.AssetKey, stream: str, result: RunResult
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
     for shard_id, outcome in result.outcomes.items():
         event = dg.AssetMaterialization if outcome.error is None else dg.AssetObservation
-        metadata = event_metadata(stream, outcome, result)
-        context.log_event(event(context.asset_key, partition=shard_id, metadata=metadata))
+        yield event(key, partition=shard_id, metadata=event_metadata(stream, outcome, result))

@@ -149,7 +149,13 @@ def standing_shards(
 
 
 def plan_run(
-    client: StreamClient, table: PositionedTable, *, asked: Iterable[str], policy: ReadPolicy
+    client: StreamClient,
+    table: PositionedTable,
+    *,
+    asked: Iterable[str],
+    policy: ReadPolicy,
+    listing: StreamListing | None = None,
+    now: datetime | None = None,
 ) -> RunPlan:
     """Plan the next range of each asked shard.
 
@@ -160,16 +166,18 @@ def plan_run(
         table: Its table; created if missing.
         asked: Shard ids, parents before children.
         policy: How the stream is read.
+        listing: The stream and its shards as they were listed shortly before; by default they are listed now.
+        now: The service's clock; by default that of the listing.
 
     Raises:
         InvalidInput: The starts do not fit the stream.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
         TableError: The table cannot be used.
     """
-    listing = client.listing()
+    listing = listing or client.listing()
     standing = _positions_or_first(client, table, listing, policy)
     expected = standing.with_listing(listing)
-    now = listing.summary.service_time
+    now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
     asked = list(dict.fromkeys(asked))

@@ -7,6 +7,7 @@ with the stretches that were left: those whose runs were unfinished, and those t
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from kinesis_assets.run import ShardState
 from kinesis_assets.table.tokens import drawn_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import Landed, StreamPositions
@@ -30,6 +31,13 @@ MOST_FILES = 200
 
 MOST_EVENTS = 1000
 """Events that are added at a time; a commit's go together, so that one commit may have more."""
+
+MOST_SECONDS = 3.0
+"""So long files are read, and then events: the rest is left for another time. A tick of the sensor has a
+minute for all that it does."""
+
+_LOOKED_FOR_AT_ONCE = 500
+"""Events of so many shards of some commits are looked for together, between two looks at the clock."""
 
 FILLED = "filled"
 """The state of a shard in the event of rows that were filled in behind its position."""
@@ -138,6 +146,7 @@ def missing_events(
     done: Reconciled,
     *,
     most_files: int = MOST_FILES,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[dg.AssetMaterialization], Reconciled]:
     """The events that an instance lacks of what was committed since it was last compared.
 
@@ -149,7 +158,8 @@ def missing_events(
         link_at: Reads the commit of a token.
         newest: The chain's newest token; None for an empty one.
         done: How far it was compared.
-        most_files: So many commits are read.
+        most_files: So many commits are read, or fewer if `MOST_SECONDS` are over.
+        clock: Tells the seconds.
 
     Returns:
         The events, oldest commit first, to be added by the caller; and how far it is compared then.
@@ -162,12 +172,15 @@ def missing_events(
     stretches = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
     links: list[Link] = []
     left: list[Stretch] = []
+    is_over = _timer(clock)
     for stretch in stretches:
-        read, rest = _walk(link_at, stretch, most_files - len(links))
+        is_first = done.through is None and stretch.newest == newest
+        # What is left of a first look is left for good, so that one has the time it needs.
+        read, rest = _walk(link_at, stretch, most_files - len(links), _never if is_first else is_over)
         links += read
-        if rest is not None and not (done.through is None and stretch.newest == newest):
+        if rest is not None and not is_first:
             left.append(rest)
-    events, kept = _untold_of_ended(instance, stream, links)
+    events, kept = _untold_of_ended(instance, stream, links, _timer(clock))
     left = sorted([*left, *(Stretch(link.token, link.previous) for link in kept)], key=_newest, reverse=True)
     return events, Reconciled(newest, tuple(_joined(left)))
 
@@ -238,12 +251,24 @@ def fact(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> obj
     return None if value is None else value.value
 
 
-def _walk(link_at: Callable[[int], Link], stretch: Stretch, most: int) -> tuple[list[Link], Stretch | None]:
-    """The commits of a stretch, and what is left of it when that many were read."""
+def _timer(clock: Callable[[], float]) -> Callable[[], bool]:
+    """Tells whether `MOST_SECONDS` are over since now."""
+    until = clock() + MOST_SECONDS
+    return lambda: clock() > until
+
+
+def _never() -> bool:
+    return False
+
+
+def _walk(
+    link_at: Callable[[int], Link], stretch: Stretch, most: int, is_over: Callable[[], bool]
+) -> tuple[list[Link], Stretch | None]:
+    """The commits of a stretch, and what is left of it when that many were read or the time is over."""
     links: list[Link] = []
     token: int | None = stretch.newest
     while token is not None and token != stretch.until:
-        if len(links) >= most:
+        if len(links) >= most or (links and is_over()):
             return links, Stretch(token, stretch.until)
         try:
             links.append(link_at(token))
@@ -254,10 +279,18 @@ def _walk(link_at: Callable[[int], Link], stretch: Stretch, most: int) -> tuple[
 
 
 def _untold_of_ended(
-    instance: dg.DagsterInstance, stream: str, links: Iterable[Link]
+    instance: dg.DagsterInstance, stream: str, links: Sequence[Link], is_over: Callable[[], bool]
 ) -> tuple[list[dg.AssetMaterialization], list[Link]]:
     """The missing events, oldest commit first; and the commits that are left for another time."""
-    found, kept = untold(instance, stream, links)
+    found: list[tuple[Link, list[str]]] = []
+    kept: list[Link] = []
+    for number, some in enumerate(_together(links)):
+        if number and is_over():
+            kept += some
+            continue
+        lacking, unfinished = untold(instance, stream, some)
+        found += lacking
+        kept += unfinished
     events: list[dg.AssetMaterialization] = []
     for link, shard_ids in sorted(found, key=lambda each: each[0].token):
         if events and len(events) + len(shard_ids) > MOST_EVENTS:
@@ -265,6 +298,20 @@ def _untold_of_ended(
         else:
             events += [link.event(stream, shard_id) for shard_id in shard_ids]
     return events, kept
+
+
+def _together(links: Sequence[Link]) -> Iterator[list[Link]]:
+    """Commits whose events are looked for together, in their order. A run's are, if they are side by side."""
+    some: list[Link] = []
+    shards = 0
+    for link in links:
+        if shards >= _LOOKED_FOR_AT_ONCE and (link.by is None or link.by != some[-1].by):
+            yield some
+            some, shards = [], 0
+        some.append(link)
+        shards += len(link.landed)
+    if some:
+        yield some
 
 
 def _newest(stretch: Stretch) -> int:

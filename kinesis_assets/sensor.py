@@ -15,11 +15,17 @@ import msgspec
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.backoff import Backoff, EndedRun
-from kinesis_assets.errors import TableError, TableMissing
+from kinesis_assets.errors import InvalidInput, TableError, TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.reconcile import Link, Reconciled, missing_events
-from kinesis_assets.spans import contiguous_spans, span_tags, tagged_span
+from kinesis_assets.spans import (
+    contiguous_spans,
+    following_tags,
+    seconds_followed,
+    span_tags,
+    tagged_span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,7 +106,7 @@ def evaluate(
         for shard_id, shard in shards.items()
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
-    busy = _shards_of_unfinished_runs(instance, stream, keys)
+    busy = _shards_of_unfinished_runs(manager, instance, keys, now)
     ended = _ended_runs(instance, stream, keys, since=before.backoff.since(now))
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
@@ -111,7 +117,7 @@ def evaluate(
     return dg.SensorResult(
         # Without a run key: that of a failed run would block its shards for ever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=span_tags(span)) for span in spans
+            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, span)) for span in spans
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
@@ -137,14 +143,38 @@ def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> lis
     return sorted(spans, key=lambda span: span[0] not in after)
 
 
-def _shards_of_unfinished_runs(instance: dg.DagsterInstance, stream: str, keys: Sequence[str]) -> set[str]:
-    runs = instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
+def _tags(manager: ShardIOManager, span: Sequence[str]) -> dict[str, str]:
+    """Those of the run that is asked for over a span."""
+    if manager.follow_for is None:
+        return span_tags(span)
+    return following_tags(span, manager.follow_for, manager.handover)
+
+
+def _shards_of_unfinished_runs(
+    manager: ShardIOManager, instance: dg.DagsterInstance, keys: Sequence[str], now: float
+) -> set[str]:
+    """The shards that a run has and keeps: not those of a run that ends when the next one takes over."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
     return {
         shard_id
-        for run in runs
-        if _is_ours(instance, run, stream)
-        for shard_id in tagged_span(run.tags, keys)
+        for record in records
+        if _is_ours(instance, record.dagster_run, manager.stream)
+        and not _hands_over(record, manager.handover, now)
+        for shard_id in tagged_span(record.dagster_run.tags, keys)
     }
+
+
+def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
+    """Whether a run follows and is in its last seconds, in which the next one may take over."""
+    try:
+        seconds = seconds_followed(record.dagster_run.tags)
+    except InvalidInput:
+        return False  # it fails with that
+    return (
+        seconds is not None
+        and record.start_time is not None
+        and now - record.start_time >= seconds - handover
+    )
 
 
 def _ended_runs(

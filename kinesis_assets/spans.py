@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from itertools import groupby
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    MAX_RUNTIME_SECONDS_TAG,
     PARTITION_NAME_TAG,
 )
 
+from kinesis_assets.errors import InvalidInput
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+FOLLOW_TAG = "kinesis/follow_for"
+"""A run with this tag follows, for so many seconds; one without it reads the next range once."""
+
+_START_AND_END = 600
+"""Seconds that a run may take for its start and its end, beside the time for which it follows."""
 
 
 def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
@@ -25,6 +35,38 @@ def span_tags(span: Sequence[str]) -> dict[str, str]:
     if len(span) == 1:
         return {PARTITION_NAME_TAG: span[0]}
     return {ASSET_PARTITION_RANGE_START_TAG: span[0], ASSET_PARTITION_RANGE_END_TAG: span[-1]}
+
+
+def following_tags(span: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
+    """The same for a run that follows, see `Pace`.
+
+    A single shard is a range too: of two runs with the same `dagster/partition` an instance may hold the
+    second back until the first ends.
+    """
+    return {
+        ASSET_PARTITION_RANGE_START_TAG: span[0],
+        ASSET_PARTITION_RANGE_END_TAG: span[-1],
+        FOLLOW_TAG: f"{seconds:g}",
+        MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
+    }
+
+
+def seconds_followed(tags: Mapping[str, str]) -> float | None:
+    """How long a run follows, by its tags; None for one that does not.
+
+    Raises:
+        InvalidInput: The tag is no number of seconds.
+    """
+    text = tags.get(FOLLOW_TAG)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not isfinite(seconds) or seconds <= 0:
+        raise InvalidInput(f"the tag {FOLLOW_TAG} must be a number of seconds above 0, not {text[:80]!r}")
+    return seconds
 
 
 def tagged_span(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:

@@ -13,6 +13,7 @@ from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.seek import seek
+from kinesis_assets.cli.spark import spark
 from kinesis_assets.cli.stream import FAILED
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 
@@ -41,5 +42,5 @@ def commands() -> None:
     """Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, run, positions, seek, maintain, replay, doctor):
+for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, doctor):
     commands.add_command(_command)

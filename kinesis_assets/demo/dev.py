@@ -18,6 +18,7 @@ from kinesis_assets.demo.show import embedded_stream
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.local import LocalKinesis
 from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.server import SparkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,11 @@ def run_dev(project: Path, port: int) -> int:
     home.mkdir(parents=True)
     shutil.copy(project / "dagster.yaml", home)
     stopped = threading.Event()
-    with LocalKinesis() as local, embedded_stream(local, folder / "orders") as kinesis:
+    with (
+        LocalKinesis() as local,
+        embedded_stream(local, folder / "orders") as kinesis,
+        _warm_spark(folder / "spark.log") as spark,
+    ):
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         producer = threading.Thread(target=_produce, args=(kinesis, stopped.wait))
         producer.start()
@@ -64,7 +69,7 @@ def run_dev(project: Path, port: int) -> int:
                 *(sys.executable, "-m", "dagster", "dev", "-w", str(project / "workspace.yaml")),
                 *("-h", "127.0.0.1", "-p", str(port)),
             ],
-            env=os.environ | {"DAGSTER_HOME": str(home)},
+            env=os.environ | {"DAGSTER_HOME": str(home), "SPARK_REMOTE": spark.url},
             cwd=project,
             start_new_session=True,
         )
@@ -76,6 +81,11 @@ def run_dev(project: Path, port: int) -> int:
             _stop(dagster)
             stopped.set()
             producer.join()
+
+
+def _warm_spark(log: Path) -> SparkServer:
+    click.echo("Starting Spark, once for all runs")
+    return SparkServer(log)
 
 
 def _stop(dagster: subprocess.Popen[bytes]) -> None:

@@ -29,6 +29,7 @@ Sources:
 from __future__ import annotations
 
 import hashlib
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,16 +40,19 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from kinesis_assets.kinesis.pages import Record
+from kinesis_assets.kinesis.pages import Record, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 """What every aggregate begins with."""
 
 OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
 """The error of a sub-record that came out well but belongs to another shard."""
+
+SLICE = 10_000
+"""Sub-records of an aggregate that are taken out of it at once: there can be a million in one."""
 
 _NOT_JUDGED = "not judged yet"
 _MD5_BYTES = 16
@@ -98,6 +102,11 @@ def is_aggregate(record: Record) -> bool:
     return record.data[: len(MAGIC)] == MAGIC
 
 
+def any_aggregate(records: Records) -> bool:
+    """Whether one of them is an aggregate."""
+    return any(map(bytes.startswith, records.payloads, repeat(MAGIC)))
+
+
 def is_damaged(record: Record) -> bool:
     """Whether a record that `deaggregate` gave begins as an aggregate and is none."""
     return record.error is not None and record.error != OUTSIDE_HASH_RANGE
@@ -116,12 +125,32 @@ def deaggregate(record: Record, hash_range: tuple[str, str]) -> list[Record]:
         the error `OUTSIDE_HASH_RANGE`. For anything else that begins as an aggregate one record: it, with an
         error.
     """
+    return list(chain.from_iterable(sliced(record, hash_range)))
+
+
+def sliced(record: Record, hash_range: tuple[str, str]) -> Iterator[Sequence[Record]]:
+    """What `deaggregate` gives, in lists of at most `SLICE`, of which none is empty."""
     if not is_aggregate(record):
-        return [record]
+        yield [record]
+        return
     try:
-        return _sub_records(record, _message(record.data), hash_range)
+        message = _message(record.data)
+        taking = _sub_records(record, message, hash_range)
+        first = list(islice(taking, SLICE))
+        if len(first) < len(message.records):
+            # What is unsound further on makes the whole of it unsound, so it is all looked at first.
+            for _ in taking:
+                pass
+            taking = _sub_records(record, message, hash_range)
     except _Unsound as unsound:
-        return [msgspec.structs.replace(record, error=f"aggregate: {unsound}")]
+        yield [msgspec.structs.replace(record, error=f"aggregate: {unsound}")]
+        return
+    if len(first) == len(message.records):
+        yield first
+        return
+    del first
+    while part := list(islice(taking, SLICE)):
+        yield part
 
 
 def _message(data: bytes) -> Any:
@@ -142,7 +171,7 @@ def _message(data: bytes) -> Any:
     return message
 
 
-def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> list[Record]:
+def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> Iterator[Record]:
     first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
 
     def judged(hash_key: bytes) -> str | None:
@@ -158,9 +187,9 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> l
 
     sequence_number = record.sequence_number
     arrival = record.approximate_arrival_timestamp
-    taken: list[Record] = []
+    number = 0
     try:
-        for number, sub in enumerate(message.records):
+        for number, sub in enumerate(message.records):  # told below
             index = sub.partition_key_index
             if sub.HasField("explicit_hash_key_index"):
                 error = explicit_errors[sub.explicit_hash_key_index]
@@ -168,10 +197,9 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> l
                 error = key_errors[index]
                 if error is _NOT_JUDGED:
                     error = key_errors[index] = judged(_md5(table[index]))
-            taken.append(Record(sequence_number, arrival, sub.data, keys[index], number, error))
+            yield Record(sequence_number, arrival, sub.data, keys[index], number, error)
     except IndexError:
-        raise _Unsound(f"sub-record {len(taken)} has an index beyond its table of keys") from None
-    return taken
+        raise _Unsound(f"sub-record {number} has an index beyond its table of keys") from None
 
 
 def _texts(table: Iterable[bytes]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.pages import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,20 +122,32 @@ class Budget:
         """Records that may still be taken; None for no bound."""
         return self._records
 
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that may still be taken; None for no bound."""
+        return self._bytes
+
     def take(self, records: Sequence[Record]) -> int:
         """How many of the leading records may be taken; they are taken with that."""
         if self._records is None and self._bytes is None:
             return len(records)
         with self._lock:
             count = len(records) if self._records is None else min(len(records), self._records)
-            sizes = list(accumulate(len(record.data) for record in records[:count]))
-            if self._bytes is not None and count:
-                # Without the first, a record larger than the whole allowance could never be read.
-                count = max(bisect_right(sizes, self._bytes), 0 if self._taken else 1)
+            if count and self._bytes is not None:
+                count = self._take_bytes(Records.of(records).first(count), self._bytes)
             if count:
                 self._taken = True
                 if self._records is not None:
                     self._records -= count
-                if self._bytes is not None:
-                    self._bytes = max(0, self._bytes - sizes[count - 1])
             return count
+
+    def _take_bytes(self, records: Records, left: int) -> int:
+        """How many of them are within the bytes that are left; these are taken."""
+        count, size = len(records), records.payload_bytes
+        if size > left:
+            sizes = list(accumulate(map(len, records.payloads)))
+            # Without the first, a record larger than the whole allowance could never be read.
+            count = max(bisect_right(sizes, left), 0 if self._taken else 1)
+            size = sizes[count - 1] if count else 0
+        self._bytes = max(0, left - size)
+        return count

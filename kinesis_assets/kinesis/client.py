@@ -7,19 +7,27 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.pages import IncompleteBody, Page, PageParserFactory
+from kinesis_assets.kinesis.body import COPIES, LARGEST_BODY, seat_bodies, seated
+from kinesis_assets.kinesis.pages import (
+    IncompleteBody,
+    Page,
+    PageParserFactory,
+    Records,
+    first_that_is_no_number,
+    page_of,
+)
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.shards import (
     NAME,
-    NUMBER,
     Shard,
     covers_all_hash_keys,
     in_lineage_order,
@@ -27,7 +35,10 @@ from kinesis_assets.kinesis.shards import (
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 
-CONNECTIONS = 16
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.room import Seat
+
+CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""
 
 ATTEMPTS = 6
@@ -38,6 +49,13 @@ ATTEMPTS = 6
 class ClientSettings:
     """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret.
 
+    Attributes:
+        region_name: As for boto3.
+        endpoint_url: As for boto3.
+        profile_name: As for boto3.
+        sdk_parser: Have GetRecords answers read and parsed by the SDK alone: the same records for several times
+            the CPU, and fewer pages at once.
+
     Raises:
         InvalidInput: The endpoint's URL has a user or a password in it.
     """
@@ -45,6 +63,7 @@ class ClientSettings:
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+    sdk_parser: bool = False
 
     def __post_init__(self) -> None:
         if "@" in (self.endpoint_url or ""):
@@ -56,8 +75,10 @@ class ClientSettings:
 
 def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
     session = botocore.session.Session(profile=settings.profile_name)
-    session.register_component("response_parser_factory", PageParserFactory())
+    if not settings.sdk_parser:
+        session.register_component("response_parser_factory", PageParserFactory())
     config = Config(
+        user_agent=session.user_agent(),  # else the SDK puts it together anew twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=CONNECTIONS,
         connect_timeout=5,
@@ -65,9 +86,12 @@ def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
     )
     # boto3 alone among the SDKs looks only at AWS_DEFAULT_REGION.
     region_name = settings.region_name or os.environ.get("AWS_REGION")
-    return boto3.Session(botocore_session=session, region_name=region_name).client(
+    client = boto3.Session(botocore_session=session, region_name=region_name).client(
         "kinesis", endpoint_url=settings.endpoint_url, config=config
     )
+    if not settings.sdk_parser:
+        seat_bodies(client)
+    return client
 
 
 class StreamClient:
@@ -100,7 +124,9 @@ class StreamClient:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
         meta = self._client.meta
-        self.settings = ClientSettings(meta.region_name, meta.endpoint_url, settings.profile_name)
+        self.settings = ClientSettings(
+            meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser
+        )
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention, and the service's clock."""
@@ -160,17 +186,39 @@ class StreamClient:
         iterator: str = answer["ShardIterator"]
         return iterator
 
-    def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
-        """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer."""
-        answer = self._call("GetRecords", "Page", ShardIterator=iterator, Limit=limit)
+    def get_records(self, iterator: str, limit: int, seat: Seat | None = None) -> tuple[Page, datetime]:
+        """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
+
+        It holds a seat, if there is one, from when its body is read.
+        """
+        if self.settings.sdk_parser:
+            return self._get_records_by_sdk(iterator, limit, seat)
+        with seated(seat):
+            answer = self._call("GetRecords", "Page", ShardIterator=iterator, Limit=limit)
         page = answer["Page"]
         if isinstance(page, IncompleteBody):
             raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
-        for record in page.records:
-            if not NUMBER.fullmatch(record.sequence_number):
-                told = f"{record.sequence_number[:80]!r} is no sequence number"
-                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told)
-        return page, _service_time(answer)
+        return self._with_numbers(page), _service_time(answer)
+
+    def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat | None) -> tuple[Page, datetime]:
+        if seat is not None:
+            seat.take(int(COPIES * LARGEST_BODY))
+        try:
+            answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
+            page = page_of(answer)
+        except (ResponseParserError, KeyError, TypeError, ValueError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
+        return self._with_numbers(page), _service_time(answer)
+
+    def _with_numbers(self, page: Page) -> Page:
+        """The page, if its sequence numbers are such."""
+        records = Records(page.records)
+        wrong = first_that_is_no_number(records.numbers)
+        if wrong is not None:
+            told = f"{wrong[:80]!r} is no sequence number"
+            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told)
+        return Page(records, page.millis_behind_latest, page.next_shard_iterator)
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))

@@ -1,9 +1,14 @@
-"""Reading one shard's range, page by page, and knowing at every moment how far it got."""
+"""Reading one shard's range, page by page, and knowing at every moment how far it got.
+
+A reading never waits by itself: its steps are lists of records, and pauses before it may go on. Who reads one
+shard waits them out; who reads many gives its thread to another shard meanwhile (`turns`).
+"""
 
 from __future__ import annotations
 
 import random
 import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
@@ -13,19 +18,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled, TooManyBadRecords
-from kinesis_assets.kinesis.aggregation import deaggregate, is_aggregate, is_damaged
+from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records import checksum
+from kinesis_assets.kinesis.records import checksums
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.pages import Page, Record
+    from kinesis_assets.kinesis.room import Room
 
 PAGE_LIMIT = 10_000
 """Most records in one GetRecords answer (AWS API reference, GetRecords)."""
@@ -39,6 +46,9 @@ BYTES_PER_SECOND = 2_000_000
 STALL_SECONDS = 300.0
 """A shard has failed that for so long gave no record and did not come nearer to its tip faster than time
 passes."""
+
+LEAST_LIMIT = 100
+"""Records that are always asked for, unless fewer may be taken."""
 
 HORIZON_MARGIN = timedelta(minutes=1)
 """Who began at the oldest record there is has drawn away from it when so far inside the retention."""
@@ -78,6 +88,11 @@ def _passes(error: CallFailed) -> bool:
     return fault or error.code in _TRIED_AGAIN
 
 
+def _comes_after(part: Record, begin: Position) -> bool:
+    """Whether a sub-record comes after the one up to which its aggregate was read."""
+    return part.sub_sequence_number > (begin.sub_sequence_number or 0)
+
+
 def _is_before(record: Record, position: Position) -> bool:
     """Whether a read that begins at a sequence number, or after it, leaves a record out."""
     own, number = int(record.sequence_number), int(position.sequence_number or 0)
@@ -104,6 +119,7 @@ class ShardRange(msgspec.Struct, frozen=True):
         max_bad_records: End before the damaged record that would be one more; None takes all of them.
         up_to: End before the record where a read from this position would begin. It is one of the two
             SEQUENCE_NUMBER kinds; None is no such end.
+        expected: Seconds whose records are expected in it, as a weight beside other shards; None is unknown.
     """
 
     shard_id: str
@@ -115,6 +131,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     expiry: Expiry | None = None
     max_bad_records: int | None = None
     up_to: Position | None = None
+    expected: float | None = None
 
 
 class RangeEnd(StrEnum):
@@ -125,17 +142,30 @@ class RangeEnd(StrEnum):
     SHARD_END = "shard_end"
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A reading goes on in so many seconds, not before; earlier only if it is told to stop.
+
+    Attributes:
+        seconds: 0 or more.
+    """
+
+    seconds: float
+
+
 class ShardReading:
     """One pass over a shard's range.
 
     Iterate it for lists of records, in order, none empty. KPL aggregates come as their sub-records. Its
     attributes tell the truth about what the iteration has handed out, at any moment and after any error.
+    `steps` is the same without the waiting.
 
     Args:
         client: The stream.
         range_: What to read.
         budget: What it shares with other readings.
         stop: Begins no further page once it is set.
+        room: Where each page takes its place from when its body is read until the step after its last records.
 
     Attributes:
         range: What is read.
@@ -165,6 +195,7 @@ class ShardReading:
         range_: ShardRange,
         budget: Budget | None = None,
         stop: threading.Event | None = None,
+        room: Room | None = None,
     ) -> None:
         self.range = range_
         self.position = range_.start
@@ -185,6 +216,8 @@ class ShardReading:
         self._complete_until = None if range_.expiry is None else range_.expiry.complete_until
         self._client = client
         self._stop = stop
+        self._seat = None if room is None else room.seat()
+        self._mean_bytes = 0.0
         self._begun = False
         self._iterator: str | None = None
         self._next_call = 0.0
@@ -194,42 +227,68 @@ class ShardReading:
         self._refused: int | None = None
 
     def __iter__(self) -> Iterator[list[Record]]:
-        """Hand out the range's records, at most a page at a time."""
-        self._last_progress = time.monotonic()
-        while self.end is None:
-            self._wait_for_turn()
-            if self._spent():
-                self.end = RangeEnd.BOUND
-                break
-            self._begun = True
-            answer = self._next_page()
-            if answer is None:
-                self.end = RangeEnd.BOUND
-                break
-            page, served = answer
-            self._look_for_loss(page, served)
-            before = self.records
-            for records in self._user_records(page):
-                taken = self._take(records)
-                if taken:
-                    self._advance(records, taken, served)
-                    yield records if taken == len(records) else records[:taken]
-                if taken < len(records):
-                    self._cut(page, served, records, taken)
+        """Hand out the range's records, at most a page at a time; wait where that is needed."""
+        for step in self.steps():
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+            else:
+                yield step
+
+    def steps(self) -> Generator[Pause | Records]:
+        """Hand out the range's records, at most a page at a time, and the pauses between them.
+
+        Any thread may take the next step, one at a time. Close it if it is not taken to its end.
+        """
+        try:
+            self._last_progress = time.monotonic()
+            while self.end is None:
+                self._leave()
+                yield self._pause()
+                if self._spent():
+                    self.end = RangeEnd.BOUND
                     break
-            if self.end is None:
-                self.millis_behind_latest = page.millis_behind_latest
-                self.end = self._range_end(page, served)
-            self._note_progress(page, any_records=self.records > before)
-            if self.end is None and self._stalled():
-                raise ShardStalled(
-                    self.range.shard_id,
-                    f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
-                    f"{self.millis_behind_latest} ms behind it. What was read before is kept; run again",
-                )
+                self._begun = True
+                answer = yield from self._next_page()
+                if answer is None:
+                    self.end = RangeEnd.BOUND
+                    break
+                yield from self._hand_out(*answer)
+                del answer
+        finally:
+            self._leave()
+
+    def _hand_out(self, page: Page, served: datetime) -> Generator[Pause | Records]:
+        yield from self._look_for_loss(page, served)
+        before = self.records
+        for records in self._user_records(page):
+            taken = self._take(records)
+            if taken:
+                part = records.first(taken)
+                self._advance(part, inside=self._is_inside(records, taken), served=served)
+                yield part
+            if taken < len(records):
+                self._cut(page, served, records, taken)
+                break
+        if self.end is None:
+            self.millis_behind_latest = page.millis_behind_latest
+            self.end = self._range_end(page, served)
+        self._note_progress(page, any_records=self.records > before)
+        if self.end is None and self._stalled():
+            raise ShardStalled(
+                self.range.shard_id,
+                f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
+                f"{self.millis_behind_latest} ms behind it. What was read before is kept; run again",
+            )
+
+    def _leave(self) -> None:
+        if self._seat is not None:
+            self._seat.leave()
+
+    def _told_to_stop(self) -> bool:
+        return self._stop is not None and self._stop.is_set()
 
     def _spent(self) -> bool:
-        if self._stop is not None and self._stop.is_set():
+        if self._told_to_stop():
             return True
         late = self._deadline is not None and time.monotonic() >= self._deadline
         # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
@@ -245,7 +304,7 @@ class ShardReading:
     def _stalled(self) -> bool:
         return time.monotonic() - self._last_progress > STALL_SECONDS
 
-    def _look_for_loss(self, page: Page, served: datetime) -> None:
+    def _look_for_loss(self, page: Page, served: datetime) -> Generator[Pause]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
         expiry, since, number = self.range.expiry, self._complete_until, self.position.sequence_number
         first = page.records[0] if page.records else None
@@ -262,7 +321,7 @@ class ShardReading:
             next_sequence_number=None if first is None else first.sequence_number,
             until=served if first is None else first.arrival,
         )
-        if not broken and number is not None and self._is_there(number):
+        if not broken and number is not None and (yield from self._is_there(number)):
             return
         self._complete_until = None
         if gap.is_again(expiry.last_gap):
@@ -275,58 +334,75 @@ class ShardReading:
             )
         self.gaps.append(gap)
 
-    def _is_there(self, sequence_number: str) -> bool:
+    def _is_there(self, sequence_number: str) -> Generator[Pause, None, bool]:
         """Whether a record can still be read; then so can all after it."""
         at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
         look = ShardReading(
             self._client, ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
         )
         look._next_call = self._next_call  # the shard's five calls a second are one's own
-        found = next(iter(look), None)
+        found: Records | None = None
+        for step in look.steps():
+            if not isinstance(step, Pause):
+                found = step
+                break
+            yield step
         self._next_call = look._next_call
         return found is not None and found[0].sequence_number == sequence_number
 
-    def _user_records(self, page: Page) -> Iterator[list[Record]]:
+    def _user_records(self, page: Page) -> Iterator[Records]:
         """The page's records, aggregates as their sub-records, in lists that are not much too long."""
         begin = self.position
-        if begin.sub_sequence_number is None and not any(map(is_aggregate, page.records)):
-            yield page.records
+        wire = Records.of(page.records)
+        if begin.sub_sequence_number is None and not any_aggregate(wire):
+            yield wire
             return
         records: list[Record] = []
-        for record in page.records:
-            parts = deaggregate(record, self.range.hash_range)
-            if record.sequence_number == begin.sequence_number and begin.sub_sequence_number is not None:
-                parts = parts[begin.sub_sequence_number + 1 :]
-            records += parts
+        for record in wire:
+            broken = begin.sub_sequence_number is not None and record.sequence_number == begin.sequence_number
+            held: Sequence[Record] = ()
+            for parts in sliced(record, self.range.hash_range):
+                if held:
+                    yield Records([*records, *held], plain=False, continued=True)
+                    records = []
+                held = [part for part in parts if _comes_after(part, begin)] if broken else parts
+            records += held
             if len(records) >= PAGE_LIMIT:
-                yield records
+                yield Records(records, plain=False)
                 records = []
-        yield records
+        yield Records(records, plain=False)
 
-    def _take(self, records: Sequence[Record]) -> int:
+    @staticmethod
+    def _is_inside(records: Records, taken: int) -> bool:
+        """Whether the aggregate of the last taken one goes on."""
+        if taken == len(records):
+            return records.continued
+        return records[taken].sequence_number == records[taken - 1].sequence_number
+
+    def _take(self, records: Records) -> int:
         """How many of the leading records are within the bounds and budgets; they count as taken."""
         count = len(records)
         until = self.range.bounds.until
-        if until is not None:
+        if until is not None and count:
             seconds = until.timestamp()
-            late = (i for i, record in enumerate(records) if record.approximate_arrival_timestamp >= seconds)
-            count = next(late, count)
+            if max(records.arrivals) >= seconds:
+                late = (index for index, arrival in enumerate(records.arrivals) if arrival >= seconds)
+                count = next(late, count)
         if self.range.up_to is not None:
             end = self.range.up_to
             count = next((i for i in range(count) if not _is_before(records[i], end)), count)
         self._refused = None
-        if self.range.max_bad_records is not None:
+        if self.range.max_bad_records is not None and not records.plain:
             room = self.range.max_bad_records - self.bad_records
             bad = (i for i in range(count) if is_damaged(records[i]))
             self._refused = next(islice(bad, room, None), None)
             count = count if self._refused is None else self._refused
         for budget in self._budgets:
-            count = budget.take(records[:count])
+            count = budget.take(records.first(count))
         return count
 
-    def _advance(self, records: Sequence[Record], taken: int, served: datetime) -> None:
-        last = records[taken - 1]
-        inside = taken < len(records) and records[taken].sequence_number == last.sequence_number
+    def _advance(self, taken: Records, *, inside: bool, served: datetime) -> None:
+        last = taken[-1]
         self.position = Position.after(last.sequence_number, last.sub_sequence_number if inside else None)
         self.last_arrival = last.arrival
         expiry = self.range.expiry
@@ -339,16 +415,16 @@ class ShardReading:
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = time.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
-            self.first_sequence_number = records[0].sequence_number
-        self.records += taken
-        for record in islice(records, taken):
-            self.bytes += len(record.data)
-            self.checksum += checksum(record)
-            if record.error is not None:
-                self.bad_records += is_damaged(record)
-                self.outside_hash_range += not is_damaged(record)
+            self.first_sequence_number = taken[0].sequence_number
+        self.records += len(taken)
+        self.bytes += taken.payload_bytes
+        self.checksum += checksums(taken)
+        if not taken.plain:
+            damaged = [is_damaged(record) for record in taken if record.error is not None]
+            self.bad_records += sum(damaged)
+            self.outside_hash_range += len(damaged) - sum(damaged)
 
-    def _cut(self, page: Page, served: datetime, records: Sequence[Record], taken: int) -> None:
+    def _cut(self, page: Page, served: datetime, records: Records, taken: int) -> None:
         """End the range after the taken ones of a page's records."""
         unread = records[taken]
         unread_ms = int(served.timestamp() * 1000) - unread.arrival_ms
@@ -374,16 +450,20 @@ class ShardReading:
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
-    def _next_page(self) -> tuple[Page, datetime] | None:
-        """The page after `position`, tried again within bounds; None if these end while it is throttled."""
+    def _next_page(self) -> Generator[Pause, None, tuple[Page, datetime] | None]:
+        """The page after `position`, tried again within bounds; None if these end while it is tried."""
         throttled = failed = 0
         while True:
             try:
                 if self._iterator is None:
                     self._iterator = self._client.shard_iterator(self.range.shard_id, self.position)
-                self._wait_for_turn()
-                page, served = self._client.get_records(self._iterator, self._limit())
+                if self._next_call > time.monotonic():
+                    yield self._pause()
+                    if self._told_to_stop():
+                        return None
+                page, served = self._client.get_records(self._iterator, self._limit(), self._seat)
             except CallFailed as error:
+                self._leave()
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
                 if error.code in _THROTTLED:
                     throttled += 1
@@ -401,17 +481,28 @@ class ShardReading:
                         "run again when the cause is gone",
                     ) from error
                 longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(throttled + failed, 10))
-                time.sleep(random.uniform(0, longest))  # noqa: S311  # jitter
+                yield Pause(random.uniform(0, longest))  # noqa: S311  # jitter
+                if self._told_to_stop():
+                    return None
             else:
                 self._iterator = page.next_shard_iterator
-                size = sum(len(record.data) + len(record.partition_key.encode()) for record in page.records)
-                seconds = max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
-                self._next_call = time.monotonic() + seconds
+                self._note_size(Records.of(page.records))
                 return page, served
 
+    def _note_size(self, records: Records) -> None:
+        """What a page's bytes mean for when the next one is asked for, and for how many records."""
+        size = records.payload_bytes + len("".join(records.keys).encode())
+        self._next_call = time.monotonic() + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
+        if records:
+            self._mean_bytes = records.payload_bytes / len(records)
+
     def _limit(self) -> int:
+        """Records to ask for: no more than may be taken, as far as that is known."""
         left = [budget.records for budget in self._budgets if budget.records is not None]
+        sizes = [budget.bytes for budget in self._budgets if budget.bytes is not None]
+        if self._mean_bytes and sizes:
+            left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
         return max(1, min([PAGE_LIMIT, *left]))
 
-    def _wait_for_turn(self) -> None:
-        time.sleep(max(0.0, self._next_call - time.monotonic()))
+    def _pause(self) -> Pause:
+        return Pause(max(0.0, self._next_call - time.monotonic()))

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from kinesis_assets.kinesis.pages import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.kinesis.pages import Record
+
+_MOST_IN_AN_ARRAY = (1 << 31) - 1
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -31,17 +35,23 @@ RECORD_SCHEMA = pa.schema(
 
 def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
     """The records of one shard as a batch of `RECORD_SCHEMA`, in their order."""
+    records = Records.of(records)
     count = len(records)
+    if records.plain:
+        subs, errors = pa.repeat(pa.scalar(0, pa.int64()), count), pa.nulls(count, pa.string())
+    else:
+        subs = pa.array([record.sub_sequence_number for record in records], pa.int64())
+        errors = pa.array([record.error for record in records], pa.string())
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(stream, pa.string()), count),
             pa.repeat(pa.scalar(shard_id, pa.string()), count),
-            pa.array([record.sequence_number for record in records], pa.string()),
-            pa.array([record.sub_sequence_number for record in records], pa.int64()),
-            pa.array([record.partition_key for record in records], pa.string()),
-            pa.array([record.data for record in records], pa.binary()),
-            _arrivals([record.approximate_arrival_timestamp for record in records]),
-            pa.array([record.error for record in records], pa.string()),
+            pa.array(records.numbers, pa.string()),
+            subs,
+            pa.array(records.keys, pa.string()),
+            _joined(records.payloads),
+            _arrivals(records.arrivals),
+            errors,
         ],
         schema=RECORD_SCHEMA,
     )
@@ -55,7 +65,31 @@ def checksum(record: Record) -> int:
     return crc32(f"{record.sequence_number}:{record.sub_sequence_number}".encode())
 
 
+def checksums(records: Sequence[Record]) -> int:
+    """The sum of `checksum` over records."""
+    records = Records.of(records)
+    if not records:
+        return 0
+    if records.plain:
+        lines = ":0\n".join(records.numbers) + ":0"
+    else:
+        lines = "\n".join([f"{record.sequence_number}:{record.sub_sequence_number}" for record in records])
+    return sum(map(crc32, lines.encode().split(b"\n")))
+
+
+def _joined(payloads: list[bytes]) -> pa.Array:
+    """Bytes as an array, copied once: a builder would copy them again whenever it grows."""
+    lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
+    ends = np.zeros(len(payloads) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    if ends[-1] > _MOST_IN_AN_ARRAY:
+        return pa.array(payloads, pa.binary())
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(payloads))]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
+
+
 def _arrivals(seconds: Sequence[float]) -> pa.Array:
     """Arrivals, exact to the millisecond, in bulk: a Python call for each would cost as much as all else."""
-    milliseconds = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0)).cast(pa.int64())
-    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+    microseconds = np.rint(np.array(seconds, np.float64) * 1000.0).astype(np.int64) * 1000
+    buffers = [None, pa.py_buffer(microseconds)]
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(seconds), buffers)

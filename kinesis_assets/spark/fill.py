@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
-from kinesis_assets.spark.land import THREADS, LandingJob, client_of, parallelism
+from kinesis_assets.kinesis.room import Room
+from kinesis_assets.spark.land import BYTES_IN_FLIGHT, THREADS, LandingJob, client_of, packed, parallelism
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.held import HeldFile, HeldKeys
 
@@ -95,7 +96,7 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     A shard that fails ends its own range only; any other error fails the job.
     """
     tasks = max(1, min(len(ranges), parallelism(spark)))
-    groups = [tuple(ranges[task::tasks]) for task in range(tasks)]
+    groups = packed(ranges, tasks)
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
     # Spark itself pickles what goes between these same processes.
     fillings: list[Filling] = [pickle.loads(row.filling) for row in rows]  # noqa: S301
@@ -147,8 +148,9 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
             raise
         return found.filling(reading, error)
 
+    room = Room(BYTES_IN_FLIGHT)
     with ThreadPoolExecutor(THREADS) as pool:
-        shards = tuple(pool.map(read, [ShardReading(client, range_) for range_ in ranges]))
+        shards = tuple(pool.map(read, [ShardReading(client, range_, room=room) for range_ in ranges]))
     return Filling(tuple(writer.close()), shards)
 
 

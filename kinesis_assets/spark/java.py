@@ -14,6 +14,12 @@ OLDEST = 17
 """Spark 4 needs Java 17 or newer (Spark documentation, overview)."""
 
 
+def java_command() -> str:
+    """The Java that Spark takes: that of JAVA_HOME, or the first on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
 def require_java() -> None:
     """See that Java is there before Spark is asked for.
 
@@ -21,7 +27,7 @@ def require_java() -> None:
         JavaUnavailable: There is none, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else "java"
+    java = java_command()
     if shutil.which(java) is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise JavaUnavailable(f"Spark needs Java {OLDEST} or newer: {where}; install a JDK or set JAVA_HOME")

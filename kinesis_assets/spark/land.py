@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heapreplace
 from queue import Queue
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,12 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.bounds import Allowance, Budget
 from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
-from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
+from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.turns import Turns
 from kinesis_assets.spark.session import end_tagged, tagged
+from kinesis_assets.spark.worker import settle
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.stop import StopObject
 
@@ -39,9 +43,14 @@ if TYPE_CHECKING:
     from kinesis_assets.table.storage import TableFolder
 
 THREADS = CONNECTIONS
-"""Shards read at once by a task. Each holds one page (at most 10 MB, three times over while it is taken
-apart), which bounds the task's memory."""
+"""Calls made at once by a task, each for another shard. Shards that wait need none."""
 
+BYTES_IN_FLIGHT = 256 << 20
+"""Memory that the pages of a task take together, from the wire until they are handed to the writer: seven of the
+largest there are, or some hundred of 1 MB."""
+
+_WEIGHT_OF_ANY = 1.0
+"""What a range weighs though nothing may be in it, in seconds of arrivals: it is asked for all the same."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a task looks whether it is told to stop."""
@@ -136,13 +145,32 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     """
     shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
-    groups = [(tuple(ranges[task::tasks]), shares[task]) for task in range(tasks)]
+    groups = list(zip(packed(ranges, tasks), shares, strict=True))
     numbers = spark.range(0, tasks, 1, tasks)
     with tagged(spark, _tag(job.batch_id)):
         rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
     # Spark itself pickles what goes between these same processes.
     landings: list[Landing] = [pickle.loads(row.landing) for row in rows]  # noqa: S301
     return sum(landings, Landing())
+
+
+def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
+    """Ranges over tasks: those that are expected to take longest first, each to the task that has least so far.
+
+    Those of which nothing is known count as the longest known. Within a task they keep their order.
+    """
+    known = [range_.expected for range_ in ranges if range_.expected is not None]
+    longest = max(known, default=0.0)
+    weights = [
+        _WEIGHT_OF_ANY + (longest if range_.expected is None else range_.expected) for range_ in ranges
+    ]
+    loads = [(0.0, task) for task in range(tasks)]
+    taken: list[list[int]] = [[] for _ in range(tasks)]
+    for number in sorted(range(len(ranges)), key=lambda number: -weights[number]):
+        load, task = loads[0]
+        taken[task].append(number)
+        heapreplace(loads, (load + weights[number], task))
+    return [[ranges[number] for number in sorted(numbers)] for numbers in taken]
 
 
 def end_landing(spark: SparkSession, batch_id: int) -> None:
@@ -171,6 +199,7 @@ def _task(
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 landing = land_group(job, *groups[number])
+                settle()
                 yield pa.RecordBatch.from_pydict({"landing": [pickle.dumps(landing)]})
 
     return run
@@ -179,54 +208,74 @@ def _task(
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
     budget = Budget(allowance)
+    room = Room(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
-    readings = [ShardReading(client, range_, budget, stopping) for range_ in ranges]
-    pages: Queue[tuple[str, pa.RecordBatch | None]] = Queue(maxsize=1)
-    stopped = threading.Event()
+    readings = [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
+    walks = [reading.steps() for reading in readings]
+    errors: list[ShardError | None] = [None] * len(readings)
+    turns = Turns(len(readings))
+    pages: Queue[tuple[str, pa.RecordBatch] | None] = Queue(maxsize=1)
+    failed = threading.Event()
 
-    def read(reading: ShardReading) -> ShardError | None:
-        shard_id = reading.range.shard_id
+    def go_on(number: int) -> float | None:
+        """Take a shard's steps up to its next pause, and tell its seconds; None if there are no more steps."""
+        shard_id = readings[number].range.shard_id
         try:
-            if not stopped.is_set():
-                for records in reading:
-                    pages.put((shard_id, record_batch(job.stream, shard_id, records)))
-                    if stopped.is_set():
-                        break
+            for step in walks[number]:
+                if isinstance(step, Pause):
+                    return step.seconds
+                batch = record_batch(job.stream, shard_id, step)
+                del step  # the columns alone are held while the writer is waited for
+                pages.put((shard_id, batch))
+                if failed.is_set():
+                    break
         except ShardError as error:
-            return error
-        finally:
-            pages.put((shard_id, None))
+            errors[number] = error
         return None
 
-    with (
-        _watching(StopObject(job.folder, job.batch_id), stopping),
-        ThreadPoolExecutor(min(THREADS, len(readings))) as pool,
-    ):
-        reads = [pool.submit(read, reading) for reading in readings]
-        unfinished = len(reads)
+    def work() -> None:
         try:
-            while unfinished:
-                shard_id, batch = pages.get()
-                if batch is None:
-                    unfinished -= 1
+            while (number := turns.next()) is not None:
+                pause = go_on(number)
+                if pause is None:
+                    turns.over()
                 else:
-                    writer.write(shard_id, batch)
+                    turns.later(number, pause)
+        finally:
+            # After an error of one, the others need not go on.
+            turns.end()
+            pages.put(None)
+
+    with (
+        _watching(StopObject(job.folder, job.batch_id), stopping, turns.hurry),
+        ThreadPoolExecutor(max(1, min(THREADS, len(readings)))) as pool,
+    ):
+        works = [pool.submit(work) for _ in range(max(1, min(THREADS, len(readings))))]
+        working = len(works)
+        try:
+            while working:
+                page = pages.get()
+                if page is None:
+                    working -= 1
+                else:
+                    writer.write(*page)
         finally:
             # After an error the readers still wait to hand over: let them run out, or the pool never ends.
-            stopped.set()
-            while unfinished:
-                unfinished -= pages.get()[1] is None
-    shards = tuple(
-        _shard_landing(reading, done.result()) for reading, done in zip(readings, reads, strict=True)
-    )
+            failed.set()
+            turns.end()
+            while working:
+                working -= pages.get() is None
+    for done in works:
+        done.result()
+    shards = tuple(_shard_landing(reading, error) for reading, error in zip(readings, errors, strict=True))
     return Landing(tuple(writer.close()), shards)
 
 
 @contextmanager
-def _watching(stop: StopObject, stopping: threading.Event) -> Iterator[None]:
-    """Within, an event is set soon after the stop object is."""
+def _watching(stop: StopObject, stopping: threading.Event, then: Callable[[], None]) -> Iterator[None]:
+    """Within, an event is set soon after the stop object is, and then something is called."""
     over = threading.Event()
 
     def watch() -> None:
@@ -235,6 +284,7 @@ def _watching(stop: StopObject, stopping: threading.Event) -> Iterator[None]:
             with suppress(OSError, pa.ArrowException, KinesisAssetsError):
                 if stop.is_set():
                     stopping.set()
+                    then()
             if over.wait(SECONDS_BETWEEN_LOOKS):
                 return
 

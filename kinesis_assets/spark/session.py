@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.local import local_settings
+from kinesis_assets.spark.remote import attach, remote_of, require_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,11 +26,39 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     Raises:
         JavaUnavailable: Spark would start a JVM here and cannot.
     """
-    if "spark.remote" in spark_config or "SPARK_REMOTE" in os.environ:
+    if remote_of(spark_config):
         return
     require_java()
     if str(spark_config.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
+    """The session that a run works in: one of its own on Spark Connect, this process's one otherwise.
+
+    Raises:
+        JavaUnavailable: Spark would start a JVM here and cannot.
+        LandingFailed: No server answers at the URL that SPARK_REMOTE or spark.remote names.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    prepare(spark_config)
+    url = remote_of(spark_config)
+    if url and url.startswith("sc://"):
+        require_answer(url)
+        return attach(url, spark_config)
+    builder = SparkSession.builder
+    for name, value in (spark_config if url else local_settings(spark_config)).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Give a session on Spark Connect back; one that was started here stays, for this process's next run."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    if is_remote():
+        spark.stop()
 
 
 @contextmanager

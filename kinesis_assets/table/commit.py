@@ -194,7 +194,9 @@ def commit(
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
         snapshot.commit(files, identity=following.identity, positions=following)
-        return None
+        # A try that raised nothing and stands in the log has landed: no need to open the table again.
+        version = snapshot.landed_as(following.token)
+        return None if version is None else replace(tried[following.token], version=version)
 
     return until_told(table, look)
 

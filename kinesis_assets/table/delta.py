@@ -19,6 +19,7 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
+    PostCommitHookProperties,
     QueryBuilder,
     Schema,
     WriterProperties,
@@ -45,6 +46,7 @@ from kinesis_assets.table.files import (
     TABLE_SCHEMA,
 )
 from kinesis_assets.table.held import HeldFile
+from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token
 
@@ -71,12 +73,21 @@ _PROPERTIES = {
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
     # Older versions cannot be read anyway: vacuum may have taken their files.
     "delta.logRetentionDuration": f"interval {VACUUM_RETENTION.days} days",
+    # Who opens the table reads the newest checkpoint and each entry after it: 0.4 ms of CPU an entry, and a
+    # request. A checkpoint costs its writer 8 ms, and 5 more for each thousand files.
+    "delta.checkpointInterval": "20",
 }
 """Of a table that has no other values of its own."""
 
 _PAGE_ROWS = 1024
 _PAGE_BYTES = 1 << 20
 """Parquet pages are closed after so many rows, or rows of so many bytes."""
+
+_CLEAN_UP_EVERY = 100
+"""Commits from one look for expired entries of the log to the next: it costs as much as a commit."""
+
+_LOOKS_AHEAD = 100
+"""Entries of the log that are looked at for a commit's own."""
 
 _CLAIM = "kinesis_assets.maintenance"
 _DELETED_RETENTION = "delta.deletedFileRetentionDuration"
@@ -210,6 +221,12 @@ class TableSnapshot:
         """
         return self._read(_positions_path(token), positions_file.decode)
 
+    def positions_header_at(self, token: int) -> positions_file.Header:
+        """What the positions file of a token begins with, whatever its size. Raises as `positions_at`."""
+        path, size = _positions_path(token), positions_file.HEADER_BYTES
+        header = self._read(path, positions_file.decode_header, size)
+        return header or self.positions_at(token).header
+
     def past(self, identity: StreamIdentity) -> Past | None:
         """The last change behind a stream's positions; None if there was none. Raises as `positions_at`."""
         token = self._delta.transaction_version(_past_application(identity))
@@ -234,10 +251,10 @@ class TableSnapshot:
                 last_shard_id=action.get("max.shard_id"),
             )
 
-    def _read(self, path: str, decode: Callable[[bytes], _Decoded]) -> _Decoded:
+    def _read(self, path: str, decode: Callable[[bytes], _Decoded], size: int | None = None) -> _Decoded:
         try:
             with self._table.files.open_input_file(path) as source:
-                content = source.read()
+                content = source.read(size)
         except FileNotFoundError as error:
             raise PositionsUnreadable(
                 self._table.uri, f"{path}, which the log points at, is gone. Restore that file"
@@ -272,6 +289,9 @@ class TableSnapshot:
             schema=Schema.from_arrow(TABLE_SCHEMA),
             partition_by=PARTITION_COLUMNS,
             commit_properties=self._pointing_at(identity, positions, past),
+            post_commithook_properties=PostCommitHookProperties(
+                cleanup_expired_logs=positions is not None and positions.generation % _CLEAN_UP_EVERY == 0
+            ),
         )
 
     def remove(
@@ -351,6 +371,22 @@ class TableSnapshot:
     def _write(self, path: str, content: bytes) -> None:
         with write_new(self._table.files, path) as sink:
             sink.write(content)
+
+    def landed_as(self, token: int) -> int | None:
+        """The version after this one whose commit points at a token; None if none is seen to.
+
+        It is told from the log's entries themselves, so what is told is certain, and quick.
+        """
+        first = self._delta.version() + 1
+        for version in range(first, first + _LOOKS_AHEAD):
+            try:
+                with self._table.files.open_input_file(f"_delta_log/{version:020}.json") as source:
+                    content = source.read()
+            except OSError:  # it is not there, or cannot be read now
+                return None
+            if points_at(content, token):
+                return version
+        return None
 
     def version_of(self, token: int) -> int | None:
         """The version whose commit pointed at a token, if it is among the newest hundred."""

@@ -110,13 +110,15 @@ class DataFileWriter:
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
         """Add one shard's records, a batch of `RECORD_SCHEMA`."""
-        for arrival_date, part in _by_arrival_date(batch):
+        if not batch.num_rows:
+            return
+        for arrival_date, part, arrivals in _by_arrival_date(batch):
             file = self._open.get(arrival_date)
             if file is None:
                 if len(self._open) == _OPEN_FILES:
                     self._close(next(iter(self._open)))
                 file = self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
-            file.write(shard_id, part)
+            file.write(shard_id, part, arrivals)
             if file.written >= FILE_BYTES:
                 self._close(arrival_date)
 
@@ -154,13 +156,12 @@ class _OpenFile:
         """Bytes written to the file so far."""
         return int(self._sink.tell())
 
-    def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
+    def write(self, shard_id: str, batch: pa.RecordBatch, arrivals: tuple[datetime, datetime]) -> None:
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         self._rows_by_shard[shard_id] += batch.num_rows
-        bounds = pc.min_max(batch["approximate_arrival_timestamp"]).as_py()
-        arrivals = [*self._arrivals, bounds["min"], bounds["max"]]
-        self._arrivals = [min(arrivals), max(arrivals)]
+        both = [*self._arrivals, *arrivals]
+        self._arrivals = [min(both), max(both)]
         if self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
@@ -189,12 +190,25 @@ class _OpenFile:
         self._pending, self._pending_bytes = [], 0
 
 
-def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _arrivals(batch: pa.RecordBatch) -> tuple[datetime, datetime]:
+    """The earliest and the latest."""
+    bounds = pc.min_max(batch["approximate_arrival_timestamp"]).as_py()
+    return bounds["min"], bounds["max"]
+
+
+def _by_arrival_date(
+    batch: pa.RecordBatch,
+) -> Iterator[tuple[str, pa.RecordBatch, tuple[datetime, datetime]]]:
+    """Dates, with what is of each and its earliest and latest arrival."""
+    first, last = _arrivals(batch)
+    if first.date() == last.date():
+        yield first.date().isoformat(), batch, (first, last)
+        return
     dates = batch["approximate_arrival_timestamp"].cast(pa.date32())
     distinct: list[date] = dates.unique().to_pylist()
     for arrival_date in distinct:
-        part = batch if len(distinct) == 1 else batch.filter(pc.equal(dates, pa.scalar(arrival_date)))
-        yield arrival_date.isoformat(), part
+        part = batch.filter(pc.equal(dates, pa.scalar(arrival_date)))
+        yield arrival_date.isoformat(), part, _arrivals(part)
 
 
 def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:
@@ -244,5 +258,6 @@ def without_shards(
             for shard_id in kept:
                 rows = batch.filter(pc.equal(batch["shard_id"], shard_id))
                 if rows.num_rows:
-                    copy.write(shard_id, rows.cast(RECORD_SCHEMA))
+                    rows = rows.cast(RECORD_SCHEMA)
+                    copy.write(shard_id, rows, _arrivals(rows))
     return [copy.close()]

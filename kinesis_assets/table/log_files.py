@@ -34,9 +34,28 @@ class _File(msgspec.Struct):
     path: str | None = None
 
 
+class _Transaction(msgspec.Struct):
+    version: int
+
+
 class _Action(msgspec.Struct):
     add: _File | None = None
     remove: _File | None = None
+    txn: _Transaction | None = None
+
+
+def points_at(entry: bytes, token: int) -> bool:
+    """Whether an entry of the log points at the positions, or the past, of a token.
+
+    Args:
+        entry: The whole file of one version.
+        token: As it was drawn; no two are the same.
+
+    Raises:
+        msgspec.MsgspecError: It is no entry of a log.
+    """
+    actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines())
+    return any(action.txn is not None and action.txn.version == token for action in actions)
 
 
 def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:

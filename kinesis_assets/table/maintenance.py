@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow.fs
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
 CHAIN_KEPT = timedelta(days=30)
 """Positions that others took the place of longer ago are pruned: no attempt looks so far back."""
 
+CHAIN_NEEDED = timedelta(days=3)
+"""Younger ones never are: the oldest attempt that may still commit looks back to them, see `check_files`."""
+
+CHAIN_FILES = 100_000
+"""More files than these, older than `CHAIN_NEEDED`, are pruned before their time: a run in 26 seconds for all
+of `CHAIN_KEPT`."""
+
+CHAIN_BYTES = 4 << 30
+"""Likewise bytes: every file tells of every shard, about 400 bytes of each."""
+
 STOPS_KEPT = timedelta(days=1)
 """An attempt that is told to stop ends within minutes."""
 
@@ -43,8 +54,12 @@ SMALL_BYTES = FILE_BYTES // 4
 SMALL_FILES = 4
 """A day with fewer small files is left alone, so that a straggler or two do not rewrite it every night."""
 
+SMALL_FILES_TODAY = 500
+"""Likewise a day that is not over: its rows are gathered once more when it is."""
+
 _COMPACTIONS = 3
-_READS_AT_ONCE = 16
+_AT_ONCE = 16
+_TOKEN_STEP = 0.001
 
 
 class State(StrEnum):
@@ -200,13 +215,17 @@ def _compact(table: PositionedTable, upkeep: Upkeep, since: date | None, *, dry_
 
 
 def _due(files: list[StandingFile], since: date | None) -> Mapping[str, list[StandingFile]]:
-    """The days that are over, do not expire and have small files enough, oldest first."""
+    """The days that do not expire and have small files enough, oldest first."""
     first, today = "" if since is None else since.isoformat(), _today().isoformat()
     small: defaultdict[str, list[StandingFile]] = defaultdict(list)
     for file in files:
-        if file.size < SMALL_BYTES and first <= file.arrival_date < today:
+        if file.size < SMALL_BYTES and first <= file.arrival_date:
             small[file.arrival_date].append(file)
-    return {day: small[day] for day in sorted(small) if len(small[day]) >= SMALL_FILES}
+    return {
+        day: files
+        for day, files in sorted(small.items())
+        if len(files) >= (SMALL_FILES if day < today else SMALL_FILES_TODAY)
+    }
 
 
 def _vacuum(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
@@ -245,17 +264,20 @@ def _prune(
     table: PositionedTable, of: str, found: Callable[[], Iterator[str]], *, dry_run: bool
 ) -> Iterator[Step]:
     sizes = {info.path: info.size for info in _files_in(table, of)}
+    paths = found()
     files = size = 0
-    for path in found():
-        if not dry_run:
-            table.files.delete_file(path)
-        files, size = files + 1, size + sizes.get(path, 0)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # In their order but for some at a time: where this ends early, the next maintenance goes on.
+        while some := list(islice(paths, _AT_ONCE)):
+            if not dry_run:
+                list(pool.map(table.files.delete_file, some))
+            files, size = files + len(some), size + sum(sizes.get(path, 0) for path in some)
     if files:
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
 
 
 def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
-    """Positions files before those that stood `CHAIN_KEPT` ago, oldest first.
+    """Positions files before those that stood `CHAIN_KEPT` ago, or less if they are many, oldest first.
 
     What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
     not. So the chain need not be walked, which has thousands of links a day.
@@ -264,28 +286,46 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> I
     current = snapshot.positions(identity, or_older=True)
     if current is None:
         return
-    tokens = sorted(_tokens(table, POSITIONS_FOLDER))
+    sizes = dict(sorted(_sizes_by_token(table, POSITIONS_FOLDER).items()))
+    since = _chain_since(sizes)
     kept = current.token
-    for token in tokens:
-        if _is_old(token):
+    for token in sizes:
+        if drawn_at(token) < since:
             continue
         previous = _previous_of(snapshot, identity, token)
         if previous is not None:
             kept = min(kept, previous)
             break
-    old = [token for token in tokens if token < kept and _is_old(token)]
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        # Another stream's, if one was ever brought into this table, are none of ours.
-        ours = pool.map(partial(_is_of, snapshot, identity), old)
-        yield from (
-            f"{POSITIONS_FOLDER}/{token}.json" for token, is_ours in zip(old, ours, strict=True) if is_ours
-        )
+    old = iter([token for token in sizes if token < kept and drawn_at(token) < since])
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while some := list(islice(old, _AT_ONCE)):
+            # Another stream's, if one was ever brought into this table, are none of ours.
+            ours = pool.map(partial(_is_of, snapshot, identity), some)
+            for token, is_ours in zip(some, ours, strict=True):
+                if is_ours:
+                    yield f"{POSITIONS_FOLDER}/{token}.json"
+
+
+def _chain_since(sizes: Mapping[int, int]) -> float:
+    """From when on positions files are kept, seconds since the epoch.
+
+    Args:
+        sizes: Bytes by token, oldest first.
+    """
+    since, needed = ((_now() - span).timestamp() for span in (CHAIN_KEPT, CHAIN_NEEDED))
+    files = size = 0
+    for token in reversed(sizes):
+        files, size = files + 1, size + sizes[token]
+        if files > CHAIN_FILES or size > CHAIN_BYTES:
+            # Those drawn after it are within the bounds.
+            return max(since, min(needed, drawn_at(token) + _TOKEN_STEP))
+    return since
 
 
 def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> int | None:
     """The token before a positions file; its own if it is the first; None if that does not count here."""
     try:
-        found = snapshot.positions_at(token)
+        found = snapshot.positions_header_at(token)
     except PositionsUnreadable:  # a file whose writer was killed
         return None
     if found.identity.arn != identity.arn:
@@ -327,11 +367,9 @@ def _is_old(token: int) -> bool:
     return drawn_at(token) < (_now() - CHAIN_KEPT).timestamp()
 
 
-def _tokens(table: PositionedTable, folder: str) -> Iterator[int]:
-    for info in _files_in(table, folder):
-        name = info.base_name.removesuffix(".json")
-        if name.isdecimal():
-            yield int(name)
+def _sizes_by_token(table: PositionedTable, folder: str) -> dict[int, int]:
+    names = ((info.base_name.removesuffix(".json"), info.size) for info in _files_in(table, folder))
+    return {int(name): size for name, size in names if name.isdecimal()}
 
 
 def _files_in(table: PositionedTable, folder: str) -> list[pyarrow.fs.FileInfo]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -176,6 +177,11 @@ class StreamPositions(
     predecessors: tuple[Predecessor, ...] = ()
 
     @property
+    def header(self) -> Header:
+        """What its file begins with."""
+        return Header(self.format, self.identity, self.token, self.previous)
+
+    @property
     def finished(self) -> frozenset[str]:
         """The shards that were read to their end."""
         return frozenset(shard_id for shard_id, shard in self.shards.items() if shard.finished)
@@ -209,10 +215,12 @@ class StreamPositions(
         )
         hours = listing.summary.retention_hours
         known = {
-            shard_id: msgspec.structs.replace(
-                shard, retention_hours=min(shard.retention_hours or hours, hours)
-            )
+            shard_id: shard
+            if lowest == shard.retention_hours
+            # Most are as they were, and there may be thousands.
+            else msgspec.structs.replace(shard, retention_hours=lowest)
             for shard_id, shard in self.shards.items()
+            for lowest in (min(shard.retention_hours or hours, hours),)
         }
         return msgspec.structs.replace(self, shards=known | new, listed_at=_later(self.listed_at, listing))
 
@@ -347,7 +355,7 @@ def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosi
 
 def encode(positions: StreamPositions) -> bytes:
     """The file's content."""
-    return msgspec.json.format(msgspec.json.encode(positions), indent=1)
+    return msgspec.json.encode(positions)
 
 
 def decode(content: bytes) -> StreamPositions:
@@ -356,11 +364,43 @@ def decode(content: bytes) -> StreamPositions:
     Raises:
         msgspec.MsgspecError: It is something else, or of a newer format.
     """
-    header = msgspec.json.decode(content, type=_Header)
-    if not 1 <= header.format <= FORMAT:
-        raise msgspec.ValidationError(f"format {header.format}, and this version reads up to {FORMAT}")
+    _understood(msgspec.json.decode(content, type=_Format).format)
     return msgspec.json.decode(content, type=StreamPositions)
 
 
-class _Header(msgspec.Struct):
+class Header(msgspec.Struct, frozen=True):
+    """What a positions file begins with, see `StreamPositions`."""
+
+    format: int
+    identity: StreamIdentity
+    token: int
+    previous: int | None
+
+
+HEADER_BYTES = 4096
+"""The first bytes of a file, which hold its header: the shards come after it."""
+
+_SHARDS = re.compile(rb',\s*"shards"\s*:')
+
+
+def decode_header(beginning: bytes) -> Header | None:
+    """The header of a file, of any version, from its first bytes; None if it is not all there.
+
+    Raises:
+        msgspec.MsgspecError: It is something else, or of a newer format.
+    """
+    found = _SHARDS.search(beginning)
+    if found is None:
+        return None
+    header = msgspec.json.decode(beginning[: found.start()] + b"}", type=Header)
+    _understood(header.format)
+    return header
+
+
+def _understood(found: int) -> None:
+    if not 1 <= found <= FORMAT:
+        raise msgspec.ValidationError(f"format {found}, and this version reads up to {FORMAT}")
+
+
+class _Format(msgspec.Struct):
     format: int

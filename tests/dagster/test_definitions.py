@@ -181,6 +181,8 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "on_data_loss": "continue",
         "on_recreated": "restart",
         "stop_timeout": 50.0,
+        "follow_for": 1800.0,
+        "commit_interval": 2.0,
         "sensor_interval_seconds": 40,
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",

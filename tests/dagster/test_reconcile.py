@@ -271,6 +271,54 @@ def test_a_look_adds_no_more_events_than_it_may(daemon, chain, monkeypatch):
     assert again == [5, 6, 7, 8]
 
 
+class Watch:
+    """A clock that the test moves."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def timed_looks(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0):
+    """What each look tells of, where files and events take their time to be read."""
+    watch, found, done = Watch(), [], Reconciled(through=0)
+    whole = reconcile.untold
+
+    def slow_untold(*given):
+        watch.seconds += found_seconds
+        return whole(*given)
+
+    def slow_link(token):
+        watch.seconds += read_seconds
+        return chain[token]
+
+    monkeypatch.setattr(reconcile, "untold", slow_untold)
+    monkeypatch.setattr(reconcile, "_LOOKED_FOR_AT_ONCE", 1)
+    base = chain[1].batch_id - 1
+    while True:
+        events, done = missing_events(
+            daemon.instance, daemon.project.stream, slow_link, 10, done, clock=watch
+        )
+        if not events:
+            return found, done
+        for event in events:
+            daemon.instance.report_runless_asset_event(event)
+        found.append([int(str(event.metadata["batch_id"].value)) - base for event in events])
+
+
+def test_a_look_ends_in_time_where_files_are_slow_and_the_next_goes_on(daemon, chain, monkeypatch):
+    found, done = timed_looks(daemon, chain, monkeypatch, read_seconds=1.5)
+    assert found == [[8, 9, 10], [5, 6, 7], [2, 3, 4], [1]]
+    assert done == Reconciled(10)
+
+
+def test_a_look_ends_in_time_where_events_are_slow_and_the_next_goes_on(daemon, chain, monkeypatch):
+    found, done = timed_looks(daemon, chain, monkeypatch, found_seconds=2.5)
+    assert found == [[9, 10], [7, 8], [5, 6], [3, 4], [1, 2]]
+    assert done == Reconciled(10)
+
+
 def test_how_far_it_came_survives_the_cursor():
     done = Reconciled(10, (Stretch(9, 7), Stretch(3, None)))
     assert msgspec.json.decode(msgspec.json.encode(done), type=Reconciled) == done

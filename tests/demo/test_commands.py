@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 DEMO_SECONDS = 120
-MATERIALIZED_SECONDS = 90
+MATERIALIZED_SECONDS = 150
 STOP_SECONDS = 65
 
 

@@ -179,6 +179,16 @@ def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
     assert ward.problems() == []
 
 
+def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, monkeypatch, numbers):
+    """Maintenance prunes what is younger where the commits are very many."""
+    del numbers
+    Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
+    monkeypatch.setattr("kinesis_assets.operations.doctor.CHAIN_NEEDED", timedelta(0))
+    assert ward.problems() == []
+    (finding,) = [finding for finding in ward.findings() if finding.check == "continuity"]
+    assert (finding.level, "unless maintenance pruned it" in finding.sentence) == ("info", True)
+
+
 # Shards
 
 

@@ -18,7 +18,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import maintenance
 from kinesis_assets.table.commit import VACUUM_RETENTION, freeze
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.delta import _PROPERTIES, PositionedTable
 from kinesis_assets.table.files import FILE_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
@@ -61,6 +61,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
     assert timedelta(days=7) == VACUUM_RETENTION
     assert timedelta(days=30) == maintenance.CHAIN_KEPT
+    assert timedelta(days=3) == maintenance.CHAIN_NEEDED
+    assert f"more than {maintenance.CHAIN_FILES:,} files or {maintenance.CHAIN_BYTES >> 30} GiB" in TEXT
+    assert f"and today if it has {maintenance.SMALL_FILES_TODAY}" in TEXT
+    assert f"which is made every {_PROPERTIES['delta.checkpointInterval']}." in TEXT
     assert timedelta(days=1) == maintenance.STOPS_KEPT
     assert (
         f"have {maintenance.SMALL_FILES} files or more of less than {maintenance.SMALL_BYTES >> 20} MiB"

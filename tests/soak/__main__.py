@@ -46,6 +46,8 @@ MINUTES_TO_CATCH_UP = 10
 
 
 def one_fault(faults: Faults, chance: random.Random) -> None:
+    """The next calls are bent. Those that nobody met yet are taken back, or they would gather for one run."""
+    faults.clear()
     chance.choice(
         [
             partial(faults.throttle, times=3),

@@ -250,6 +250,45 @@ def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, fr
     assert_rows_are_what_positions_say(table)
 
 
+def test_a_commit_opens_the_table_once(table, frozen, monkeypatch):
+    attempt = Attempt(table, frozen, {"a": 3})
+    opened = []
+    whole = PositionedTable.snapshot
+    monkeypatch.setattr(PositionedTable, "snapshot", lambda table: opened.append(1) or whole(table))
+    monkeypatch.delattr(DeltaTable, "history")
+    assert attempt.commit().version == 2
+    assert len(opened) == 1
+
+
+def test_a_commit_is_told_with_its_own_version_though_others_were_quicker(table, frozen, at_commit):
+    other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
+
+    def after_another(real, snapshot, files, positions):
+        freeze_all(table, shards("x"), identity=other)
+        real(snapshot, files, positions)
+        Attempt(table, standing(table), {"b": 2}).commit()
+
+    at_commit(after_another)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 3
+    assert DeltaTable(table.folder.uri).version() == 4
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_try_that_raises_nothing_and_does_not_stand_in_the_log_is_tried_again(table, frozen, at_commit):
+    at_commit(lambda *_: None)
+    result = Attempt(table, frozen, {"a": 3}).commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert_rows_are_what_positions_say(table)
+
+
+def test_who_opens_the_table_has_a_checkpoint_and_few_entries_of_the_log_to_read(table, frozen):
+    for _ in range(21):
+        Attempt(table, standing(table), {"a": 1}).commit()
+    (checkpoint,) = Path(table.uri, "_delta_log").glob("*.checkpoint.parquet")
+    assert checkpoint.name == f"{19:020}.checkpoint.parquet"
+    assert standing(table).generation == frozen.generation + 21
+
+
 # Answers that were lost
 
 

@@ -37,7 +37,7 @@ from kinesis_assets.table import maintenance
 from kinesis_assets.table.commit import VACUUM_RETENTION, commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot, Upkeep
 from kinesis_assets.table.files import STATISTICS
-from kinesis_assets.table.maintenance import CHAIN_KEPT, SMALL_FILES, State, maintain
+from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, State, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
 from kinesis_assets.table.past import Past
 from kinesis_assets.table.stop import STOPS, StopObject
@@ -220,6 +220,15 @@ def test_a_day_that_is_not_over_is_left_alone(busy, monkeypatch):
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
 
 
+def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, monkeypatch):
+    now = datetime.fromtimestamp(NOON + 3600, UTC)
+    monkeypatch.setattr(maintenance, "_now", lambda: now)
+    monkeypatch.setattr(maintenance, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
+    assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
+    assert len(busy.snapshot().standing_files()) == 1
+    assert_rows_are_what_positions_say(busy)
+
+
 def test_a_day_that_expires_is_not_planned_to_be_compacted(busy):
     planned = steps_of(busy, retention_days=1, dry_run=True)
     assert [step for step, _ in planned] == ["expire"]
@@ -345,8 +354,11 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
             "kinesis_assets.table.delta._PROPERTIES", {"delta.logRetentionDuration": "interval 90 days"}
         )
         freeze_all(table, shards("a"))
-    step = steps_of(table)["set properties", "delta.dataSkippingStatsColumns"]
-    assert step.state is State.DONE
+    (step,) = [step for (name, _), step in steps_of(table).items() if name == "set properties"]
+    assert (step.of, step.state) == (
+        "delta.checkpointInterval, delta.dataSkippingStatsColumns",
+        State.DONE,
+    )
     configuration = DeltaTable(table.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 90 days"
     assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
@@ -437,6 +449,37 @@ def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_sta
     assert step.files == len(tokens) - 1
     assert files_of(busy, "_kinesis/positions/*") == [f"_kinesis/positions/{tokens[0]}.json"]
     assert standing(busy).token == tokens[0]
+
+
+@pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
+def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days, monkeypatch, name, bound):
+    tokens = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
+    sizes = [(folder_of(busy) / f"_kinesis/positions/{token}.json").stat().st_size for token in tokens]
+    monkeypatch.setattr(maintenance, name, bound)
+    assert not [key for key in steps_of(busy) if key[0] == "prune"]
+    in_days(CHAIN_NEEDED.total_seconds() / DAY + 0.1)
+    steps_of(busy)
+    kept = [token for token in tokens if (folder_of(busy) / f"_kinesis/positions/{token}.json").exists()]
+    # Those within the bound, and what stood before them.
+    within = 3 if name == "CHAIN_FILES" else sum(sum(sizes[first:]) <= bound for first in range(len(sizes)))
+    assert 0 < within < len(tokens) - 1
+    assert kept == tokens[-within - 1 :]
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
+    assert VACUUM_RETENTION / 3 + timedelta(hours=12) < CHAIN_NEEDED
+
+
+def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, monkeypatch):
+    in_days(CHAIN_KEPT.days + 1)
+    read = []
+    whole = TableSnapshot.positions_at
+    monkeypatch.setattr(
+        TableSnapshot, "positions_at", lambda snapshot, token: read.append(token) or whole(snapshot, token)
+    )
+    assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES
+    assert set(read) == {standing(busy).token}
 
 
 def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days, monkeypatch):

@@ -15,10 +15,12 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import (
     FORMAT,
+    HEADER_BYTES,
     Predecessor,
     ShardPosition,
     StreamPositions,
     decode,
+    decode_header,
     encode,
     initial_positions,
     merge,
@@ -107,6 +109,42 @@ def test_newer_format_is_refused_by_its_number():
         msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads up to {FORMAT}"
     ):
         decode(msgspec.json.encode(content))
+
+
+@pytest.mark.parametrize("indent", [0, 1])
+def test_header_is_told_from_the_first_bytes(indent):
+    positions = positions_of(**{f"shardId-{number:012}": shard_at() for number in range(1000)})
+    content = msgspec.json.format(encode(positions), indent=indent)
+    assert len(content) > 20 * HEADER_BYTES
+    assert decode_header(content[:HEADER_BYTES]) == positions.header
+
+
+def test_header_that_is_not_all_there_is_none():
+    content = encode(positions_of(a=shard_at()))
+    assert decode_header(content[: content.index(b'"shards"')]) is None
+
+
+def test_header_of_a_newer_format_is_refused():
+    content = encode(msgspec.structs.replace(positions_of(a=shard_at()), format=FORMAT + 1))
+    with pytest.raises(msgspec.ValidationError, match=f"reads up to {FORMAT}"):
+        decode_header(content)
+
+
+def test_a_shard_takes_less_than_half_a_kilobyte():
+    """Every commit writes all of them."""
+    shard = ShardPosition(
+        parents=("shardId-000000000000",),
+        hash_range=("1" * 39, "2" * 39),
+        position=Position.after("4" * 56),
+        tip_time=LISTED_AT,
+        last_arrival=LISTED_AT,
+        wanted_from=LISTED_AT,
+        retention_hours=24,
+    )
+    one, two = (
+        encode(positions_of(**{f"shardId-{each:012}": shard for each in range(count)})) for count in (1, 2)
+    )
+    assert len(two) - len(one) < 420
 
 
 def test_file_of_format_1_is_read_and_what_it_lacks_is_not_known():

@@ -1,0 +1,247 @@
+"""How cost grows: with shards, record size, page size, latency, and the size of the table."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks.alone import Once, landing, unpaced, whole_run
+from benchmarks.charts import growth
+from benchmarks.grown_table import grown_table, seconds_of_commit, seconds_of_reading
+from benchmarks.replay import replay_server
+from benchmarks.replay_pages import StreamSpec
+from benchmarks.section import Section, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.replay import ReplayServer
+
+ROUNDS = 3
+FULL_ROUNDS = 7
+GB = 1e9
+
+WARM_UP = StreamSpec("growth-warm-up", shards=4, pages=2, page_records=100)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point of a curve: how much of what grows, the stream that has it, and the server's latency."""
+
+    across: float
+    spec: StreamSpec
+    milliseconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One chart.
+
+    Attributes:
+        name: Of its file.
+        title: What grows.
+        across: Of the axis across.
+        label: Of the axis upwards.
+        what: What was done, for the text.
+        points: By curve's name.
+    """
+
+    name: str
+    title: str
+    across: str
+    label: str
+    what: str
+    points: Mapping[str, Sequence[tuple[float, float]]]
+
+
+def shard_places(*, full: bool) -> list[Place]:
+    """64 MB over more and more shards."""
+    counts = [1, 4, 16, 64, 250, 1000] if full else [1, 10, 100, 1000]
+    return [
+        Place(
+            shards,
+            StreamSpec(
+                f"shards-{shards}", shards, max(1, 64 // shards), min(1000, max(64, 64_000 // shards))
+            ),
+        )
+        for shards in counts
+    ]
+
+
+def idle_places(*, full: bool) -> list[Place]:
+    """More and more shards that hold no record."""
+    counts = [1, 4, 16, 64, 250, 1000] if full else [1, 10, 100, 1000]
+    return [Place(shards, StreamSpec(f"idle-{shards}", shards, 0, 1)) for shards in counts]
+
+
+def record_places(*, full: bool) -> list[Place]:
+    """Larger and larger records, in pages of a MB while they go into one, 16 to 64 MB in all."""
+    times = 2 if full else 1
+    return [
+        Place(size, StreamSpec(f"records-{size}", 4, pages * times, page_records, size))
+        for size, pages, page_records in (
+            (100, 4, 10_000),
+            (1_000, 8, 1_000),
+            (10_000, 8, 100),
+            (100_000, 8, 10),
+            (1_000_000, 8, 1),
+            (10_485_000, 1, 1),
+        )
+    ]
+
+
+def page_places(*, full: bool) -> list[Place]:
+    """The same records in larger and larger pages."""
+    times = 3 if full else 1
+    return [
+        Place(page, StreamSpec(f"pages-{page}", shards, pages * times, page))
+        for page, shards, pages in (
+            (1, 16, 60),
+            (10, 16, 60),
+            (100, 16, 30),
+            (1_000, 16, 3),
+            (10_000, 4, 1),
+        )
+    ]
+
+
+def latency_places(*, full: bool) -> list[Place]:
+    """The same stream behind a longer and longer way."""
+    waits = [1, 2, 5, 10, 20, 50, 100, 200] if full else [1, 10, 50, 200]
+    spec = StreamSpec("latency", shards=64, pages=6, page_records=100)
+    return [Place(milliseconds, spec, milliseconds) for milliseconds in waits]
+
+
+def measured(
+    server: ReplayServer,
+    places: Sequence[Place],
+    once: Callable[[str, str, str], Once],
+    value: Callable[[Once, Place], float],
+    rounds: int,
+) -> list[tuple[float, float]]:
+    """Each place's median over rounds in which all places take their turns."""
+    specs = {place.spec.name: place.spec for place in places}
+    for spec in specs.values():
+        server.create(spec)
+    values: dict[float, list[float]] = {place.across: [] for place in places}
+    for _ in range(rounds):
+        for place in places:
+            server.latency(place.milliseconds)
+            with tempfile.TemporaryDirectory() as folder:
+                work = once(server.url, place.spec.name, folder)
+            assert work.rows == place.spec.records, (work, place)
+            values[place.across].append(value(work, place))
+    server.latency(0)
+    for name in specs:
+        server.delete(name)
+    return [(across, statistics.median(found)) for across, found in values.items()]
+
+
+def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
+    """What grows with the stream."""
+    rounds = FULL_ROUNDS if full else ROUNDS
+    take = partial(measured, server, rounds=rounds)
+    server.create(WARM_UP)
+    with tempfile.TemporaryDirectory() as folder:
+        whole_run(server.url, WARM_UP.name, folder)
+
+    def cpu(work: Once, _: Place) -> float:
+        return work.cpu
+
+    def cpu_per_gb(work: Once, _: Place) -> float:
+        return work.cpu / work.bytes * GB
+
+    def cpu_per_record(work: Once, _: Place) -> float:
+        return work.cpu / work.rows * 1e6
+
+    def rate(work: Once, _: Place) -> float:
+        return work.rows / work.wall
+
+    return [
+        Curves(
+            "growth-shards",
+            "shards",
+            "shards of the stream",
+            "CPU seconds of a run",
+            "A first run with its plan and commit: 64 MB in all shards together, and a stream without any",
+            {
+                "64 MB in all": take(shard_places(full=full), whole_run, cpu),
+                "nothing new": take(idle_places(full=full), whole_run, cpu),
+            },
+        ),
+        Curves(
+            "growth-record-size",
+            "record size",
+            "bytes of a record",
+            "CPU seconds for a GB",
+            "A run with its plan and commit, 4 shards, pages of 1 MB (one record of 10 MiB in the end)",
+            {"landing": take(record_places(full=full), whole_run, cpu_per_gb)},
+        ),
+        Curves(
+            "growth-page-size",
+            "page size",
+            "records of a page",
+            "CPU microseconds for a record of 1 KB",
+            "A run with its plan and commit; a page is an HTTP answer",
+            {"landing": take(page_places(full=full), whole_run, cpu_per_record)},
+        ),
+        Curves(
+            "growth-latency",
+            "latency",
+            "milliseconds until the server answers",
+            "records a second",
+            "One task over 64 shards, pages of 100 records, as fast as they come",
+            {"landing": take(latency_places(full=full), landing, rate)},
+        ),
+    ]
+
+
+def of_tables(*, full: bool) -> Curves:
+    """What grows with the table."""
+    sizes = [10, 100, 1_000, 10_000, 30_000] if full else [10, 100, 1_000, 10_000]
+    reading, committing = [], []
+    for files in sizes:
+        with grown_table(files) as grown:
+            times = 4 * (FULL_ROUNDS if full else ROUNDS)
+            reading.append((files, statistics.median(seconds_of_reading(grown, times)) * 1e3))
+            committing.append((files, statistics.median(seconds_of_commit(grown, times)) * 1e3))
+    return Curves(
+        "growth-table",
+        "table size",
+        "data files in the table",
+        "milliseconds",
+        "Opening the table and reading its positions; and the commit of a record, with its own opening",
+        {"reading positions": reading, "load and commit": committing},
+    )
+
+
+def section(full: bool) -> Section:
+    """A chart and a line of a table for each curve."""
+    with unpaced(), replay_server() as server:
+        charts = [*of_streams(server, full=full), of_tables(full=full)]
+    rows: list[list[str]] = []
+    paths: dict[str, Path] = {}
+    for each in charts:
+        path, exponents = growth(each.name, each.across, each.label, each.points)
+        paths[f"{each.label} over {each.across}"] = path
+        for curve, points in each.points.items():
+            told = ", ".join(f"{_number(x)}: {_number(y)}" for x, y in points)
+            rows.append([each.title, curve, f"{exponents[curve]:.2f}", f"{each.label}: {told}"])
+    rounds = FULL_ROUNDS if full else ROUNDS
+    what = (
+        "Runs without Spark and Dagster: plan, one task's landing in this process, commit, with the "
+        "service's pace lifted, which costs time and no CPU. CPU is of this process alone. The exponent is "
+        "the slope of the straight line through the points, by least squares, with both axes logarithmic: "
+        f"0 is flat, 1 grows alike. Median of {rounds} rounds (four times as many on tables)."
+    )
+    notes = "\n".join(f"- {each.title}: {each.what}." for each in charts)
+    columns = ["what grows", "curve", "exponent", "points"]
+    return Section("Growth", f"{what}\n\n{notes}\n\n{table(columns, rows)}", charts=paths)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004  # three digits

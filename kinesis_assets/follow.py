@@ -1,0 +1,294 @@
+"""Following: one run that goes on, round after round; each is a plan, its landing and its commit.
+
+Knows nothing of Dagster, and of Spark only how a landing looks. A round takes the positions from the table:
+whatever else moved them is seen, and what one round leaves undone the next one finds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.plan import plan_run
+from kinesis_assets.run import ShardState, execute_run
+from kinesis_assets.table.stop import StopObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.plan import ReadPolicy, RunPlan
+    from kinesis_assets.run import Land, RunResult
+    from kinesis_assets.table.delta import PositionedTable
+
+COMMIT_INTERVAL = 1.0
+"""Seconds from the beginning of a round to that of the next, unless it is told otherwise."""
+
+SECONDS_LISTED = 10.0
+"""For so long a list of shards is used again: the streams of an account share 20 DescribeStreamSummary a
+second (AWS API reference, DescribeStreamSummary)."""
+
+FIRST_WAIT = 1.0
+"""Seconds for which a shard is left alone after its first failure; doubled with each further one."""
+
+LONGEST_WAIT = 30.0
+"""Seconds that no such wait goes beyond."""
+
+_LONGEST_POWER = 10
+
+_PAUSE = 1.5
+"""Lengths of its last round for which a run that may be taken over pauses. Of two that go on without a pause,
+the one whose round began first would win every time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a run follows, and how often it commits. All are seconds.
+
+    Attributes:
+        follow_for: So long it follows.
+        commit_interval: From the beginning of a round to that of the next, which begins at once where a shard
+            is behind or another run was faster. A round begins no further page of a shard so long after the
+            shard's first record.
+        handover: So long before the end of `follow_for` another run may take over: this one ends as soon as
+            it sees that, and at the latest so long after that end.
+    """
+
+    follow_for: float
+    commit_interval: float = COMMIT_INTERVAL
+    handover: float = 0.0
+
+    @property
+    def may_end_after(self) -> float:
+        """From then on another run may take over."""
+        return self.follow_for - self.handover
+
+    @property
+    def ends_after(self) -> float:
+        """Then it ends, whether another run took over or not."""
+        return self.follow_for + self.handover
+
+
+class Follow:
+    """One run over some shards.
+
+    Args:
+        land: Lands ranges.
+        client: The stream.
+        table: Its table.
+        policy: How the stream is read; its bounds and its allowance hold for each round.
+        pace: How long and how often.
+        tell: Told of each round right after its commit, with the shards that there is something to tell of:
+            those of which rows were committed, or that were just read to their end; and those that fail, once
+            for each change of the reason.
+        by: Who runs it, kept with each commit.
+
+    Attributes:
+        batch_id: The attempt under way; None between two rounds.
+    """
+
+    def __init__(
+        self,
+        land: Land,
+        client: StreamClient,
+        table: PositionedTable,
+        policy: ReadPolicy,
+        pace: Pace,
+        *,
+        tell: Callable[[RunResult], object],
+        by: str | None = None,
+    ) -> None:
+        self.batch_id: int | None = None
+        self._land = land
+        self._client = client
+        self._table = table
+        self._policy = policy
+        self._pace = pace
+        self._tell = tell
+        self._by = by
+        self._listed = _Listed(client)
+        self._stopped = threading.Event()
+        self._shards: dict[str, _Shard] = {}
+
+    def stop(self) -> None:
+        """From another thread: end soon, with what is read by then committed.
+
+        Raises:
+            OSError: The landing under way cannot be told.
+        """
+        self._stopped.set()
+        batch_id = self.batch_id
+        if batch_id is not None:
+            StopObject(self._table.folder, batch_id).set()
+
+    def run(self, asked: Sequence[str]) -> None:
+        """Follow shards until the time is over, another run took over, all are read to their end, or `stop`.
+
+        Args:
+            asked: Shard ids, parents before children.
+
+        Raises:
+            ShardsNotCommitted: Some shards fail at the end. The others are committed, and told by now if only
+                that nothing of them was new.
+            StreamError: A round could not be planned.
+            TableError: A round's commit did not come about, or that cannot be told.
+            Exception: Whatever else a landing raises.
+        """
+        self._shards = {shard_id: _Shard() for shard_id in asked}
+        began = time.monotonic()
+        end = began + self._pace.ends_after
+        while (now := time.monotonic()) < end and not self._stopped.is_set():
+            if all(shard.finished for shard in self._shards.values()):
+                break
+            if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
+                plan = self._plan(due)
+                may_end = now - began >= self._pace.may_end_after
+                if may_end and self._moved_by_another(plan):
+                    break
+                self._round(plan)
+                if may_end and any(self._shards[shard_id].conflict for shard_id in due):
+                    break
+            ended = time.monotonic()
+            at_once = any(
+                self._shards[shard_id].behind or self._shards[shard_id].conflict for shard_id in due
+            )
+            following = now if at_once else now + self._pace.commit_interval
+            if ended - began >= self._pace.may_end_after:
+                following = max(following, ended + _PAUSE * (ended - now))
+            self._stopped.wait(max(0.0, min(following, end) - ended))
+        if not self._stopped.is_set():
+            self._raise_for_the_failing()
+
+    def _plan(self, asked: Sequence[str]) -> RunPlan:
+        listing, now = self._listed.now()
+        plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
+        return plan.narrowed(Bounds(max_seconds=self._pace.commit_interval))
+
+    def _moved_by_another(self, plan: RunPlan) -> bool:
+        """Whether a shard is no longer where the rounds left it."""
+        return any(
+            shard.left is not None and shard.left != plan.expected.shards[shard_id].position
+            for shard_id, shard in self._shards.items()
+        )
+
+    def _round(self, plan: RunPlan) -> None:
+        self.batch_id = plan.batch_id
+        try:
+            if self._stopped.is_set():  # before it could be told so
+                return
+            result = execute_run(self._land, self._client, self._table, plan, by=self._by)
+        finally:
+            self.batch_id = None
+        finished = plan.expected.finished
+        news = [
+            shard_id
+            for shard_id in result.outcomes
+            if self._shards[shard_id].after(result, shard_id, finished_before=shard_id in finished)
+        ]
+        if news:
+            self._tell(_only(result, news))
+        if any(self._shards[shard_id].finished for shard_id in plan.ranges):
+            self._listed.again()  # it has children
+
+    def _raise_for_the_failing(self) -> None:
+        errors = {shard_id: shard.error for shard_id, shard in self._shards.items() if shard.error}
+        if not errors:
+            return
+        # A run that failed is known to have been well for those alone that it told of.
+        for shard_id, shard in self._shards.items():
+            if not shard.error and not shard.told_well and shard.last is not None:
+                self._tell(_only(shard.last, [shard_id]))
+        raise ShardsNotCommitted(self._client.stream, errors)
+
+
+@dataclass(slots=True)
+class _Shard:
+    """What the rounds remember of a shard.
+
+    Attributes:
+        left: Where they left it; None where that is not known.
+        finished: It is read to its end, now or before.
+        behind: The last of its rounds did not get to its tip.
+        conflict: In the last of them another run moved it first.
+        error: Why the last of them failed.
+        failures: How many failed one after the other.
+        due: It is not read before, by the monotonic clock.
+        told_well: Told of as committed or finished.
+        last: What became of the last of its rounds.
+    """
+
+    left: Position | None = None
+    finished: bool = False
+    behind: bool = False
+    conflict: bool = False
+    error: ShardError | None = None
+    failures: int = 0
+    due: float = 0.0
+    told_well: bool = False
+    last: RunResult | None = None
+
+    def after(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
+        """Remember what became of it in a round; whether there is something to tell."""
+        outcome, before = result.outcomes[shard_id], self.error
+        self.last = _only(result, [shard_id])
+        self.conflict = outcome.state is ShardState.CONFLICT
+        self.finished = outcome.state is ShardState.FINISHED
+        self.behind = bool(outcome.lag_ms) and outcome.error is None
+        # After a conflict the next round goes on from wherever the other one left it.
+        self.left, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        if self.conflict:
+            return False
+        if outcome.error is None:
+            self.failures = 0
+            self.due = float("inf") if self.finished else 0.0
+            news = bool(outcome.rows) or (self.finished and not finished_before)
+            self.told_well = self.told_well or news
+            return news
+        self.failures += 1
+        if outcome.state is ShardState.FAILED:  # one that waits costs nothing
+            wait = min(FIRST_WAIT * 2.0 ** min(self.failures - 1, _LONGEST_POWER), LONGEST_WAIT)
+            self.due = time.monotonic() + wait
+        return bool(outcome.rows) or before is None or _kind(before) != _kind(outcome.error)
+
+
+class _Listed:
+    """A stream's shards, listed anew from time to time, and the service's clock between."""
+
+    def __init__(self, client: StreamClient) -> None:
+        self._client = client
+        self._listing: StreamListing | None = None
+        self._at = 0.0
+
+    def now(self) -> tuple[StreamListing, datetime]:
+        """The last listing, which is not old; and what the service's clock shows now, not later than it does.
+
+        Raises what `StreamClient.listing` raises.
+        """
+        if self._listing is None or time.monotonic() - self._at >= SECONDS_LISTED:
+            self._listing = self._client.listing()
+            self._at = time.monotonic()
+        passed = timedelta(seconds=time.monotonic() - self._at)
+        return self._listing, self._listing.summary.service_time + passed
+
+    def again(self) -> None:
+        """List anew at the next look."""
+        self._listing = None
+
+
+def _only(result: RunResult, shard_ids: Collection[str]) -> RunResult:
+    return replace(result, outcomes={shard_id: result.outcomes[shard_id] for shard_id in shard_ids})
+
+
+def _kind(error: ShardError) -> str:
+    """What two errors have in common that tell the same: all but numbers and names of requests."""
+    words = [word for word in str(error).split() if not any(map(str.isdigit, word))]
+    return " ".join([type(error).__name__, *words])

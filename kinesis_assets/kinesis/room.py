@@ -1,0 +1,73 @@
+"""The memory that the pages of many shards may take together."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+
+class Room:
+    """So many bytes, for the pages that are on their way from the wire to a file. Shared by threads.
+
+    Who waits is served in the order of coming, so that a large page is not passed by small ones for ever.
+    What asks for more than all of it is given all of it: it waits until it is alone.
+
+    Args:
+        capacity: Bytes.
+
+    Attributes:
+        most_taken: The most bytes that were taken at once so far.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._taken = 0
+        self._waiting: deque[object] = deque()
+        self._changed = threading.Condition()
+        self.most_taken = 0
+
+    def seat(self) -> Seat:
+        """One page's place in it, empty at first."""
+        return Seat(self)
+
+    def take(self, amount: int) -> int:
+        """Take bytes, once they are free; what was taken, to be given back."""
+        amount = min(amount, self._capacity)
+        turn = object()
+        with self._changed:
+            self._waiting.append(turn)
+            self._changed.wait_for(
+                lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity
+            )
+            self._waiting.popleft()
+            self._taken += amount
+            self.most_taken = max(self.most_taken, self._taken)
+            self._changed.notify_all()
+        return amount
+
+    def give_back(self, amount: int) -> None:
+        """Free what was taken."""
+        with self._changed:
+            self._taken -= amount
+            self._changed.notify_all()
+
+
+class Seat:
+    """What one page at a time takes of a room. Whoever waits for a larger one holds nothing meanwhile, so that
+    those who wait never wait for each other.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._held = 0
+
+    def take(self, amount: int) -> None:
+        """Hold so many bytes from now on, in place of what was held."""
+        self.leave()
+        self._held = self._room.take(amount)
+
+    def leave(self) -> None:
+        """Hold nothing."""
+        if self._held:
+            held, self._held = self._held, 0
+            self._room.give_back(held)

@@ -1,0 +1,82 @@
+"""Sessions on Spark Connect.
+
+A server that does not answer is told at once, where Spark's own client would try for ten minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from kinesis_assets.errors import LandingFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+SECONDS_TO_ANSWER = 20.0
+
+RETRIES = 4
+"""Of a call to a server on this machine, over some seconds: it does not go away and come back."""
+
+_HERE = ("localhost", "127.0.0.1")
+
+
+def remote_of(spark_config: Mapping[str, Any]) -> str | None:
+    """The URL of the Spark Connect server that a session attaches to; None if Spark is started here."""
+    return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
+
+
+def require_answer(url: str) -> None:
+    """See that a server answers a request, within `SECONDS_TO_ANSWER`.
+
+    Raises:
+        LandingFailed: It does not.
+    """
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # here and below: half a second that only those pay who use it
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
+    from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc  # noqa: PLC0415
+
+    if urlsplit(url).hostname in _HERE:
+        os.environ.setdefault("no_grpc_proxy", ",".join(_HERE))
+    try:
+        builder = DefaultChannelBuilder(url)
+        user = base_pb2.UserContext(user_id="kinesis-assets")
+        asking = base_pb2.AnalyzePlanRequest(
+            session_id=str(uuid4()),
+            user_context=user,
+            spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
+        )
+        leaving = base_pb2.ReleaseSessionRequest(session_id=asking.session_id, user_context=user)
+        with builder.toChannel() as channel:
+            server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+            headers = tuple(builder.metadata())
+            server.AnalyzePlan(asking, timeout=SECONDS_TO_ANSWER, metadata=headers)
+            server.ReleaseSession(leaving, timeout=SECONDS_TO_ANSWER, metadata=headers)
+    except (grpc.RpcError, PySparkException, ValueError) as error:
+        # The URL itself may have a token in it.
+        place = url.split(";", maxsplit=1)[0].rstrip("/")
+        said = error.details() if isinstance(error, grpc.Call) else str(error)
+        raise LandingFailed(
+            f"no Spark Connect server answers at {place}, which SPARK_REMOTE or spark.remote names ({said}); "
+            "start it again (`kinesis-assets spark` is one on this machine), or name none"
+        ) from error
+
+
+def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
+    """A new session on a server; `spark.master` in its settings is for where there is no server."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+
+    builder = SparkSession.builder.remote(url)
+    for name, value in spark_config.items():
+        if name not in {"spark.master", "spark.remote"}:
+            builder = builder.config(name, value)
+    session = builder.create()
+    if urlsplit(url).hostname in _HERE:
+        session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+    return session

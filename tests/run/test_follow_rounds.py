@@ -1,0 +1,376 @@
+"""Following without Dagster and Spark: round after round, what is committed and what is told."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_assets import follow as follow_module
+from kinesis_assets.errors import (
+    CommitFailed,
+    KinesisAssetsError,
+    ReadFailed,
+    ShardsNotCommitted,
+    ShardUnknown,
+)
+from kinesis_assets.follow import Follow, Pace
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.plan import ReadPolicy
+from kinesis_assets.spark.land import land_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.run import RunResult
+
+A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
+
+PACE = Pace(20.0, commit_interval=0.05)
+
+
+@dataclass
+class Followed:
+    """A run that follows, what it tells, and what happens before each of its landings."""
+
+    bench: Any
+    pace: Pace = PACE
+    by: str = "run"
+    policy: ReadPolicy = field(default_factory=ReadPolicy)
+    before: dict[int, Callable[[], object]] = field(default_factory=dict)
+    last_round: int | None = None
+    told: list[RunResult] = field(default_factory=list)
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        bench = self.bench
+        self.follow = Follow(
+            self.land, bench.client, bench.table, self.policy, self.pace, tell=self.told.append, by=self.by
+        )
+
+    def land(self, job, ranges, allowance):
+        self.rounds += 1
+        self.before.pop(self.rounds, lambda: None)()
+        landing = land_group(job, ranges, allowance)
+        if self.rounds == self.last_round:
+            self.follow.stop()
+        return landing
+
+    def run(self, *asked: str) -> Followed:
+        self.follow.run(asked)
+        return self
+
+    @property
+    def events(self) -> list[dict[str, tuple[str, int]]]:
+        """State and rows of each shard, each time that something was told."""
+        return [
+            {shard_id: (str(outcome.state), outcome.rows) for shard_id, outcome in result.outcomes.items()}
+            for result in self.told
+        ]
+
+
+def test_each_round_that_brings_rows_is_a_commit_of_its_own_and_told(bench):
+    bench.create()
+    bench.put(1)
+    before = {2: lambda: bench.put(2, 3), 4: lambda: bench.put(4)}
+    followed = Followed(bench, before=before, last_round=4).run(A)
+    assert followed.events == [{A: ("committed", 1)}, {A: ("committed", 2)}, {A: ("committed", 1)}]
+    versions = [result.version for result in followed.told]
+    assert versions == list(range(versions[0], versions[0] + 3))
+    assert len({result.batch_id for result in followed.told}) == 3
+    assert bench.items == [1, 2, 3, 4]
+
+
+def test_only_the_shards_that_moved_are_told(bench):
+    bench.create(2)
+    before = {2: lambda: bench.put(1, part=0.5), 3: lambda: bench.put(2, part=0)}
+    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    assert followed.events == [{B: ("committed", 1)}, {A: ("committed", 1)}]
+
+
+def test_a_round_without_anything_new_commits_and_tells_nothing(bench):
+    bench.create(2)
+    Followed(bench, last_round=1).run(A, B)  # the first commit of a tip
+    version = bench.version
+    followed = Followed(bench, last_round=5).run(A, B)
+    assert (followed.rounds, followed.events, bench.version) == (5, [], version)
+
+
+def test_a_shard_is_told_once_that_it_finished_and_the_run_ends_with_the_last(bench):
+    bench.create()
+    bench.put(1)
+    bench.split(A)
+    followed = Followed(bench).run(A)
+    assert followed.events == [{A: ("finished", 1)}]
+    assert Followed(bench).run(A).events == []
+
+
+def test_a_split_in_the_middle_is_followed_to_its_end_and_neighbours_go_on(bench):
+    bench.create(2)
+    before = {2: lambda: (bench.put(1), bench.split(A, 0.25)), 4: lambda: bench.put(2, part=0.5)}
+    followed = Followed(bench, before=before, last_round=4).run(A, B)
+    assert followed.events == [{A: ("finished", 1)}, {B: ("committed", 1)}]
+    assert bench.positions.shards.keys() == {A, B, C, D}
+
+
+def test_a_shard_that_is_behind_is_read_on_at_once(bench):
+    bench.create()
+    bench.put(*range(30))
+    pace = Pace(20.0, commit_interval=10.0)
+    policy = ReadPolicy(bounds=Bounds(max_records=10))
+    bench.later(seconds=2)
+    followed = Followed(bench, pace=pace, policy=policy, last_round=3).run(A)
+    assert followed.events == [{A: ("committed", 10)}] * 3
+
+
+def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_committed(bench, faults):
+    bench.create()
+    bench.put(*range(500))
+    faults.page_size(1)
+    pace = Pace(20.0, commit_interval=0.3)
+    followed = Followed(bench, pace=pace, last_round=2).run(A)
+    (first, *_) = followed.told
+    assert 0 < first.outcomes[A].rows < 500
+
+
+# Time
+
+
+def test_it_ends_after_its_time(bench):
+    bench.create()
+    followed = Followed(bench, pace=Pace(0.3, commit_interval=0.05)).run(A)
+    assert followed.rounds > 1
+
+
+def test_shards_are_listed_seldom(bench, faults):
+    bench.create()
+    before = faults.count("ListShards")
+    Followed(bench, last_round=5).run(A)
+    assert faults.count("ListShards") == before + 1
+
+
+def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "SECONDS_LISTED", 0.0)
+    bench.create()
+    before = faults.count("ListShards")
+    Followed(bench, last_round=3).run(A)
+    assert faults.count("ListShards") == before + 3
+
+
+def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
+    """What arrives after the listing is read by the clock of now."""
+    bench.create()
+    followed = Followed(bench, pace=Pace(4.0, commit_interval=0.05))
+
+    def put():
+        followed.follow._listed._at -= 8.0  # as if 8 s had passed
+        bench.later(seconds=8)
+        bench.put(1)
+
+    followed.before[2] = put
+    followed.before[4] = followed.follow.stop
+    followed.run(A)
+    assert bench.items == [1]
+
+
+# Being told to stop
+
+
+def test_a_stop_between_two_rounds_ends_it_at_once(bench):
+    bench.create()
+    bench.put(1)
+    followed = Followed(bench, pace=Pace(600.0, commit_interval=300.0))
+    following = threading.Thread(target=followed.run, args=(A,))
+    following.start()
+    while not followed.told:
+        following.join(0.01)
+    followed.follow.stop()
+    following.join(20)
+    assert not following.is_alive()
+    assert (followed.rounds, bench.items) == (1, [1])
+
+
+def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
+    monkeypatch.setattr("kinesis_assets.spark.land.SECONDS_BETWEEN_LOOKS", 0.01)
+    bench.create()
+    numbers = bench.put(*range(500))
+    faults.page_size(1)
+    faults.delay(0.01)
+    followed = Followed(bench, pace=Pace(600.0, commit_interval=300.0))
+    faults.before("GetRecords", followed.follow.stop, after=5, times=1)
+    followed.run(A)
+    (told,) = followed.told
+    rows = told.outcomes[A].rows
+    assert 5 <= rows < 500
+    assert bench.at(A).position.sequence_number == numbers[rows - 1]
+    assert bench.items == list(range(rows))
+
+
+def test_a_failing_shard_does_not_fail_a_run_that_was_told_to_stop(bench, faults):
+    bench.create()
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
+    followed = Followed(bench, last_round=1).run(A)
+    assert followed.events == [{A: ("failed", 0)}]
+
+
+# Shards that fail
+
+
+def test_a_failing_shard_does_not_hold_its_neighbours_and_is_told_once(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create(2)
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
+    puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 40)}
+    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05), before=puts)
+    with pytest.raises(ShardsNotCommitted) as caught:
+        followed.run(A, B)
+    assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ReadFailed}
+    told = [event for event in followed.events if A in event]
+    assert [event[A] for event in told] == [("failed", 0)]
+    assert [event[B] for event in followed.events if B in event] == [("committed", 1)] * len(bench.items)
+    assert len(bench.items) > 1
+
+
+def test_a_failing_shard_is_tried_again_later_and_later(bench, faults):
+    bench.create()
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
+    with pytest.raises(ShardsNotCommitted):
+        Followed(bench, pace=Pace(3.5, commit_interval=0.05)).run(A)
+    assert faults.count("GetRecords") + faults.count("GetShardIterator") <= 6  # at 0, 1 and 3 seconds
+
+
+def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(1)
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
+    followed = Followed(bench, pace=Pace(1.0, commit_interval=0.05)).run(A)
+    assert followed.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
+
+
+def test_what_a_failing_shard_brought_is_told_each_time(bench, faults, monkeypatch):
+    """A commit that no event tells of would be told again by the sensor."""
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(*range(4))
+    faults.page_size(1)
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, after=1, times=1)
+    followed = Followed(bench, last_round=2).run(A)
+    assert followed.events == [{A: ("failed", 1)}, {A: ("committed", 3)}]
+
+
+def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
+    bench.create(2)
+    bench.put(1, part=0.5)
+    followed = Followed(bench, pace=Pace(0.3, commit_interval=0.05))
+    with pytest.raises(ShardsNotCommitted) as caught:
+        followed.run(A, B, "bogus")
+    assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {
+        "bogus": ShardUnknown
+    }
+    assert followed.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
+
+
+def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):
+    bench.create()
+
+    def fail():
+        raise CommitFailed("table", "no")
+
+    followed = Followed(bench, before={2: fail})
+    with pytest.raises(CommitFailed):
+        followed.run(A)
+    assert followed.rounds == 2
+    assert followed.follow.batch_id is None
+
+
+# Other runs
+
+
+def test_a_conflict_is_planned_anew_and_tells_nothing(bench):
+    bench.create()
+    bench.put(1)
+    before = {1: bench.run, 2: lambda: bench.put(2)}
+    followed = Followed(bench, before=before, last_round=2).run(A)
+    assert followed.events == [{A: ("committed", 1)}]
+    assert bench.items == [1, 2]
+
+
+def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
+    bench.create()
+    bench.put(1)
+    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    before: dict[int, Callable[[], object]] = {}
+    followed = Followed(bench, pace=pace, before=before)
+
+    def other():
+        bench.put(2)
+        bench.run()
+
+    before[2] = other
+    followed.run(A)
+    assert followed.rounds == 2  # it lost the second
+    assert followed.events == [{A: ("committed", 1)}]
+    assert bench.items == [1, 2]
+
+
+def test_before_them_it_goes_on(bench):
+    bench.create()
+    bench.put(1)
+    pace = Pace(600.0, commit_interval=0.05, handover=300.0)
+
+    def other():
+        bench.put(2)
+        bench.run()
+
+    before = {2: other, 4: lambda: bench.put(3)}
+    followed = Followed(bench, pace=pace, before=before, last_round=4).run(A)
+    assert followed.events == [{A: ("committed", 1)}, {A: ("committed", 1)}]
+    assert bench.items == [1, 2, 3]
+
+
+def test_the_next_run_is_let_in_though_both_are_as_fast(bench):
+    bench.create()
+    for number in range(3):  # each time the older one's round began first
+        older = Followed(bench, pace=Pace(60.0, commit_interval=0.01, handover=60.0), by="older")
+        newer = Followed(bench, pace=Pace(60.0, commit_interval=0.01), by="newer")
+        threads = [threading.Thread(target=each.run, args=(A,)) for each in (older, newer)]
+        for thread in threads:
+            thread.start()
+        for item in range(1000):
+            bench.put(item)
+            threads[0].join(0.02)
+            if not threads[0].is_alive():
+                break
+        assert not threads[0].is_alive(), number
+        newer.follow.stop()
+        threads[1].join()
+
+
+def test_two_at_once_lose_and_double_nothing(bench):
+    bench.create(2)
+    first = Followed(bench, pace=Pace(1.5, commit_interval=0.02), by="first")
+    second = Followed(bench, pace=Pace(1.5, commit_interval=0.03), by="second")
+    errors: list[KinesisAssetsError] = []
+
+    def run(followed):
+        try:
+            followed.run(A, B)
+        except KinesisAssetsError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    items = 0
+    while any(thread.is_alive() for thread in threads):
+        bench.put(items, items + 1, part=0.5 * (items % 4 == 0))
+        items += 2
+        threads[0].join(0.02)
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    bench.run()
+    assert bench.items == list(range(items))
