@@ -182,8 +182,8 @@ def section(full: bool) -> Section:
         {who: [(float(row.commits), row.cpu) for row in rows] for who, rows in measured.items()},
     )
     what = (
-        f"Each commit adds one small file. Maintenance runs every {A_DAY:,} commits, whose records arrived on "
-        f"one day. Exponents: {', '.join(f'{who} {value:.2f}' for who, value in exponents.items())}."
+        f"Each commit adds one small file. Maintenance runs every {A_DAY:,} commits, whose records arrived "
+        f"on one day. Exponents: {', '.join(f'{who} {value:.2f}' for who, value in exponents.items())}."
     )
     columns = ["", "commits", "files", "load, CPU ms", "commit, CPU ms", "both, ms", "19 of 20 at most, ms"]
     cells = [

@@ -61,15 +61,12 @@ class Curves:
 def shard_places(*, full: bool) -> list[Place]:
     """64 MB over more and more shards."""
     counts = [1, 4, 16, 64, 250, 1000] if full else [1, 10, 100, 1000]
-    return [
-        Place(
-            shards,
-            StreamSpec(
-                f"shards-{shards}", shards, max(1, 64 // shards), min(1000, max(64, 64_000 // shards))
-            ),
-        )
-        for shards in counts
-    ]
+
+    def spec(shards: int) -> StreamSpec:
+        pages = max(1, 64 // shards)
+        return StreamSpec(f"shards-{shards}", shards, pages, 64_000 // (shards * pages))
+
+    return [Place(shards, spec(shards)) for shards in counts]
 
 
 def idle_places(*, full: bool) -> list[Place]:

@@ -59,6 +59,7 @@ def build_kinesis_stream(
     region_name: str | None = None,
     endpoint_url: str | None = None,
     profile_name: str | None = None,
+    sdk_parser: bool = False,
     spark_config: Mapping[str, Any] | None = None,
     sensor_interval_seconds: int = 30,
     retention_days: int | None = None,
@@ -94,6 +95,8 @@ def build_kinesis_stream(
         region_name: As for boto3; by default the AWS SDK's own chain, here and below.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
+        sdk_parser: Have the AWS SDK alone read and parse records, several times slower: a way out should the
+            faster one ever fail.
         spark_config: Settings of the Spark session, as `{"spark.master": "local[2,4]"}`.
         sensor_interval_seconds: Least time between two ticks of the sensor.
         retention_days: Maintenance takes rows out whose arrival date is more than so many days ago, and
@@ -141,7 +144,10 @@ def build_kinesis_stream(
         if follow_for is None
         else min(sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
         kinesis=KinesisResource(
-            region_name=region_name, endpoint_url=endpoint_url, profile_name=profile_name
+            region_name=region_name,
+            endpoint_url=endpoint_url,
+            profile_name=profile_name,
+            sdk_parser=sdk_parser,
         ),
         pyspark=SparkResource(spark_config=dict(spark_config or {})),
     )

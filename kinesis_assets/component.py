@@ -35,6 +35,7 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+    sdk_parser: bool = False
     spark_config: dict[str, Any] = field(default_factory=dict)
     sensor_interval_seconds: int = 30
     retention_days: int | None = None

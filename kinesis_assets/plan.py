@@ -202,6 +202,7 @@ def plan_run(
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
+                    expected=_seconds_unread(shard, now),
                 )
             )
         elif not (error := _vanished(expected, shard_id, now, policy, given_up)):
@@ -264,6 +265,12 @@ def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:
         on_data_loss=policy.on_data_loss,
         last_gap=shard.gaps[-1] if shard.gaps else None,
     )
+
+
+def _seconds_unread(shard: ShardPosition, now: datetime) -> float | None:
+    """Seconds of arrivals that nobody has looked for yet; None if it was never read."""
+    read = [time for time in (shard.tip_time, shard.last_arrival) if time is not None]
+    return max(0.0, (now - max(read)).total_seconds()) if read else None
 
 
 def _vanished(

@@ -16,6 +16,7 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         region_name: As for boto3.
         endpoint_url: As for boto3.
         profile_name: As for boto3. Spark's executors must have the profile too.
+        sdk_parser: See `kinesis.client.ClientSettings`.
 
     Raises:
         InvalidInput: The endpoint's URL has a user or a password in it.
@@ -24,6 +25,7 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+    sdk_parser: bool = False
 
     def __init__(self, **fields: Any) -> None:
         # Here, since pydantic's errors repeat what they refuse, and Dagster shows a resource's fields.
@@ -33,4 +35,5 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def stream(self, name: str) -> StreamClient:
         """The calls to one stream."""
-        return StreamClient(name, ClientSettings(self.region_name, self.endpoint_url, self.profile_name))
+        settings = ClientSettings(self.region_name, self.endpoint_url, self.profile_name, self.sdk_parser)
+        return StreamClient(name, settings)

@@ -1,9 +1,9 @@
 """Bodies of GetRecords answers, none read before there is room for it.
 
-The answer's head tells how long the body is, and what is not read stays with the sender. So the memory of a task
-is bounded by what comes and not by a guess. botocore lets a handler of `before-send` send the request; this
-one does it through botocore's own session, and reads the body by itself: in one piece, which also spares the
-copies that botocore makes.
+The answer's head tells how long the body is, and what is not read stays with the sender. So the memory of a
+task is bounded by what comes and not by a guess. botocore lets a handler of `before-send` send the request;
+this one does it through botocore's own session, and reads the body by itself: in one piece, which also spares
+the copies that botocore makes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LARGEST_BODY = 16 << 20
 """No page is longer: 10 MiB as base64, and what is around it."""
 
 COPIES = 2.5
-"""Memory that a page takes at most for each byte of its body: the body itself and the records taken out of it;
-later these and their Arrow columns."""
+"""Memory that a page takes at most for each byte of its body: the body itself and the records taken out of
+it; later these and their Arrow columns."""
 
 _this = threading.local()
 

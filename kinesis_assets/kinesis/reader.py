@@ -165,7 +165,7 @@ class ShardReading:
         range_: What to read.
         budget: What it shares with other readings.
         stop: Begins no further page once it is set.
-        room: Where each page takes its place from when its body is read until the step after its last records.
+        room: Where each page has a seat from when its body is read until the step after its last records.
 
     Attributes:
         range: What is read.
@@ -457,10 +457,9 @@ class ShardReading:
             try:
                 if self._iterator is None:
                     self._iterator = self._client.shard_iterator(self.range.shard_id, self.position)
-                if self._next_call > time.monotonic():
-                    yield self._pause()
-                    if self._told_to_stop():
-                        return None
+                yield self._pause()
+                if self._told_to_stop():
+                    return None
                 page, served = self._client.get_records(self._iterator, self._limit(), self._seat)
             except CallFailed as error:
                 self._leave()

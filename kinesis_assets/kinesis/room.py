@@ -53,8 +53,8 @@ class Room:
 
 
 class Seat:
-    """What one page at a time takes of a room. Whoever waits for a larger one holds nothing meanwhile, so that
-    those who wait never wait for each other.
+    """What one page at a time takes of a room. Whoever waits holds nothing meanwhile, so that those who wait
+    never wait for each other.
     """
 
     def __init__(self, room: Room) -> None:

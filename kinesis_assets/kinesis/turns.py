@@ -1,7 +1,7 @@
 """Many shards read by a few threads: each thread takes the shard that is due next.
 
-A shard that waits (for its pace, its back-off, the end of its throttling) holds no thread, so it holds no other
-shard back.
+A shard that waits (for its pace, its back-off, the end of its throttling) holds no thread, so it holds no
+other shard back.
 """
 
 from __future__ import annotations

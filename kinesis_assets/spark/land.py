@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapreplace
@@ -26,13 +26,14 @@ from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.kinesis.turns import Turns
+from kinesis_assets.spark.memory import give_large_blocks_back
 from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.spark.worker import settle
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -46,8 +47,8 @@ THREADS = CONNECTIONS
 """Calls made at once by a task, each for another shard. Shards that wait need none."""
 
 BYTES_IN_FLIGHT = 256 << 20
-"""Memory that the pages of a task take together, from the wire until they are handed to the writer: seven of the
-largest there are, or some hundred of 1 MB."""
+"""Memory that the pages of a task take together, from the wire to the writer: seven of the largest there
+are, or a hundred of 1 MB."""
 
 _WEIGHT_OF_ANY = 1.0
 """What a range weighs though nothing may be in it, in seconds of arrivals: it is asked for all the same."""
@@ -155,7 +156,7 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
 
 
 def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
-    """Ranges over tasks: those that are expected to take longest first, each to the task that has least so far.
+    """Ranges over tasks: the longest expected first, each to the task that has least so far.
 
     Those of which nothing is known count as the longest known. Within a task they keep their order.
     """
@@ -207,70 +208,90 @@ def _task(
 
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
-    budget = Budget(allowance)
-    room = Room(BYTES_IN_FLIGHT)
+    give_large_blocks_back()
+    budget, room = Budget(allowance), Room(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
-    readings = [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
-    walks = [reading.steps() for reading in readings]
-    errors: list[ShardError | None] = [None] * len(readings)
-    turns = Turns(len(readings))
-    pages: Queue[tuple[str, pa.RecordBatch] | None] = Queue(maxsize=1)
-    failed = threading.Event()
+    side_by_side = _SideBySide(
+        job.stream, [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
+    )
+    with (
+        _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.turns.hurry),
+        closing(side_by_side.batches()) as batches,
+    ):
+        for shard_id, batch in batches:
+            writer.write(shard_id, batch)
+    return Landing(tuple(writer.close()), side_by_side.landings())
 
-    def go_on(number: int) -> float | None:
-        """Take a shard's steps up to its next pause, and tell its seconds; None if there are no more steps."""
-        shard_id = readings[number].range.shard_id
+
+class _SideBySide:
+    """Readings of different shards, by threads that take them in turns.
+
+    Attributes:
+        turns: Whose turn it is.
+    """
+
+    def __init__(self, stream: str, readings: Sequence[ShardReading]) -> None:
+        self.turns = Turns(len(readings))
+        self._stream = stream
+        self._readings = readings
+        self._steps = [reading.steps() for reading in readings]
+        self._errors: list[ShardError | None] = [None] * len(readings)
+        self._read: Queue[tuple[str, pa.RecordBatch] | None] = Queue(maxsize=1)
+        self._ended = threading.Event()
+
+    def batches(self) -> Generator[tuple[str, pa.RecordBatch]]:
+        """What is read of any shard, as it comes. Raises what is no shard's own error."""
+        threads = max(1, min(THREADS, len(self._readings)))
+        with ThreadPoolExecutor(threads) as pool:
+            works = [pool.submit(self._work) for _ in range(threads)]
+            working = len(works)
+            try:
+                while working:
+                    read = self._read.get()
+                    if read is None:
+                        working -= 1
+                    else:
+                        yield read
+            finally:
+                # After an error threads still wait to hand over: let them run out, or the pool never ends.
+                self._ended.set()
+                self.turns.end()
+                while working:
+                    working -= self._read.get() is None
+        for work in works:
+            work.result()
+
+    def landings(self) -> tuple[ShardLanding, ...]:
+        """How far each shard got."""
+        return tuple(map(_shard_landing, self._readings, self._errors))
+
+    def _work(self) -> None:
         try:
-            for step in walks[number]:
+            while (number := self.turns.next()) is not None:
+                pause = self._go_on(number)
+                if pause is None:
+                    self.turns.over()
+                else:
+                    self.turns.later(number, pause)
+        finally:
+            self.turns.end()  # after an error of one thread the others need not go on
+            self._read.put(None)
+
+    def _go_on(self, number: int) -> float | None:
+        """Take a shard's steps up to its next pause and tell its seconds; None if no more steps come."""
+        shard_id = self._readings[number].range.shard_id
+        try:
+            for step in self._steps[number]:
                 if isinstance(step, Pause):
                     return step.seconds
-                batch = record_batch(job.stream, shard_id, step)
-                del step  # the columns alone are held while the writer is waited for
-                pages.put((shard_id, batch))
-                if failed.is_set():
+                self._read.put((shard_id, record_batch(self._stream, shard_id, step)))
+                if self._ended.is_set():
                     break
         except ShardError as error:
-            errors[number] = error
+            self._errors[number] = error
         return None
-
-    def work() -> None:
-        try:
-            while (number := turns.next()) is not None:
-                pause = go_on(number)
-                if pause is None:
-                    turns.over()
-                else:
-                    turns.later(number, pause)
-        finally:
-            # After an error of one, the others need not go on.
-            turns.end()
-            pages.put(None)
-
-    with (
-        _watching(StopObject(job.folder, job.batch_id), stopping, turns.hurry),
-        ThreadPoolExecutor(max(1, min(THREADS, len(readings)))) as pool,
-    ):
-        works = [pool.submit(work) for _ in range(max(1, min(THREADS, len(readings))))]
-        working = len(works)
-        try:
-            while working:
-                page = pages.get()
-                if page is None:
-                    working -= 1
-                else:
-                    writer.write(*page)
-        finally:
-            # After an error the readers still wait to hand over: let them run out, or the pool never ends.
-            failed.set()
-            turns.end()
-            while working:
-                working -= pages.get() is None
-    for done in works:
-        done.result()
-    shards = tuple(_shard_landing(reading, error) for reading, error in zip(readings, errors, strict=True))
-    return Landing(tuple(writer.close()), shards)
 
 
 @contextmanager

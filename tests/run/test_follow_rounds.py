@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,8 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     following.start()
     while not followed.told:
         following.join(0.01)
+    assert followed.told[0].outcomes[A].lag_ms == 0
+    time.sleep(0.3)  # so that it waits
     followed.follow.stop()
     following.join(20)
     assert not following.is_alive()
@@ -313,6 +316,23 @@ def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
     followed.run(A)
     assert followed.rounds == 2  # it lost the second
     assert followed.events == [{A: ("committed", 1)}]
+    assert bench.items == [1, 2]
+
+
+def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
+    bench.create()
+    bench.put(1)
+    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    followed = Followed(bench, pace=pace)
+
+    def tell(result):
+        followed.told.append(result)
+        bench.put(2)
+        bench.run()
+
+    followed.follow._tell = tell
+    followed.run(A)
+    assert followed.rounds == 1
     assert bench.items == [1, 2]
 
 

@@ -1,0 +1,28 @@
+"""One run that follows, in a process of its own.
+
+python -m benchmarks.follow_child ENDPOINT STREAM TABLE HOME SECONDS
+"""
+
+from __future__ import annotations
+
+import sys
+
+import dagster as dg
+
+from kinesis_assets.keys import shard_partitions
+from kinesis_assets.materialize import StreamProject
+from kinesis_assets.spans import following_tags
+
+
+def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> None:
+    """Follow all shards, as the sensor would ask for it."""
+    place = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
+    project = StreamProject.unnamed(stream=stream, follow_for=float(seconds), **place)
+    with dg.DagsterInstance.local_temp(home) as instance, project.manager() as manager:
+        shards = list(manager.standing_shards())
+        instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
+        project.run(instance, following_tags(shards, float(seconds), 0.0))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,392 @@
+"""A thousand shards: idle, with a backlog, in the sensor's tick; and small pages over a long way."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from benchmarks.alone import REGION, landing_of, unpaced, whole_run
+from benchmarks.measure import ROOT, Command, Spread, started, tree_cpu
+from benchmarks.replay import replay_server
+from benchmarks.replay_pages import StreamSpec
+from benchmarks.sampled import hottest, sampled
+from benchmarks.section import Goal, Section, Target, table
+from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.keys import shard_partitions
+from kinesis_assets.materialize import StreamProject
+from kinesis_assets.sensor import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.replay import ReplayServer
+
+ROUNDS = 3
+FULL_ROUNDS = 7
+THOUSAND = 1000
+TASKS = 2
+
+WARM_UP = StreamSpec("scale-warm-up", shards=4, pages=1, page_records=1000)
+IDLE = StreamSpec("idle", shards=THOUSAND, pages=1, page_records=1, record_bytes=100)
+BACKLOG = StreamSpec("backlog", shards=THOUSAND, pages=1, page_records=1000)
+PAGE_RECORDS = 100
+LATENCY_MS = 100
+TICK_LATENCY_MS = 20
+
+MOST_IDLE_CPU_MS = 5
+MOST_IDLE_CALLS = 3
+MOST_BACKLOG_SECONDS = 40
+MOST_FILES_A_DATE = 8
+MOST_TICK_SECONDS = 8
+LEAST_RATE = 60_000
+CALLS_A_SECOND = 5
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Runs of which nothing was new.
+
+    Attributes:
+        cpu_ms: CPU of the process tree for each shard, milliseconds.
+        wall: Seconds of a run.
+        calls: API calls of the last of them, by operation.
+    """
+
+    cpu_ms: Spread
+    wall: Spread
+    calls: dict[str, int]
+
+
+def idle(server: ReplayServer, rounds: int) -> Idle:
+    """Runs of a warm session over a thousand shards that were read to their tips before."""
+    server.create(IDLE)
+    works, calls = [], {}
+    with started(Command.module("idle", "benchmarks.scale_child", "idle")) as child:
+        for _ in range(rounds):
+            works.append(child.work(server.url, IDLE.name, IDLE.records))
+            calls = server.calls()
+    server.delete(IDLE.name)
+    return Idle(
+        Spread.of([work.usage.cpu / IDLE.shards * 1e3 for work in works]),
+        Spread.of([work.usage.wall for work in works]),
+        calls,
+    )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole run, from the start of its process to its end.
+
+    Attributes:
+        seconds: On the wall.
+        records: In the table.
+        commits: Of the table that brought data files.
+        files: Data files by arrival date.
+    """
+
+    seconds: float
+    records: int
+    commits: int
+    files: Counter[str]
+
+
+def whole(server: ReplayServer, spec: StreamSpec) -> Whole:
+    """`kinesis-assets run` over a stream, from nothing: its process, Dagster with SQLite, Spark, the table.
+
+    Raises:
+        RuntimeError: It failed; the message is what it wrote last.
+    """
+    server.create(spec)
+    with tempfile.TemporaryDirectory() as home:
+        Path(home, "dagster.yaml").touch()
+        folder = Path(home, "table")
+        cli = str(Path(sys.executable).with_name("kinesis-assets"))
+        command = [cli, "run", "--json", "--stream", spec.name]
+        where = ["--table", str(folder), "--endpoint-url", server.url, "--region", REGION]
+        began = time.monotonic()
+        done = subprocess.run(
+            [*command, *where],
+            cwd=ROOT,
+            env=os.environ | {"DAGSTER_HOME": home},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds = time.monotonic() - began
+        if done.returncode:
+            raise RuntimeError(f"kinesis-assets run exited {done.returncode}: {done.stderr[-500:]}")
+        records = sum(json.loads(line)["rows"] for line in done.stdout.splitlines())
+        assert records == spec.records, records
+        commits, files = _added(folder)
+    server.delete(spec.name)
+    return Whole(seconds, records, commits, files)
+
+
+def _added(folder: Path) -> tuple[int, Counter[str]]:
+    """Entries of a table's log that add data files, and those files by arrival date."""
+    commits, files = 0, Counter[str]()
+    for entry in Path(folder, "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines()]
+        dates = [line["add"]["partitionValues"]["arrival_date"] for line in lines if "add" in line]
+        commits += bool(dates)
+        files.update(dates)
+    return commits, files
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One tick of the sensor: when, its seconds, the events and runs that it asked for."""
+
+    when: str
+    seconds: float
+    events: int
+    runs: int
+
+
+def ticks(server: ReplayServer) -> list[Tick]:
+    """Ticks over a thousand shards, their results stored as the daemon does: when all shards are new; once
+    all were committed without an event, until none is missing; and when nothing is new.
+    """
+    server.create(IDLE)
+    with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
+        Path(home, "dagster.yaml").touch()
+        folder = str(Path(home, "table"))
+        instance = stack.enter_context(dg.DagsterInstance.from_config(home))
+        definitions = build_kinesis_stream(
+            IDLE.name, table=folder, endpoint_url=server.url, region_name=REGION
+        )
+        manager = stack.enter_context(StreamProject(IDLE.name, definitions).manager())
+        partitions = shard_partitions(IDLE.name)
+        cursor: str | None = None
+
+        def tick(when: str) -> Tick:
+            nonlocal cursor
+            server.latency(TICK_LATENCY_MS)
+            began = time.monotonic()
+            result = evaluate(manager, instance, cursor)
+            seconds = time.monotonic() - began
+            server.latency(0)
+            cursor = result.cursor
+            for request in result.dynamic_partitions_requests or []:
+                instance.add_dynamic_partitions(str(partitions.name), list(request.partition_keys))
+            for event in result.asset_events:
+                assert isinstance(event, dg.AssetMaterialization)
+                instance.report_runless_asset_event(event)
+            return Tick(when, seconds, len(result.asset_events), len(result.run_requests or []))
+
+        told = [tick("1,000 shards are new")]
+        whole_run(server.url, IDLE.name, folder)
+        told.append(tick("1,000 shards are committed, no event"))
+        while told[-1].events:
+            told.append(tick("the next one"))
+        told.append(tick("nothing is new"))
+    server.delete(IDLE.name)
+    return told
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Small pages over a long way, read by two tasks.
+
+    Attributes:
+        shards: Of both tasks.
+        paced: As the service paces a shard.
+        rate: Records a second.
+        tasks_cores: Cores that both tasks kept busy, median.
+        server_cores: Cores that the replay server kept busy, median.
+    """
+
+    shards: int
+    paced: bool
+    rate: Spread
+    tasks_cores: float
+    server_cores: float
+
+
+def small_pages(server: ReplayServer, shards: int, pages: int, rounds: int) -> list[Rates]:
+    """Two tasks, half of the shards each, as fast as pages come and at the service's pace, in turn."""
+    specs = [
+        StreamSpec(f"small-{shards}-{task}", shards // TASKS, pages, PAGE_RECORDS) for task in range(TASKS)
+    ]
+    for spec in (WARM_UP, *specs):
+        server.create(spec)
+    records = sum(spec.records for spec in specs)
+    told = []
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(TASKS))
+        for kind in ("unpaced", "group"):
+            command = Command.module(kind, "benchmarks.scale_child", kind)
+            children = [stack.enter_context(started(command)) for _ in specs]
+            server.latency(0)
+            for child in children:
+                child.work(server.url, WARM_UP.name, WARM_UP.records)
+            server.latency(LATENCY_MS)
+            rates, busy, served = [], [], []
+            for _ in range(rounds):
+                before = tree_cpu(server.pid)
+                orders = [
+                    pool.submit(child.work, server.url, spec.name, spec.records)
+                    for child, spec in zip(children, specs, strict=True)
+                ]
+                usages = [order.result().usage for order in orders]
+                wall = max(usage.wall for usage in usages)
+                rates.append(records / wall)
+                busy.append(sum(usage.cpu for usage in usages) / wall)
+                served.append((tree_cpu(server.pid) - before) / wall)
+            told.append(
+                Rates(
+                    shards,
+                    kind == "group",
+                    Spread.of(rates),
+                    statistics.median(busy),
+                    statistics.median(served),
+                )
+            )
+    server.latency(0)
+    for spec in specs:
+        server.delete(spec.name)
+    return told
+
+
+def profiles(server: ReplayServer) -> str:
+    """Where the CPU of a task goes with small pages, and that of a run over a thousand idle shards."""
+    small = StreamSpec("profiled", shards=64, pages=20, page_records=PAGE_RECORDS)
+    server.create(small)
+    server.create(IDLE)
+    with tempfile.TemporaryDirectory() as folder, unpaced():
+        _, of_small = sampled(landing_of(server.url, small.name, f"{folder}/small"))
+        whole_run(server.url, IDLE.name, f"{folder}/idle")
+        _, of_idle = sampled(lambda: whole_run(server.url, IDLE.name, f"{folder}/idle"))
+    server.delete(small.name)
+    server.delete(IDLE.name)
+
+    def told(seconds: Counter[str]) -> str:
+        return "; ".join(f"{where} {share:.0%}" for where, share in hottest(seconds))
+
+    return (
+        "Where the CPU goes, by samples of all threads, without Spark and Dagster. "
+        f"Pages of {PAGE_RECORDS} records: {told(of_small)}. A run over idle shards: {told(of_idle)}."
+    )
+
+
+def section(full: bool) -> Section:
+    """Measure it all, and tell."""
+    rounds = FULL_ROUNDS if full else ROUNDS
+    with replay_server() as server:
+        of_idle = idle(server, rounds)
+        of_whole = whole(server, BACKLOG)
+        of_ticks = ticks(server)
+        rates = [
+            *small_pages(server, 64, 40 if full else 20, rounds),
+            *small_pages(server, 256, 40 if full else 10, rounds),
+        ]
+        profile = profiles(server)
+    text = [
+        _about_idle(of_idle),
+        _about_whole(of_whole),
+        *_about_ticks(of_ticks),
+        *_about_rates(rates),
+        profile,
+    ]
+    return Section("A thousand shards", "\n\n".join(text), targets(of_idle, of_whole, of_ticks, rates))
+
+
+def _about_idle(of: Idle) -> str:
+    calls = ", ".join(f"{count:,} {operation}" for operation, count in sorted(of.calls.items()))
+    return (
+        f"Nothing new in {IDLE.shards:,} shards: a run of a warm session in 2 tasks, its plan included, has "
+        f"{of.cpu_ms.text(2)} ms of CPU (process tree, JVM and workers) a shard and takes "
+        f"{of.wall.text(1)} s. Its calls: {calls}."
+    )
+
+
+def _about_whole(of: Whole) -> str:
+    files = ", ".join(f"{count} of {date}" for date, count in sorted(of.files.items()))
+    return (
+        f"{BACKLOG.shards:,} shards of {BACKLOG.page_records:,} records of {BACKLOG.record_bytes:,} bytes: "
+        "`kinesis-assets run`, from the start of its process to its end, with Dagster on SQLite, a cold "
+        f"Spark session and a new table: {of.seconds:.1f} s; {of.commits} commit with data; files by arrival "
+        f"date: {files}."
+    )
+
+
+def _about_ticks(of: Sequence[Tick]) -> list[str]:
+    rows = [[tick.when, f"{tick.seconds:.2f}", f"{tick.events:,}", str(tick.runs)] for tick in of]
+    return [
+        f"The sensor at {IDLE.shards:,} shards, {TICK_LATENCY_MS} ms latency, Dagster on SQLite:",
+        table(["tick", "seconds", "events", "runs asked for"], rows),
+    ]
+
+
+def _about_rates(of: Sequence[Rates]) -> list[str]:
+    most = 64 * CALLS_A_SECOND * PAGE_RECORDS
+    what = (
+        f"Pages of {PAGE_RECORDS} records of 1 KB, {LATENCY_MS} ms latency, 2 processes that do what a task "
+        "in Spark does (a task's own process would not let the pace be lifted). AWS paces a shard at "
+        f"{CALLS_A_SECOND} calls a second, so that nobody gets more than {most:,} records a second of 64 "
+        "shards of such pages: the target is for the pace lifted."
+    )
+    rows = [
+        [
+            str(each.shards),
+            "AWS" if each.paced else "lifted",
+            each.rate.text(0),
+            f"{each.tasks_cores:.2f}",
+            f"{each.server_cores:.2f}",
+        ]
+        for each in of
+    ]
+    return [what, table(["shards", "pace", "records/s", "cores busy, tasks", "cores busy, server"], rows)]
+
+
+def targets(of_idle: Idle, of_whole: Whole, of_ticks: Sequence[Tick], rates: Sequence[Rates]) -> list[Target]:
+    """What it says of the goals."""
+    calls = sum(of_idle.calls.values()) / IDLE.shards
+    most_files = max(of_whole.files.values())
+    slowest = max(of_ticks, key=lambda tick: tick.seconds)
+    few, many = ({each.shards: each for each in rates if not each.paced}[shards] for shards in (64, 256))
+    ratio = many.rate.median / few.rate.median
+    return [
+        Target(
+            Goal.SMALL_PAGES,
+            f"{few.rate.text(0)} with the pace lifted; tasks and server keep "
+            f"{few.tasks_cores + few.server_cores:.1f} of {os.cpu_count()} cores busy",
+            few.rate.median >= LEAST_RATE,
+        ),
+        # Not slower than the slowest round of the other is not slower.
+        Target(
+            Goal.SMALL_PAGES_256,
+            f"{many.rate.text(0)}, {ratio:.2f} of it",
+            many.rate.median >= few.rate.low,
+        ),
+        Target(
+            Goal.IDLE_SHARD_CPU, f"{of_idle.cpu_ms.text(2)} ms", of_idle.cpu_ms.median <= MOST_IDLE_CPU_MS
+        ),
+        Target(Goal.IDLE_SHARD_CALLS, f"{calls:.2f}", calls <= MOST_IDLE_CALLS),
+        Target(
+            Goal.THOUSAND_SHARDS,
+            f"{of_whole.seconds:.1f} s with the start of all processes, {of_whole.commits} commit, "
+            f"{most_files} files",
+            of_whole.seconds <= MOST_BACKLOG_SECONDS
+            and of_whole.commits == 1
+            and most_files <= MOST_FILES_A_DATE,
+        ),
+        Target(
+            Goal.SENSOR_TICK,
+            f"{slowest.seconds:.1f} s, the slowest: {slowest.when}",
+            slowest.seconds <= MOST_TICK_SECONDS,
+        ),
+    ]

@@ -1,0 +1,133 @@
+"""The memory that pages take together: never more than there is, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.body import COPIES, LARGEST_BODY
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.room import Room
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+class Told(Room):
+    """Notes what is asked of it."""
+
+    def __init__(self, capacity):
+        super().__init__(capacity)
+        self.asked = []
+
+    def take(self, amount):
+        self.asked.append(amount)
+        return super().take(amount)
+
+
+def test_never_more_than_there_is_and_all_are_served():
+    room, served = Room(100), []
+
+    def work(number):
+        seat = room.seat()
+        for size in (number * 7 % 100, 100, 250, 1):
+            seat.take(size)
+            served.append(size)
+            seat.leave()
+
+    with ThreadPoolExecutor(16) as pool:
+        for work_ in [pool.submit(work, number) for number in range(40)]:
+            work_.result(timeout=30)
+    assert len(served) == 160
+    assert room.most_taken == 100
+
+
+def test_who_asks_for_more_than_all_of_it_waits_until_it_is_alone():
+    room = Room(100)
+    small, large = room.seat(), room.seat()
+    small.take(1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(large.take, 1000)
+        assert not waiting.done()
+        small.leave()
+        waiting.result(timeout=5)
+    assert room.most_taken == 100
+
+
+def test_a_large_one_is_not_passed_by_small_ones_for_ever():
+    room = Room(100)
+    holder, large, small = room.seat(), room.seat(), room.seat()
+    holder.take(60)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(large.take, 80)
+        while not room._waiting:
+            threading.Event().wait(0.001)
+        second = pool.submit(small.take, 10)
+        while len(room._waiting) < 2:
+            threading.Event().wait(0.001)
+        assert not second.done()
+        holder.leave()
+        first.result(timeout=5)
+        second.result(timeout=5)
+
+
+def test_a_seat_that_is_taken_again_holds_the_new_page_alone():
+    room = Room(100)
+    seat = room.seat()
+    seat.take(90)
+    seat.take(90)
+    seat.leave()
+    seat.leave()
+    room.seat().take(100)
+
+
+def page(client, room):
+    seat = room.seat()
+    found, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10_000, seat)
+    return found
+
+
+def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    bodies = []
+    faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
+    room = Told(1 << 30)
+    assert [len(record.data) for record in page(client, room).records] == [100_000]
+    assert room.asked == [int(COPIES * bodies[0])]
+
+
+def test_a_body_is_not_read_before_there_is_room(kinesis, stream, client):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    room = Room(1000)
+    holder = room.seat()
+    holder.take(1000)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(page, client, room)
+        while not room._waiting:
+            threading.Event().wait(0.001)
+        assert not read.done()
+        holder.leave()
+        assert len(read.result(timeout=5).records) == 1
+
+
+def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream, settings):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    client = StreamClient(stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True))
+    room = Told(1 << 30)
+    page(client, room)
+    assert room.asked == [int(COPIES * LARGEST_BODY)]
+
+
+@pytest.mark.parametrize("on_wire", [False, True])
+def test_a_body_cut_on_its_way_is_a_failed_call(kinesis, stream, settings, faults, on_wire):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    faults.cut_body(kept=0.5, on_wire=on_wire)
+    with pytest.raises(CallFailed, match="IncompleteBody"):
+        page(StreamClient(stream, settings, attempts=1), Room(1 << 30))

@@ -1,0 +1,92 @@
+"""The SDK's own parser, as a way out: the same batches, and the same errors."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import ShardRange, ShardReading
+from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.testing import UserRecord, aggregate
+
+SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+@pytest.fixture
+def by_sdk(stream, settings):
+    """A client whose answers the SDK parses."""
+    return StreamClient(stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True))
+
+
+def read(client):
+    """A shard's batches, and what its reading tells of them."""
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
+    batches = [record_batch("orders", SHARD, records) for records in reading]
+    told = (reading.position, reading.records, reading.bytes, reading.checksum, reading.last_arrival)
+    return batches, told, (reading.bad_records, reading.end, reading.millis_behind_latest)
+
+
+def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    chance = random.Random(5)
+    entries = [
+        (b"", "k"),
+        (bytes(range(256)) * 10, "k"),
+        (chance.randbytes(1_000_000), "large"),
+        ("é ключ".encode(), "ключ 🔑 \\u0000"),
+        (aggregate(UserRecord(f"ключ {item}", chance.randbytes(50)) for item in range(300)), "a"),
+        (aggregate([UserRecord("k", b"x")])[:-1] + b"\x00", "a damaged one"),
+        *[(chance.randbytes(chance.randrange(2000)), f"key {item}") for item in range(200)],
+    ]
+    for data, key in entries:
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey=key)
+    batches, *told = read(client)
+    assert sum(batch.num_rows for batch in batches) == 4 + 300 + 1 + 200
+    assert read(by_sdk) == (batches, *told)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"Records": null, "MillisBehindLatest": 0}',
+        b'{"Records": [], "NextShardIterator": "abc"}',
+        b'{"Records": [{"SequenceNumber": "1", "ApproximateArri',
+        b'{"Records": [{"SequenceNumber": "1"}], "MillisBehindLatest": 0}',
+        b'{"Records": [{"Data": "!"}], "MillisBehindLatest": 0}',
+        b"<html>proxy</html>",
+        json.dumps(
+            {
+                "Records": [
+                    {
+                        "SequenceNumber": "-1",
+                        "ApproximateArrivalTimestamp": 1.5,
+                        "Data": "",
+                        "PartitionKey": "k",
+                    }
+                ],
+                "MillisBehindLatest": 0,
+            }
+        ).encode(),
+    ],
+)
+@pytest.mark.parametrize("parser", ["client", "by_sdk"])
+def test_what_is_no_page_is_a_failed_call_to_both(kinesis, stream, faults, request, parser, body):
+    client = request.getfixturevalue(parser)
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    faults.answer("GetRecords", lambda _, answer: answer.with_body(body))
+    with pytest.raises(CallFailed, match="IncompleteBody"):
+        client.get_records(iterator, 10)
+
+
+def test_settings_that_a_client_tells_keep_the_parser(by_sdk):
+    assert by_sdk.settings.sdk_parser
