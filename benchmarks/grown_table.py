@@ -18,6 +18,8 @@ from kinesis_assets.table.delta import PositionedTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltalake.transaction import RemoveAction
+
 _AT_ONCE = 5_000
 _PARTITION = "arrival_date"
 
@@ -56,7 +58,7 @@ def seconds_of_commit(table: PositionedTable, times: int) -> list[float]:
 def _link(folder: str, first: Path, count: int) -> None:
     delta = DeltaTable(folder)
     date = first.parent.name.removeprefix(f"{_PARTITION}=")
-    actions = []
+    actions: list[AddAction | RemoveAction] = []
     began = time.time_ns()
     for number in range(count):
         path = first.with_name(f"{began}-{number}.parquet")

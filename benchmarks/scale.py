@@ -95,12 +95,14 @@ class Whole:
         records: In the table.
         commits: Of the table that brought data files.
         files: Data files by arrival date.
+        phases: Seconds of its parts, in their order.
     """
 
     seconds: float
     records: int
     commits: int
     files: Counter[str]
+    phases: dict[str, float]
 
 
 def whole(server: ReplayServer, spec: StreamSpec) -> Whole:
@@ -116,7 +118,7 @@ def whole(server: ReplayServer, spec: StreamSpec) -> Whole:
         cli = str(Path(sys.executable).with_name("kinesis-assets"))
         command = [cli, "run", "--json", "--stream", spec.name]
         where = ["--table", str(folder), "--endpoint-url", server.url, "--region", REGION]
-        began = time.monotonic()
+        began = time.time()
         done = subprocess.run(
             [*command, *where],
             cwd=ROOT,
@@ -125,14 +127,40 @@ def whole(server: ReplayServer, spec: StreamSpec) -> Whole:
             text=True,
             check=False,
         )
-        seconds = time.monotonic() - began
+        ended = time.time()
         if done.returncode:
             raise RuntimeError(f"kinesis-assets run exited {done.returncode}: {done.stderr[-500:]}")
         records = sum(json.loads(line)["rows"] for line in done.stdout.splitlines())
         assert records == spec.records, records
         commits, files = _added(folder)
+        phases = _phases(home, folder, began, ended)
     server.delete(spec.name)
-    return Whole(seconds, records, commits, files)
+    return Whole(ended - began, records, commits, files, phases)
+
+
+def _phases(home: str, folder: Path, began: float, ended: float) -> dict[str, float]:
+    """The parts of a run that Dagster and the table tell of; times are seconds since the epoch."""
+    planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    told = dg.DagsterEventType.ASSET_MATERIALIZATION
+    with dg.DagsterInstance.from_config(home) as instance:
+        (run,) = instance.get_runs()
+        events = instance.get_records_for_run(run.run_id, of_type={planned, told}).records
+    times: dict[dg.DagsterEventType, list[float]] = {planned: [], told: []}
+    for event in events:
+        times[event.event_log_entry.get_dagster_event().event_type].append(event.timestamp)
+    moments = {
+        "imports and the first look": min(times[planned]),
+        "Dagster's events of what is planned": max(times[planned]),
+        "plan, Spark's start, landing, commit": max(
+            path.stat().st_mtime for path in Path(folder, "_delta_log").glob("*.json")
+        ),
+        "Dagster's events of what is done": max(times[told]),
+        "the end": ended,
+    }
+    phases, before = {}, began
+    for phase, moment in moments.items():
+        phases[phase], before = moment - before, moment
+    return phases
 
 
 def _added(folder: Path) -> tuple[int, Counter[str]]:
@@ -148,10 +176,19 @@ def _added(folder: Path) -> tuple[int, Counter[str]]:
 
 @dataclass(frozen=True)
 class Tick:
-    """One tick of the sensor: when, its seconds, the events and runs that it asked for."""
+    """One tick of the sensor.
+
+    Attributes:
+        when: What it met.
+        seconds: Until its result was there, which Dagster bounds.
+        stored: Seconds in which its partitions and events were stored then, as the daemon does.
+        events: That it gave.
+        runs: That it asked for.
+    """
 
     when: str
     seconds: float
+    stored: float
     events: int
     runs: int
 
@@ -185,7 +222,8 @@ def ticks(server: ReplayServer) -> list[Tick]:
             for event in result.asset_events:
                 assert isinstance(event, dg.AssetMaterialization)
                 instance.report_runless_asset_event(event)
-            return Tick(when, seconds, len(result.asset_events), len(result.run_requests or []))
+            stored = time.monotonic() - began - seconds
+            return Tick(when, seconds, stored, len(result.asset_events), len(result.run_requests or []))
 
         told = [tick("1,000 shards are new")]
         whole_run(server.url, IDLE.name, folder)
@@ -315,19 +353,27 @@ def _about_idle(of: Idle) -> str:
 
 def _about_whole(of: Whole) -> str:
     files = ", ".join(f"{count} of {date}" for date, count in sorted(of.files.items()))
+    phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in of.phases.items())
     return (
         f"{BACKLOG.shards:,} shards of {BACKLOG.page_records:,} records of {BACKLOG.record_bytes:,} bytes: "
         "`kinesis-assets run`, from the start of its process to its end, with Dagster on SQLite, a cold "
-        f"Spark session and a new table: {of.seconds:.1f} s; {of.commits} commit with data; files by arrival "
-        f"date: {files}."
+        f"Spark session and a new table: {of.seconds:.1f} s ({phases}); {of.commits} commit with data; files "
+        f"by arrival date: {files}."
     )
 
 
 def _about_ticks(of: Sequence[Tick]) -> list[str]:
-    rows = [[tick.when, f"{tick.seconds:.2f}", f"{tick.events:,}", str(tick.runs)] for tick in of]
+    what = (
+        f"The sensor at {IDLE.shards:,} shards, {TICK_LATENCY_MS} ms latency, Dagster on SQLite; what it "
+        "gives is stored by the daemon, after the tick:"
+    )
+    rows = [
+        [tick.when, f"{tick.seconds:.2f}", f"{tick.stored:.1f}", f"{tick.events:,}", str(tick.runs)]
+        for tick in of
+    ]
     return [
-        f"The sensor at {IDLE.shards:,} shards, {TICK_LATENCY_MS} ms latency, Dagster on SQLite:",
-        table(["tick", "seconds", "events", "runs asked for"], rows),
+        what,
+        table(["tick", "seconds", "then stored, s", "events", "runs asked for"], rows),
     ]
 
 

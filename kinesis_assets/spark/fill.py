@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.spark.land import BYTES_IN_FLIGHT, THREADS, LandingJob, client_of, packed, parallelism
-from kinesis_assets.spark.memory import give_large_blocks_back
+from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.held import HeldFile, HeldKeys
 
@@ -118,7 +118,7 @@ def _task(
 
 def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
     """One task's work: read its shards side by side, write what is lacking to shared files."""
-    give_large_blocks_back()
+    give_memory_back()
     landing = job.landing
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()

@@ -26,7 +26,7 @@ from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.kinesis.turns import Turns
-from kinesis_assets.spark.memory import give_large_blocks_back
+from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.spark.worker import settle
 from kinesis_assets.table.files import DataFile, DataFileWriter
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 THREADS = CONNECTIONS
 """Calls made at once by a task, each for another shard. Shards that wait need none."""
 
-BYTES_IN_FLIGHT = 256 << 20
-"""Memory that the pages of a task take together, from the wire to the writer: seven of the largest there
-are, or a hundred of 1 MB."""
+BYTES_IN_FLIGHT = 192 << 20
+"""Memory that the pages of a task take together, from the wire to the writer: five of the largest there are,
+or eighty of 1 MB."""
 
 _WEIGHT_OF_ANY = 1.0
 """What a range weighs though nothing may be in it, in seconds of arrivals: it is asked for all the same."""
@@ -208,7 +208,7 @@ def _task(
 
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
-    give_large_blocks_back()
+    give_memory_back()
     budget, room = Budget(allowance), Room(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)

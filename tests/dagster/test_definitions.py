@@ -170,6 +170,7 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "region_name": "eu-central-1",
         "endpoint_url": "http://127.0.0.1:1",
         "profile_name": "lake",
+        "sdk_parser": True,
         "spark_config": {"spark.master": "local[2,4]"},
         "max_records": 10,
         "max_bytes": 20,

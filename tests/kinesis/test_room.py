@@ -118,7 +118,9 @@ def test_a_body_is_not_read_before_there_is_room(kinesis, stream, client):
 
 def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream, settings):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    client = StreamClient(stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True))
+    client = StreamClient(
+        stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True)
+    )
     room = Told(1 << 30)
     page(client, room)
     assert room.asked == [int(COPIES * LARGEST_BODY)]

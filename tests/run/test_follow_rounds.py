@@ -183,7 +183,7 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     bench.create()
     bench.put(1)
     followed = Followed(bench, pace=Pace(600.0, commit_interval=300.0))
-    following = threading.Thread(target=followed.run, args=(A,))
+    following = threading.Thread(target=followed.run, args=(A,), daemon=True)
     following.start()
     while not followed.told:
         following.join(0.01)
@@ -306,7 +306,7 @@ def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
     bench.put(1)
     pace = Pace(600.0, commit_interval=0.05, handover=600.0)
     before: dict[int, Callable[[], object]] = {}
-    followed = Followed(bench, pace=pace, before=before)
+    followed = Followed(bench, pace=pace, before=before, last_round=5)
 
     def other():
         bench.put(2)
@@ -323,7 +323,7 @@ def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
     bench.create()
     bench.put(1)
     pace = Pace(600.0, commit_interval=0.05, handover=600.0)
-    followed = Followed(bench, pace=pace)
+    followed = Followed(bench, pace=pace, last_round=4)
 
     def tell(result):
         followed.told.append(result)
@@ -351,22 +351,19 @@ def test_before_them_it_goes_on(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_the_next_run_is_let_in_though_both_are_as_fast(bench):
+@pytest.mark.parametrize(("handover", "pauses"), [(600.0, True), (0.0, False)], ids=["last", "before"])
+def test_in_its_last_seconds_it_pauses_between_rounds_so_that_the_next_run_gets_in(bench, handover, pauses):
+    """Of two without a pause the one whose round began first would win every time."""
     bench.create()
-    for number in range(3):  # each time the older one's round began first
-        older = Followed(bench, pace=Pace(60.0, commit_interval=0.01, handover=60.0), by="older")
-        newer = Followed(bench, pace=Pace(60.0, commit_interval=0.01), by="newer")
-        threads = [threading.Thread(target=each.run, args=(A,)) for each in (older, newer)]
-        for thread in threads:
-            thread.start()
-        for item in range(1000):
-            bench.put(item)
-            threads[0].join(0.02)
-            if not threads[0].is_alive():
-                break
-        assert not threads[0].is_alive(), number
-        newer.follow.stop()
-        threads[1].join()
+    began: list[float] = []
+
+    def slow():
+        began.append(time.monotonic())
+        time.sleep(1.0)  # a landing's time
+
+    pace = Pace(600.0, commit_interval=0.05, handover=handover)
+    Followed(bench, pace=pace, before={1: slow, 2: slow}, last_round=2).run(A)
+    assert (began[1] - began[0] > 1.0 + 1.4) is pauses
 
 
 def test_two_at_once_lose_and_double_nothing(bench):

@@ -1,0 +1,154 @@
+"""Many shards and few threads: who waits holds nobody back, and tasks have about as much to do each."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.room import Room
+from kinesis_assets.run import ShardState
+from kinesis_assets.spark import land
+from kinesis_assets.spark.land import packed
+
+
+def test_throttled_shards_hold_no_thread_of_the_others(bench, faults, monkeypatch):
+    monkeypatch.setattr(land, "THREADS", 2)
+    monkeypatch.setattr(reader, "_LONGEST_WAIT", 5.0)
+    shard_ids = bench.create(8)
+    for shard_id in shard_ids:
+        bench.put(shard_id, b"0", b"1", b"2")
+    faults.page_size(1)
+    throttled, others = shard_ids[:4], shard_ids[4:]
+    # Until all others are read to their tip, those before them are refused.
+    read = set()
+
+    def look(call, answer):
+        if call.shard_id in others:
+            if answer.status == 200 and answer.members["MillisBehindLatest"] == 0:
+                read.add(call.shard_id)
+            return None
+        return None if read == {*others} else answer.error("ProvisionedThroughputExceededException", 400)
+
+    faults.answer("GetRecords", look)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {3}
+    assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+    assert all(faults.count("GetRecords", shard_id) > 3 for shard_id in throttled)
+
+
+def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
+    monkeypatch.setattr(land, "THREADS", 1)
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.2)
+    shard_ids = bench.create(6)
+    for shard_id in shard_ids:
+        bench.put(shard_id, b"0", b"1", b"2")
+    faults.page_size(1)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {3}
+    calls = [call for call in faults.calls if call.operation == "GetRecords"]
+    assert [call.shard_id for call in calls[:6]] == shard_ids
+    # One after the other, 18 pages would have taken at least 6 * 2 * 0.2 s.
+    assert calls[-1].at - calls[0].at < 1.8
+
+
+def test_a_run_told_to_stop_waits_for_no_shards_turn(bench, faults, monkeypatch):
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 60.0)
+    monkeypatch.setattr(land, "SECONDS_BETWEEN_LOOKS", 0.05)
+    (shard_id,) = bench.create()
+    bench.put(shard_id, b"0", b"1")
+    faults.page_size(1)
+    plan = bench.plan()
+    stop = land.StopObject(bench.table.folder, plan.batch_id)
+    faults.answer("GetRecords", lambda *_: stop.set(), times=1)
+    result = bench.execute(plan)
+    assert [outcome.rows for outcome in result.outcomes.values()] == [1]
+    assert faults.count("GetRecords") == 1
+
+
+@pytest.mark.parametrize("capacity", [1, 200_000, 1 << 30])
+def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypatch, capacity):
+    rooms = []
+
+    def room(_):
+        rooms.append(Room(capacity))
+        return rooms[-1]
+
+    monkeypatch.setattr(land, "Room", room)
+    shard_ids = bench.create(6)
+    for shard_id in shard_ids:
+        bench.put(shard_id, *[bytes(50_000)] * 3, b"small")
+    bench.run()
+    assert len(bench.items) == 24
+    assert 0 < rooms[0].most_taken <= capacity
+
+
+def test_an_error_of_the_task_ends_threads_that_wait_for_a_turn(bench, monkeypatch):
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 60.0)
+    shard_ids = bench.create(3)
+    for shard_id in shard_ids:
+        bench.put(shard_id, b"0")
+    seen = threading.Event()
+
+    def broken(_stream, shard_id, _records):
+        if shard_id != shard_ids[0]:
+            seen.wait(5)
+        seen.set()
+        raise MemoryError
+
+    monkeypatch.setattr(land, "record_batch", broken)
+    with pytest.raises(MemoryError):
+        bench.run()
+
+
+# Packing
+
+
+def ranges(*expected):
+    """Ranges of which so many seconds are expected."""
+    return [
+        ShardRange(str(number), Position.parse("TRIM_HORIZON"), Bounds(), ("0", "1"), expected=seconds)
+        for number, seconds in enumerate(expected)
+    ]
+
+
+def loads(groups):
+    return [[range_.expected for range_ in group] for group in groups]
+
+
+def test_the_longest_are_spread_first_and_tasks_have_about_as_much():
+    groups = packed(ranges(10, 10, 10, 30, 100, 40), 2)
+    assert sorted(sum(each) for each in loads(groups)) == [100, 100]
+
+
+def test_unknown_ranges_count_as_the_longest_known():
+    groups = packed(ranges(None, 1, 100, 1), 2)
+    assert sorted(map(len, groups)) == [2, 2]
+    assert not any({None, 100} <= {*each} for each in loads(groups))
+
+
+@pytest.mark.parametrize("seconds", [0.0, None, 5.0])
+def test_equal_ranges_are_spread_evenly_in_their_order(seconds):
+    groups = packed(ranges(*[seconds] * 1000), 2)
+    assert [len(group) for group in groups] == [500, 500]
+    for group in groups:
+        numbers = [int(range_.shard_id) for range_ in group]
+        assert numbers == sorted(numbers)
+
+
+def test_every_range_is_in_one_task():
+    groups = packed(ranges(3, None, 0, 9, 2), 3)
+    assert sorted(range_.shard_id for group in groups for range_ in group) == list("01234")
+
+
+def test_a_plan_expects_as_much_as_time_has_passed_since_a_shard_was_read(clocked_bench, clocked):
+    first, second = clocked_bench.create(2)
+    clocked_bench.run(first)
+    clocked.clock.advance(100)
+    planned = clocked_bench.plan().ranges
+    assert planned[first].expected == pytest.approx(100, abs=2)
+    assert planned[second].expected is None
