@@ -19,7 +19,7 @@ def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> Non
     place = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
     project = StreamProject.unnamed(stream=stream, follow_for=float(seconds), **place)
     with dg.DagsterInstance.local_temp(home) as instance, project.manager() as manager:
-        shards = list(manager.standing_shards())
+        shards = list(manager.standing_shards(manager.client().listing()))
         instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
         project.run(instance, following_tags(shards, float(seconds), 0.0))
 

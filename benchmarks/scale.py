@@ -30,7 +30,7 @@ from kinesis_assets.materialize import StreamProject
 from kinesis_assets.sensor import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.replay import ReplayServer
 
@@ -311,8 +311,8 @@ def profiles(server: ReplayServer) -> str:
     server.delete(small.name)
     server.delete(IDLE.name)
 
-    def told(seconds: Counter[str]) -> str:
-        return "; ".join(f"{where} {share:.0%}" for where, share in hottest(seconds))
+    def told(spent: Mapping[str, float]) -> str:
+        return "; ".join(f"{where} {share:.0%}" for where, share in hottest(spent))
 
     return (
         "Where the CPU goes, by samples of all threads, without Spark and Dagster. "

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dagster._core.execution.context.system import StepExecutionContext
 
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import RunResult
     from kinesis_assets.table.positions import ShardPosition
 
@@ -120,9 +121,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
             max_bad_records=self.max_bad_records,
         )
 
-    def standing_shards(self) -> dict[str, ShardPosition]:
+    def standing_shards(self, listing: StreamListing) -> dict[str, ShardPosition]:
         """Every shard of the stream as it stands, see `plan.standing_shards`."""
-        return standing_shards(self.client(), self.positioned_table(), self.policy().on_recreated)
+        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated)
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""
@@ -225,10 +226,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)
             raise ShardsNotCommitted(self.stream, result.errors)
-        for shard_id, outcome in result.outcomes.items():
-            context.step_context.add_asset_metadata(
-                event_metadata(self.stream, outcome, result), partition_key=shard_id
-            )
+        _add_metadata(context.step_context, context.asset_key, self.stream, result)
 
 
 def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
@@ -243,6 +241,16 @@ def _call_it_canceled(step: StepExecutionContext) -> None:
     run = step.instance.get_run_by_id(step.run_id)
     if run is not None and run.status is dg.DagsterRunStatus.STARTED:
         step.instance.report_run_canceling(run, "The run's process was told to stop.")
+
+
+def _add_metadata(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
+    """As `add_asset_metadata` does, which would read all partitions from the instance for each of them."""
+    told = step._metadata_accumulator  # noqa: SLF001
+    for shard_id, outcome in result.outcomes.items():
+        told = told.with_additional_asset_metadata(
+            asset_key=key, metadata=event_metadata(stream, outcome, result), partition_key=shard_id
+        )
+    step._metadata_accumulator = told  # noqa: SLF001
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:

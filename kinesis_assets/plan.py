@@ -135,13 +135,12 @@ class RunPlan:
 
 
 def standing_shards(
-    client: StreamClient, table: PositionedTable, on_recreated: OnRecreated = OnRecreated.FAIL
+    listing: StreamListing, table: PositionedTable, on_recreated: OnRecreated = OnRecreated.FAIL
 ) -> dict[str, ShardPosition]:
     """Every shard that is listed or was ever recorded, as it stands; parents before children.
 
-    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises.
+    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table.
     """
-    listing = client.listing()
     standing = _standing(table, listing, on_recreated)
     if standing is None or standing.identity != listing.summary.identity:
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)

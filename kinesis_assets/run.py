@@ -162,9 +162,6 @@ def execute_run(
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
             del pending[range_.shard_id]
-    # After the reading, so that all of it was of the stream that was planned.
-    if client.describe().identity != plan.identity:
-        raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     landed = {shard.shard_id: shard for shard in landing.shards}
     moved = {**plan.lowered, **plan.given_up} | {
         shard_id: position
@@ -176,6 +173,11 @@ def execute_run(
     }
     result = CommitResult(None)
     if moved:
+        # After the reading, so that all of it was of the stream that was planned.
+        if client.describe().identity != plan.identity:
+            raise StreamRecreated(
+                client.stream, "deleted and created again since the plan; nothing committed"
+            )
         result = commit(
             table,
             expected=plan.expected,

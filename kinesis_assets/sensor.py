@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
@@ -93,7 +94,8 @@ def evaluate(
     """
     stream, partitions, now = manager.stream, shard_partitions(manager.stream), clock()
     before = Cursor.parse(cursor)
-    shards = manager.standing_shards()
+    listing = manager.client().listing()
+    shards = manager.standing_shards(listing)
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.
@@ -112,7 +114,7 @@ def evaluate(
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
     spans = _after(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
-    missing, commits, fills = _missing_events(manager, instance, before)
+    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before)
     after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills)
     return dg.SensorResult(
         # Without a run key: that of a failed run would block its shards for ever.
@@ -218,7 +220,7 @@ def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> 
 
 
 def _missing_events(
-    manager: ShardIOManager, instance: dg.DagsterInstance, before: Cursor
+    manager: ShardIOManager, instance: dg.DagsterInstance, identity: StreamIdentity, before: Cursor
 ) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
     """The events of runs that died between their commit and its event.
 
@@ -232,7 +234,6 @@ def _missing_events(
     except TableError as error:
         _log.warning(_NOT_TOLD, manager.stream, error)
         return [], before.commits, before.fills
-    identity = manager.client().describe().identity
     events: list[dg.AssetMaterialization] = []
 
     def look(

@@ -101,7 +101,7 @@ def failures_told(stream: str) -> Iterator[None]:
 
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:  # the last where the JVM was killed
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if "Error: " in line or "Exception: " in line]
         raise LandingFailed(

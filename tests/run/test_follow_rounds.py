@@ -141,7 +141,7 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
 
 def test_it_ends_after_its_time(bench):
     bench.create()
-    followed = Followed(bench, pace=Pace(0.3, commit_interval=0.05)).run(A)
+    followed = Followed(bench, pace=Pace(2.0, commit_interval=0.05)).run(A)
     assert followed.rounds > 1
 
 
