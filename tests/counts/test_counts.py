@@ -1,0 +1,139 @@
+"""What a run asks for and makes, as counts that no machine changes. Each guards against its growth."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from base64 import b64encode
+from functools import partial
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.kinesis.pages import Page
+from kinesis_assets.kinesis.records import checksums, record_batch
+from kinesis_assets.spark.land import land
+from kinesis_assets.table.delta import PositionedTable
+
+OF_A_RUN = {"DescribeStreamSummary": 1, "ListShards": 1}
+RECORDS = 10_000
+MOST_BLOCKS = 6  # the record, its number, key, payload, arrival; and its share of the list
+
+
+@pytest.mark.parametrize("shards", [4, 32])
+def test_an_idle_shard_costs_two_calls(counted, shards):
+    counted.create(shards)
+    counted.run()  # freezes the stream's start
+    counted.run()
+    assert counted.calls == OF_A_RUN | {"GetShardIterator": shards, "GetRecords": shards}
+
+
+def test_a_run_that_finds_nothing_commits_nothing(counted):
+    counted.create(2)
+    counted.run()
+    version = DeltaTable(counted.table.uri).version()
+    counted.run()
+    assert DeltaTable(counted.table.uri).version() == version
+
+
+def test_a_backlog_costs_a_call_for_each_page(counted):
+    counted.create(1)
+    counted.put(25_000, b"data")
+    counted.run()
+    assert counted.calls["GetRecords"] == 3
+    assert counted.calls["GetShardIterator"] == 1
+
+
+def test_a_commit_looks_at_the_stream_once_more(counted):
+    counted.create(2)
+    counted.run()
+    counted.put(1, b"data")
+    counted.run()
+    assert counted.calls["DescribeStreamSummary"] == 2
+    assert counted.calls["ListShards"] == 1
+
+
+@pytest.mark.parametrize("shards", [4, 32])
+def test_one_task_makes_one_file_and_a_run_one_commit(counted, shards):
+    counted.create(shards)
+    counted.run()
+    version = DeltaTable(counted.table.uri).version()
+    counted.put(10, b"data")
+    counted.run()
+    assert DeltaTable(counted.table.uri).version() == version + 1
+    assert len(DeltaTable(counted.table.uri).file_uris()) == 1
+
+
+def test_a_run_in_spark_is_one_job_with_a_task_for_each_core(counted, spark):
+    counted.create(8)
+    counted.run()
+    counted.put(10, b"data")
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    counted.run(partial(land, spark))
+    (job,) = set(tracker.getJobIdsForGroup(None)) - before
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(job).stageIds]
+    assert [stage.numTasks for stage in stages] == [spark.sparkContext.defaultParallelism]
+    assert len(DeltaTable(counted.table.uri).file_uris()) == spark.sparkContext.defaultParallelism
+
+
+def test_a_run_opens_the_table_twice(counted, monkeypatch):
+    counted.create(2)
+    counted.run()
+    counted.put(10, b"data")
+    opened = []
+    look = PositionedTable.snapshot
+
+    def snapshot(table):
+        opened.append(table)
+        return look(table)
+
+    monkeypatch.setattr(PositionedTable, "snapshot", snapshot)
+    counted.run()
+    assert len(opened) == 2  # for its plan, and for its commit
+
+
+def test_a_byte_that_lands_costs_less_than_two_on_the_wire(counted):
+    counted.create(1)
+    counted.put(5_000, bytes(1_000))
+    result = counted.run()
+    landed = sum(outcome.bytes for outcome in result.outcomes.values())
+    assert landed == 5_000_000
+    assert sum(counted.answered) / landed < 1.55  # base64 alone takes 1.33
+
+
+def page() -> bytes:
+    data = b64encode(bytes(1_000)).decode()
+    records = [
+        {
+            "SequenceNumber": str((1 << 185) + number),
+            "ApproximateArrivalTimestamp": 1_700_000_000.0 + number / 1000,
+            "Data": data,
+            "PartitionKey": f"key-{number}",
+        }
+        for number in range(RECORDS)
+    ]
+    return json.dumps({"Records": records, "MillisBehindLatest": 0, "NextShardIterator": "n"}).encode()
+
+
+def test_a_parsed_record_is_five_objects_that_the_collector_never_sees():
+    body, decoder = page(), msgspec.json.Decoder(Page)
+    gc.collect()
+    seen, blocks = len(gc.get_objects()), sys.getallocatedblocks()
+    parsed = decoder.decode(body)
+    grown = sys.getallocatedblocks() - blocks
+    assert grown / RECORDS <= MOST_BLOCKS
+    assert len(gc.get_objects()) - seen < 100
+    assert len(parsed.records) == RECORDS
+
+
+def test_a_batch_keeps_no_object_for_each_record():
+    records = msgspec.json.decode(page(), type=Page).records
+    checksums(records)
+    record_batch("stream", "shard", records)
+    blocks = sys.getallocatedblocks()
+    batch = record_batch("stream", "shard", records)
+    assert (sys.getallocatedblocks() - blocks) / RECORDS < 0.01
+    assert batch.num_rows == RECORDS
