@@ -102,7 +102,7 @@ def measure(window: float) -> Freshness:
 
 def section(full: bool) -> Section:
     """The report's."""
-    found = measure(180.0 if full else 45.0)
+    found = measure(300.0 if full else 60.0)
     p50, p95, most = statistics.median(found.seconds), found.slowest_of(0.95), found.seconds[-1]
     rows = [
         ["put to row, median", f"{p50:.2f} s"],
@@ -136,7 +136,11 @@ class _Seen:
         self._files: set[str] = set()
 
     def look(self) -> bool:
-        """Look once; whether there is any row."""
+        """Look once; whether there is any row.
+
+        Raises:
+            RuntimeError: A number is there twice.
+        """
         if self._table is None:
             if not DeltaTable.is_deltatable(str(self._folder)):
                 return False
@@ -146,10 +150,13 @@ class _Seen:
             return bool(self.rows)
         self.version = self._table.version()
         files = {unquote(uri) for uri in self._table.file_uris()}
-        now = time.monotonic()
         for file in files - self._files:
-            for data in pq.read_table(file, columns=["data"], partitioning=None)["data"].to_pylist():
-                self.rows.setdefault(int(data), now)
+            read = pq.read_table(file, columns=["data"], partitioning=None)["data"].to_pylist()
+            now = time.monotonic()
+            for data in read:
+                if int(data) in self.rows:
+                    raise RuntimeError(f"record {int(data)} is in the table twice")
+                self.rows[int(data)] = now
         self._files = files
         return bool(self.rows)
 

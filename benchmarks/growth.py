@@ -191,7 +191,8 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "latency",
             "milliseconds until the server answers",
             "records a second",
-            "One task over 64 shards, pages of 100 records, as fast as they come",
+            "One task over 64 shards, all asked at once, 6 pages of 100 records each, as fast as they come: "
+            "200 ms allow 27,000 records a second",
             {"landing": take(latency_places(full=full), landing, rate)},
         ),
     ]

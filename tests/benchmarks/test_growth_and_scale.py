@@ -1,0 +1,156 @@
+"""What the curves, the profile and the reader of a followed table tell is what there is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from benchmarks import charts
+from benchmarks.alone import unpaced, whole_run
+from benchmarks.contention import standing
+from benchmarks.follow import _Seen
+from benchmarks.grown_table import grown_table, seconds_of_commit
+from benchmarks.growth import Place, measured
+from benchmarks.measure import Spread
+from benchmarks.replay import replay_server
+from benchmarks.replay_pages import StreamSpec
+from benchmarks.sampled import hottest, sampled
+from benchmarks.scale import DONE, PLANNED, Idle, Rates, Tick, Whole, targets
+from benchmarks.section import Goal
+from kinesis_assets.kinesis import reader
+
+CALLS = {"GetShardIterator": 1000, "GetRecords": 1000, "ListShards": 2}
+
+
+@pytest.mark.parametrize("power", [0, 1, 2, -0.5])
+def test_exponent_is_the_power_by_which_something_grows(power):
+    points = [(x, 7 * x**power) for x in (1.0, 10.0, 100.0, 1000.0)]
+    assert charts.exponent(points) == pytest.approx(power)
+
+
+def test_same_curves_give_the_same_file_byte_by_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(charts, "CHARTS", tmp_path)
+    files = []
+    for _ in range(2):
+        path, exponents = charts.growth("curve", "shards", "seconds", {"all": [(1, 1), (10, 100)]})
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+    assert exponents == {"all": pytest.approx(2)}
+
+
+def test_pace_is_lifted_within_the_block_alone():
+    paced = (reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND)
+    with unpaced():
+        assert reader.SECONDS_BETWEEN_CALLS == 0
+    assert paced == (reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND)
+
+
+@pytest.mark.usefixtures("environment")
+def test_each_place_of_a_curve_is_a_run_over_its_own_stream():
+    places = [Place(shards, StreamSpec(f"s{shards}", shards, 1, 10)) for shards in (1, 3)]
+    with unpaced(), replay_server() as server:
+        points = measured(server, places, whole_run, lambda once, _: once.rows, rounds=1)
+    assert points == [(1, 10), (3, 30)]
+
+
+def test_grown_table_has_so_many_files_and_can_be_committed_to():
+    with grown_table(12) as table:
+        assert len(table.snapshot().standing_files()) == 12
+        before = standing(table).token
+        seconds_of_commit(table, times=1)
+        assert standing(table).token != before
+
+
+def test_profile_tells_the_thread_that_computes_and_not_the_one_that_waits():
+    over = threading.Event()
+
+    def compute():
+        end = time.thread_time() + 0.3
+        while time.thread_time() < end:
+            sum(range(1000))
+        over.set()
+
+    def work():
+        threads = [threading.Thread(target=compute), threading.Thread(target=over.wait)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    _, spent = sampled(work)
+    (hot, share), *_ = hottest(spent)
+    assert "test_growth_and_scale" in hot
+    assert share > 0.8
+    assert 0.2 < sum(spent.values()) < 0.5
+
+
+def test_reader_of_a_followed_table_tells_a_record_that_is_there_twice(tmp_path):
+    rows = pa.table({"data": [b"7"]})
+    seen = _Seen(tmp_path)
+    assert not seen.look()
+    write_deltalake(tmp_path, rows)
+    assert seen.look()
+    assert seen.rows.keys() == {7}
+    write_deltalake(tmp_path, rows, mode="append")
+    with pytest.raises(RuntimeError, match="record 7 is in the table twice"):
+        seen.look()
+
+
+def _met(**changed):
+    """Which goals of a thousand shards are met, with some of the figures changed."""
+    even = Spread(70_000, 65_000, 75_000)
+    figures = {
+        "cpu_ms": 4.0,
+        "calls": CALLS,
+        "seconds": 30.0,
+        "commits": 1,
+        "files": 8,
+        "tick": 2.0,
+        "few": even,
+        "many": even,
+    } | changed
+    idle = Idle(Spread.of([figures["cpu_ms"]]), Spread.of([2.0]), figures["calls"])
+    files = Counter({"2026-11-20": 1, "2026-11-21": figures["files"]})
+    phases = {PLANNED: 5.0, DONE: 6.0}
+    whole = Whole(figures["seconds"], 1_000_000, figures["commits"], files, phases)
+    ticks = [Tick("new", 1.0, 1.0, 0, 0), Tick("then", figures["tick"], 0.0, 0, 0)]
+    slow = Spread(20_000, 20_000, 20_000)
+    rates = [
+        Rates(shards, paced, slow if paced else rate, 20.0, 1.0, 0.1)
+        for shards, rate in ((64, figures["few"]), (256, figures["many"]))
+        for paced in (False, True)
+    ]
+    return {target.goal for target in targets(idle, whole, ticks, rates) if target.met}
+
+
+GOALS = {
+    Goal.SMALL_PAGES,
+    Goal.SMALL_PAGES_256,
+    Goal.IDLE_SHARD_CPU,
+    Goal.IDLE_SHARD_CALLS,
+    Goal.THOUSAND_SHARDS,
+    Goal.SENSOR_TICK,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "missed"),
+    [
+        ({}, set()),
+        ({"cpu_ms": 5.1}, {Goal.IDLE_SHARD_CPU}),
+        ({"calls": CALLS | {"GetRecords": 2001}}, {Goal.IDLE_SHARD_CALLS}),
+        ({"seconds": 41.0}, {Goal.THOUSAND_SHARDS}),
+        ({"commits": 2}, {Goal.THOUSAND_SHARDS}),
+        ({"files": 9}, {Goal.THOUSAND_SHARDS}),
+        ({"tick": 8.1}, {Goal.SENSOR_TICK}),
+        ({"few": Spread(59_000, 58_000, 61_000)}, {Goal.SMALL_PAGES}),
+        ({"many": Spread(64_000, 60_000, 70_000)}, {Goal.SMALL_PAGES_256}),
+    ],
+)
+def test_each_goal_of_a_thousand_shards_is_missed_by_its_own_figure(changed, missed):
+    assert _met(**changed) == GOALS - missed
