@@ -14,8 +14,9 @@ demo: $(READY)
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
 
+# Two files at a time: much of it waits for other processes.
 test: $(READY)
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 MINUTES ?= 30
 

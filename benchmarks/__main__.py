@@ -15,7 +15,7 @@ from benchmarks.measure import machine
 from benchmarks.report import REPORT, render
 from benchmarks.section import Section
 
-MODULES = ["landing", "scale", "follow", "commits", "growth", "memory", "aggregates", "contention"]
+MODULES = ["landing", "codecs", "scale", "follow", "commits", "growth", "memory", "aggregates", "contention"]
 """In the order of the report. Each has a `section(full)`; see README.md."""
 
 SETTINGS = {

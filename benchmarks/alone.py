@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.client import ClientSettings
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import LandingJob, client_of, land_group

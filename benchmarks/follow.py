@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from benchmarks.measure import tree_cpu
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.follow import COMMIT_INTERVAL
+from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.local import LocalKinesis
 
 if TYPE_CHECKING:

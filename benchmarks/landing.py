@@ -163,7 +163,7 @@ def _text(compared: Comparison, *, full: bool) -> str:
         "lowest and the highest. CPU is of the whole process tree, JVM and Python workers included, in "
         "processes that stay, each warmed up by a small stream just before; start-up is beside it and not in "
         f"it. The server had {compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
-        f"Ours writes zstd of level {pa.Codec('zstd').compression_level}. Peers: {readers.versions()}; the "
+        f"Ours writes {CODEC}. Peers: {readers.versions()}; the "
         "boto3 ones are written here, in benchmarks/peers."
     )
     text = [what, table(columns, rows)]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.marks import Order, Read, private_stdout, take_orders
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import PAGE_LIMIT
 from kinesis_assets.kinesis.records import record_batch
@@ -27,7 +27,7 @@ from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land
 from kinesis_assets.spark.session import start_session
 from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.files import DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
+from kinesis_assets.table.files import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +108,7 @@ def written(order: Order, groups: Sequence[pa.Table]) -> Read:
     records = size = 0
     path = Path(order.folder, "records.parquet")
     with pq.ParquetWriter(
-        path, FILE_SCHEMA, compression="zstd", use_dictionary=DICTIONARIES, write_statistics=STATISTICS
+        path, FILE_SCHEMA, compression=CODEC, use_dictionary=DICTIONARIES, write_statistics=STATISTICS
     ) as writer:
         for group in groups:
             writer.write_table(group)

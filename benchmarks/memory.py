@@ -17,7 +17,7 @@ import botocore.config
 
 from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.spark.land import THREADS, LandingJob, land_group

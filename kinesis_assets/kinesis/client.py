@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,13 @@ from kinesis_assets.kinesis.body import COPIES, LARGEST_BODY, seat_bodies, seate
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
-    PageParserFactory,
     Records,
     first_that_is_no_number,
     page_of,
 )
+from kinesis_assets.kinesis.parser import PageParserFactory
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     NAME,
     Shard,
@@ -43,34 +43,6 @@ CONNECTIONS = 64
 
 ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret.
-
-    Attributes:
-        region_name: As for boto3.
-        endpoint_url: As for boto3.
-        profile_name: As for boto3.
-        sdk_parser: Have GetRecords answers read and parsed by the SDK alone: the same records for several
-            times the CPU, and fewer pages at once.
-
-    Raises:
-        InvalidInput: The endpoint's URL has a user or a password in it.
-    """
-
-    region_name: str | None = None
-    endpoint_url: str | None = None
-    profile_name: str | None = None
-    sdk_parser: bool = False
-
-    def __post_init__(self) -> None:
-        if "@" in (self.endpoint_url or ""):
-            raise InvalidInput(
-                "an endpoint URL has no user or password in it: requests are signed with what the SDK's "
-                "chain of credentials gives"
-            )
 
 
 def _boto3_client(settings: ClientSettings, attempts: int) -> Any:

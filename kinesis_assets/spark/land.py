@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.bounds import Allowance, Budget
-from kinesis_assets.kinesis.client import CONNECTIONS, ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import CONNECTIONS, StreamClient
 from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.turns import Turns
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch

@@ -1,4 +1,4 @@
-"""The table's data files: zstd Parquet, one arrival date a file, any number of shards in it.
+"""The table's data files: Parquet, one arrival date a file, any number of shards in it.
 
 This module runs in Spark tasks too, so it knows nothing of the table's log.
 """
@@ -36,6 +36,10 @@ TABLE_SCHEMA = FILE_SCHEMA.insert(
 """Columns of the raw table."""
 
 PARTITION_COLUMNS = ["arrival_date"]
+
+CODEC = "snappy"
+"""Of what is landed. Files under zstd are two fifths smaller and take two thirds more CPU to write (benchmarks,
+codecs), which maintenance spends where it writes small files anew."""
 
 ROW_GROUP_BYTES = 16 << 20
 """Records are gathered to row groups of about this size, uncompressed."""
@@ -137,12 +141,12 @@ class _OpenFile:
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
-        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.zstd.parquet"
+        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
         self._sink = write_new(filesystem, self._path)
         self._writer = pq.ParquetWriter(
             self._sink,
             FILE_SCHEMA,
-            compression="zstd",
+            compression=CODEC,
             use_dictionary=DICTIONARIES,
             write_statistics=STATISTICS,
         )

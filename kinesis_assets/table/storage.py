@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.fs
-
 from kinesis_assets.errors import InvalidInput, TableUnreachable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
 
 _LONGEST = 1000
 """Characters of a path or URI; a key of S3 has at most 1,024 bytes."""
@@ -62,6 +64,9 @@ class TableFolder:
         Raises:
             TableUnreachable: The bucket's region cannot be found out.
         """
+        import pyarrow as pa  # noqa: PLC0415  # definitions name a folder and open none
+        import pyarrow.fs  # noqa: PLC0415
+
         try:
             filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
         except (OSError, pa.ArrowInvalid) as error:
@@ -83,6 +88,8 @@ def _local(path: str) -> str:
 
 def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:
     """Open a file for writing, with the folder it is in (object stores have none, and need none)."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
     if isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     return filesystem.open_output_stream(path, compression=None)

@@ -68,7 +68,9 @@ def test_max_bytes_is_inclusive(codec, compress):
         uncompressed(compress(PLAIN), codec, len(PLAIN) - 1)
 
 
-@pytest.mark.parametrize(("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=["gzip", "zstd"])
+@pytest.mark.parametrize(
+    ("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=["gzip", "zstd"]
+)
 def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, compress):
     bomb = compress(bytes(65 << 20))
     assert len(bomb) < 100_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +15,13 @@ from kinesis_assets.kinesis.room import Room
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def until(condition):
+    """Wait for something that other threads do."""
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 class Told(Room):
@@ -64,15 +71,14 @@ def test_a_large_one_is_not_passed_by_small_ones_for_ever():
     holder.take(60)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(large.take, 80)
-        while not room._waiting:
-            threading.Event().wait(0.001)
+        until(lambda: room._waiting)
         second = pool.submit(small.take, 10)
-        while len(room._waiting) < 2:
-            threading.Event().wait(0.001)
-        assert not second.done()
+        until(lambda: len(room._waiting) == 2 or second.done())
+        passed = second.done()
         holder.leave()
         first.result(timeout=5)
         second.result(timeout=5)
+    assert not passed
 
 
 def test_a_seat_that_is_taken_again_holds_the_new_page_alone():
@@ -109,8 +115,7 @@ def test_a_body_is_not_read_before_there_is_room(kinesis, stream, client):
     holder.take(1000)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(page, client, room)
-        while not room._waiting:
-            threading.Event().wait(0.001)
+        until(lambda: room._waiting)
         assert not read.done()
         holder.leave()
         assert len(read.result(timeout=5).records) == 1

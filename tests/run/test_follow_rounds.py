@@ -17,8 +17,9 @@ from kinesis_assets.errors import (
     ShardsNotCommitted,
     ShardUnknown,
 )
-from kinesis_assets.follow import Follow, Pace
+from kinesis_assets.follow import Follow
 from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 from kinesis_assets.spark.land import land_group
 

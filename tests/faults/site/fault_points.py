@@ -36,7 +36,7 @@ DRIVER = {
     "create table": ("kinesis_assets.table.delta", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.delta", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.delta", "TableSnapshot.positions_at"),
-    "freeze": ("kinesis_assets.plan", "freeze"),
+    "freeze": ("kinesis_assets.table.commit", "freeze"),
     # The commit; the first plan's freezing goes the same way.
     "commit": ("kinesis_assets.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
