@@ -5,14 +5,13 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from benchmarks import readers
 from benchmarks.charts import bars
 from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
 from benchmarks.section import Goal, Section, Target, table
+from kinesis_assets.table.files import CODEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

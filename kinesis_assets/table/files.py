@@ -38,8 +38,8 @@ TABLE_SCHEMA = FILE_SCHEMA.insert(
 PARTITION_COLUMNS = ["arrival_date"]
 
 CODEC = "snappy"
-"""Of what is landed. Files under zstd are two fifths smaller and take two thirds more CPU to write (benchmarks,
-codecs), which maintenance spends where it writes small files anew."""
+"""Of what is landed. Files under zstd are two fifths smaller and take two thirds more CPU to write, which
+maintenance spends where it writes small files anew (benchmarks, codecs)."""
 
 ROW_GROUP_BYTES = 16 << 20
 """Records are gathered to row groups of about this size, uncompressed."""
