@@ -80,7 +80,7 @@ _PROPERTIES = {
 """Of a table that has no other values of its own."""
 
 _ZSTD_LEVEL = 3
-"""A tenth smaller than level 1 for a tenth more CPU; level 6 takes three times as much (benchmarks, codecs)."""
+"""A tenth smaller than level 1, a tenth more CPU; level 6 takes three times as much (benchmarks, codecs)."""
 
 _PAGE_ROWS = 1024
 _PAGE_BYTES = 1 << 20
