@@ -460,6 +460,7 @@ class ShardReading:
                 yield self._pause()
                 if self._told_to_stop():
                     return None
+                sent = time.monotonic()
                 page, served = self._client.get_records(self._iterator, self._limit(), self._seat)
             except CallFailed as error:
                 self._leave()
@@ -485,13 +486,16 @@ class ShardReading:
                     return None
             else:
                 self._iterator = page.next_shard_iterator
-                self._note_size(Records.of(page.records))
+                self._note_size(Records.of(page.records), sent)
                 return page, served
 
-    def _note_size(self, records: Records) -> None:
-        """What a page's bytes mean for when the next one is asked for, and for how many records."""
+    def _note_size(self, records: Records, sent: float) -> None:
+        """What a page's bytes mean for when the next one is asked for, and for how many records.
+
+        The pace is that of the calls: an answer that takes long on its way slows nothing down.
+        """
         size = records.payload_bytes + len("".join(records.keys).encode())
-        self._next_call = time.monotonic() + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
+        self._next_call = sent + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
         if records:
             self._mean_bytes = records.payload_bytes / len(records)
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapreplace
-from queue import Queue
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,7 +24,6 @@ from kinesis_assets.kinesis.client import CONNECTIONS, StreamClient
 from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.turns import Turns
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
@@ -34,7 +32,7 @@ from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.storage import TableFolder
 
 THREADS = CONNECTIONS
@@ -215,52 +214,46 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
     side_by_side = _SideBySide(
-        job.stream, [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
+        job.stream,
+        [ShardReading(client, range_, budget, stopping, room) for range_ in ranges],
+        writer.write,
     )
-    with (
-        _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.turns.hurry),
-        closing(side_by_side.batches()) as batches,
-    ):
-        for shard_id, batch in batches:
-            writer.write(shard_id, batch)
+    with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.turns.hurry):
+        side_by_side.run()
     return Landing(tuple(writer.close()), side_by_side.landings())
 
 
 class _SideBySide:
     """Readings of different shards, by threads that take them in turns.
 
+    Args:
+        stream: The stream's name.
+        readings: Which.
+        write: Is given what is read of any shard, as it comes; by one thread at a time.
+
     Attributes:
         turns: Whose turn it is.
     """
 
-    def __init__(self, stream: str, readings: Sequence[ShardReading]) -> None:
+    def __init__(
+        self,
+        stream: str,
+        readings: Sequence[ShardReading],
+        write: Callable[[str, pa.RecordBatch], object],
+    ) -> None:
         self.turns = Turns(len(readings))
         self._stream = stream
         self._readings = readings
+        self._write = write
         self._steps = [reading.steps() for reading in readings]
         self._errors: list[ShardError | None] = [None] * len(readings)
-        self._read: Queue[tuple[str, pa.RecordBatch] | None] = Queue(maxsize=1)
-        self._ended = threading.Event()
+        self._writing = threading.Lock()
 
-    def batches(self) -> Generator[tuple[str, pa.RecordBatch]]:
-        """What is read of any shard, as it comes. Raises what is no shard's own error."""
+    def run(self) -> None:
+        """Read all of them to their ends. Raises what is no shard's own error."""
         threads = max(1, min(THREADS, len(self._readings)))
         with ThreadPoolExecutor(threads) as pool:
             works = [pool.submit(self._work) for _ in range(threads)]
-            working = len(works)
-            try:
-                while working:
-                    read = self._read.get()
-                    if read is None:
-                        working -= 1
-                    else:
-                        yield read
-            finally:
-                # After an error threads still wait to hand over: let them run out, or the pool never ends.
-                self._ended.set()
-                self.turns.end()
-                while working:
-                    working -= self._read.get() is None
         for work in works:
             work.result()
 
@@ -278,7 +271,6 @@ class _SideBySide:
                     self.turns.later(number, pause)
         finally:
             self.turns.end()  # after an error of one thread the others need not go on
-            self._read.put(None)
 
     def _go_on(self, number: int) -> float | None:
         """Take a shard's steps up to its next pause and tell its seconds; None if no more steps come."""
@@ -287,9 +279,9 @@ class _SideBySide:
             for step in self._steps[number]:
                 if isinstance(step, Pause):
                     return step.seconds
-                self._read.put((shard_id, record_batch(self._stream, shard_id, step)))
-                if self._ended.is_set():
-                    break
+                batch = record_batch(self._stream, shard_id, step)
+                with self._writing:
+                    self._write(shard_id, batch)
         except ShardError as error:
             self._errors[number] = error
         return None
