@@ -15,7 +15,18 @@ from benchmarks.measure import machine
 from benchmarks.report import REPORT, render
 from benchmarks.section import Section
 
-MODULES = ["landing", "codecs", "scale", "follow", "commits", "growth", "memory", "aggregates", "contention"]
+MODULES = [
+    "landing",
+    "codecs",
+    "scale",
+    "follow",
+    "commits",
+    "growth",
+    "memory",
+    "aggregates",
+    "contention",
+    "imports",
+]
 """In the order of the report. Each has a `section(full)`; see README.md."""
 
 SETTINGS = {

@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 
 from benchmarks.measure import tree_cpu
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.local import LocalKinesis
+from kinesis_assets.pace import COMMIT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

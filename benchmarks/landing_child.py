@@ -22,6 +22,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import PAGE_LIMIT
 from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land

@@ -20,6 +20,7 @@ from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import THREADS, LandingJob, land_group
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.tokens import draw_token

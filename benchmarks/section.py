@@ -42,6 +42,7 @@ class Goal(Enum):
         "at most 100 ms, flat from 1,000 on",
     )
     FRESHNESS = ("put to row visible in the table, steady trickle, follow mode, p95", "at most 3 s")
+    IMPORTS = ("what a stream's definitions add to `import dagster`, CPU of a process", "at most 0.3 s")
 
     @property
     def what(self) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.follow import COMMIT_INTERVAL
 from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
 from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
 from kinesis_assets.jobs.replay import build_replay_job
@@ -20,12 +19,11 @@ from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.loss import OnDataLoss
 from kinesis_assets.kinesis.shards import NAME
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
-from kinesis_assets.sensor import evaluate
 from kinesis_assets.spans import seconds_followed
-from kinesis_assets.spark.resource import SparkResource
-from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.columns import COLUMNS
 from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
@@ -149,7 +147,7 @@ def build_kinesis_stream(
             profile_name=profile_name,
             sdk_parser=sdk_parser,
         ),
-        pyspark=SparkResource(spark_config=dict(spark_config or {})),
+        spark_config=dict(spark_config or {}),
     )
     manager.policy()  # refuses here what no run could use
     partitions = shard_partitions(stream)
@@ -197,6 +195,8 @@ def build_kinesis_stream(
         description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        from kinesis_assets.sensor import evaluate  # noqa: PLC0415  # reads the table, as no definition does
+
         return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 
     upkeep = build_maintenance_job(stream)
@@ -224,8 +224,8 @@ def _column_schema() -> dg.TableSchema:
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name, str(field.type), constraints=dg.TableColumnConstraints(nullable=field.nullable)
+                column.name, column.type, constraints=dg.TableColumnConstraints(nullable=column.nullable)
             )
-            for field in TABLE_SCHEMA
+            for column in COLUMNS
         ]
     )

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
 from dagster._core.events import DagsterEvent
-from dagster_pyspark import LazyPySparkResource
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
-from kinesis_assets.follow import COMMIT_INTERVAL, Follow, Pace
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.loss import OnDataLoss
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.metadata import event_metadata
+from kinesis_assets.pace import COMMIT_INTERVAL, Pace
 from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.resources import KinesisResource
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import end_landing, land
 from kinesis_assets.spark.session import failures_told, prepare
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +30,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import RunResult
+    from kinesis_assets.spark.resource import SparkResource  # noqa: TC004  # of a private attribute
+    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import ShardPosition
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -69,7 +66,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         commit_interval: Seconds from round to round of a run that follows, see `Pace`.
         handover: Seconds before the end of such a run in which another one may take over, see `Pace`.
         kinesis: How to reach Kinesis.
-        pyspark: Whose Spark session lands the records.
+        spark_config: Settings of the Spark session that lands the records.
     """
 
     stream: str
@@ -90,8 +87,23 @@ class ShardIOManager(dg.ConfigurableIOManager):
     commit_interval: float = COMMIT_INTERVAL
     handover: float = 0.0
     kinesis: KinesisResource
-    pyspark: LazyPySparkResource
+    spark_config: dict[str, Any] = Field(default={})
+    _pyspark: SparkResource | None = PrivateAttr(default=None)
     _closing: Closing | None = PrivateAttr(default=None)
+
+    @property
+    def pyspark(self) -> SparkResource:
+        """Whose Spark session lands the records, from the first look on; what it started ends with this."""
+        from kinesis_assets.spark.resource import SparkResource  # noqa: PLC0415  # a fifth of a second
+
+        if self._pyspark is None:
+            self._pyspark = SparkResource(spark_config=self.spark_config)
+        return self._pyspark
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """End what ends with a run."""
+        if self._pyspark is not None:
+            self._pyspark.teardown_after_execution(context)
 
     @property
     def is_closing(self) -> bool:
@@ -127,6 +139,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""
+        from kinesis_assets.table.delta import PositionedTable  # noqa: PLC0415  # definitions open none
+
         return PositionedTable(self.table)
 
     def load_input(self, context: dg.InputContext) -> RunPlan:
@@ -161,7 +175,10 @@ class ShardIOManager(dg.ConfigurableIOManager):
             LandingFailed: A Spark job failed.
             ShardsNotCommitted: Some shards fail at the end.
         """
-        prepare(self.pyspark.spark_config)
+        from kinesis_assets.follow import Follow  # noqa: PLC0415  # a run's alone, here and below
+        from kinesis_assets.spark.land import end_landing, land  # noqa: PLC0415
+
+        prepare(self.spark_config)
         with failures_told(self.stream):
             spark = self.pyspark.spark_session  # as below
         step = context.get_step_execution_context()
@@ -197,12 +214,16 @@ class ShardIOManager(dg.ConfigurableIOManager):
             ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
                 materialized.
         """
+        from kinesis_assets.run import execute_run  # noqa: PLC0415
+        from kinesis_assets.spark.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.table.stop import StopObject  # noqa: PLC0415
+
         if not isinstance(obj, RunPlan):
             raise InvalidInput(
                 f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
                 "its body must return the plan it was given, or a narrowed one"
             )
-        prepare(self.pyspark.spark_config)
+        prepare(self.spark_config)
         table = self.positioned_table()
         with failures_told(self.stream):
             spark = (

@@ -19,10 +19,8 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.positions import initial_positions
 from kinesis_assets.table.tokens import draw_token
 
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
@@ -173,6 +172,8 @@ def plan_run(
         StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
         TableError: The table cannot be used.
     """
+    from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
+
     listing = listing or client.listing()
     standing = _positions_or_first(client, table, listing, policy)
     expected = standing.with_listing(listing)
@@ -240,6 +241,8 @@ def _positions_or_first(
     client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
+    from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
+
     standing = _standing(table, listing, policy.on_recreated)
     if standing is None:
         starts = policy.starts.frozen(listing)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.client import StreamClient
 
 
 class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -16,7 +19,7 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         region_name: As for boto3.
         endpoint_url: As for boto3.
         profile_name: As for boto3. Spark's executors must have the profile too.
-        sdk_parser: See `kinesis.client.ClientSettings`.
+        sdk_parser: See `kinesis.settings.ClientSettings`.
 
     Raises:
         InvalidInput: The endpoint's URL has a user or a password in it.
@@ -35,5 +38,7 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def stream(self, name: str) -> StreamClient:
         """The calls to one stream."""
+        from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions need no AWS SDK
+
         settings = ClientSettings(self.region_name, self.endpoint_url, self.profile_name, self.sdk_parser)
         return StreamClient(name, settings)

@@ -10,7 +10,6 @@ import dagster as dg
 
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
-from kinesis_assets.table.maintenance import Step, maintain
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
@@ -20,9 +19,6 @@ SCHEDULE = "17 3 * * *"
 
 STEPS = "steps"
 """The metadata of the observation that holds what was done."""
-
-# Dagster keeps them in the order of the alphabet.
-_COLUMNS = ("stream", *(field.name for field in fields(Step)))
 
 _DRY_RUN = dg.Field(bool, default_value=False, description="Only tell what would be done.")
 
@@ -44,6 +40,8 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
         config_schema={"dry_run": _DRY_RUN},
     )
     def keep(context: dg.OpExecutionContext) -> None:
+        from kinesis_assets.table.maintenance import maintain  # noqa: PLC0415  # its runs alone
+
         manager: ShardIOManager = getattr(context.resources, manager_key)
         steps: list[dict[str, Any]] = []
         try:
@@ -104,6 +102,8 @@ def run_maintenance(
     Raises:
         KinesisAssetsError: The job failed; what was yielded is done.
     """
+    from kinesis_assets.table.maintenance import Step  # noqa: PLC0415  # as above
+
     run_id = str(uuid4())
     name = maintenance_name(stream)
     failed: KinesisAssetsError | None = None
@@ -119,9 +119,11 @@ def run_maintenance(
     except KinesisAssetsError as error:
         failed = error
     found = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION).records
+    # Dagster keeps them in the order of the alphabet.
+    columns = ("stream", *(field.name for field in fields(Step)))
     for record in found:
         told = record.event_log_entry.asset_observation
         steps: Any = told.metadata[STEPS].value if told else ()
-        yield from ({name: step[name] for name in _COLUMNS} for step in steps)
+        yield from ({name: step[name] for name in columns} for step in steps)
     if failed is not None:
         raise failed

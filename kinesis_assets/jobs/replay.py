@@ -16,14 +16,13 @@ from pydantic import Field
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
-from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult, Span, replay
-from kinesis_assets.spark.fill import fill
 from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
 from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult
 
 _MOST_SECONDS = 24 * 3600
 """A replay is one commit, however long it reads: Dagster's bound for runs would end it with nothing done."""
@@ -59,6 +58,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), required_resource_keys={manager_key})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+        from kinesis_assets.operations.replay import Span, replay  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.spark.fill import fill  # noqa: PLC0415
+
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
         prepare(manager.pyspark.spark_config)
@@ -121,7 +123,7 @@ def run_replay(
     return told_by(instance, run_id)
 
 
-def _metadata(stream: str, outcome: ReplayOutcome, result: ReplayResult) -> dict[str, Any]:
+def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> dict[str, Any]:
     """Names as in the event of a run."""
     facts: dict[str, str | float | None] = {
         "stream": stream,

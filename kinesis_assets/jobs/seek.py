@@ -10,7 +10,6 @@ from pydantic import Field
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.seek import facts_of_moves, seek
 
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
@@ -41,6 +40,8 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
+        from kinesis_assets.operations.seek import facts_of_moves, seek  # noqa: PLC0415  # its runs alone
+
         if config.all_shards == bool(config.shards):
             raise InvalidInput("name shards, or set all_shards")
         manager: ShardIOManager = getattr(context.resources, manager_key)

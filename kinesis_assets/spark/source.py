@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:

@@ -200,7 +200,7 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
     )
     assert ours.model_dump() == builders.model_dump()
     told = ours.model_dump()
-    told |= told.pop("kinesis") | told.pop("pyspark")
+    told |= told.pop("kinesis")
     (sensor,) = definitions.sensors or ()
     told["sensor_interval_seconds"] = sensor.minimum_interval_seconds
     (schedule,) = definitions.schedules or ()

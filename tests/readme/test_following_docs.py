@@ -10,6 +10,7 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets import follow as follow_module
 from kinesis_assets.keys import io_manager_key
+from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.spans import FOLLOW_TAG, following_tags
 
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
@@ -22,7 +23,7 @@ def test_the_yaml_of_the_page_is_a_stream_that_is_followed():
         io_manager_key("clicks")
     ]
     assert (manager.follow_for, manager.commit_interval) == (1800, 1)
-    assert manager.commit_interval == follow_module.COMMIT_INTERVAL
+    assert manager.commit_interval == COMMIT_INTERVAL
 
 
 def test_the_next_run_is_asked_for_as_early_as_the_page_says():

@@ -1,0 +1,60 @@
+"""What is loaded before anything is done: CPU of new processes that import, and end."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+from benchmarks.section import Goal, Section, Target, table
+
+MOST_SECONDS = 0.3
+
+DAGSTER = "import dagster"
+LOADED = f"{DAGSTER}; import kinesis_assets.component"
+BUILT = f"{LOADED}; kinesis_assets.build_kinesis_stream('clicks', table='s3://lake/clicks')"
+RUN = f"{LOADED}; import kinesis_assets.follow, kinesis_assets.spark.resource"
+WHAT = {
+    DAGSTER: "Dagster",
+    LOADED: "and the package, as a code location loads it",
+    BUILT: "and a stream's definitions",
+    RUN: "Dagster, the package, and what a run needs besides",
+}
+
+_WAYS = ("median", "least", "most")
+
+
+def cpu(statement: str) -> float:
+    """CPU seconds of a new interpreter that does only that.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    with subprocess.Popen([sys.executable, "-c", statement]) as child:
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"{statement!r} ended with {child.returncode}")
+    return used.ru_utime + used.ru_stime
+
+
+def section(full: bool) -> Section:
+    """The report's."""
+    rounds = 21 if full else 7
+    taken: dict[str, list[float]] = {statement: [] for statement in WHAT}
+    for _ in range(rounds):
+        for statement, seconds in taken.items():
+            seconds.append(cpu(statement))
+    rows = [
+        [what, *(f"{way(taken[statement]):.2f} s" for way in (statistics.median, min, max))]
+        for statement, what in WHAT.items()
+    ]
+    pairs = zip(taken[BUILT], taken[DAGSTER], strict=True)
+    added = statistics.median(built - dagster for built, dagster in pairs)
+    return Section(
+        "Imports: what a code location's start costs",
+        f"CPU of a new process, {rounds} of each in turn; each line is of a process of its own, whole.\n\n"
+        + table(["what is imported", *_WAYS], rows),
+        [Target(Goal.IMPORTS, f"{added:.2f} s", met=added <= MOST_SECONDS)],
+    )
