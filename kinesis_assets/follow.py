@@ -155,7 +155,7 @@ class Follow:
         try:
             if self._stopped.is_set():  # before it could be told so
                 return
-            result = execute_run(self._land, self._client, self._table, plan, by=self._by)
+            result = execute_run(self._land, self._client, self._table, plan, by=self._by, repeated=True)
         finally:
             self.batch_id = None
         finished = plan.expected.finished

@@ -126,7 +126,13 @@ class RunResult:
 
 
 def execute_run(
-    land: Land, client: StreamClient, table: PositionedTable, plan: RunPlan, *, by: str | None = None
+    land: Land,
+    client: StreamClient,
+    table: PositionedTable,
+    plan: RunPlan,
+    *,
+    by: str | None = None,
+    repeated: bool = False,
 ) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
@@ -139,6 +145,7 @@ def execute_run(
         table: Its table.
         plan: What to read.
         by: Who runs it, kept with the commit.
+        repeated: It is one of many, so whether the stream is still the same is asked before a commit alone.
 
     Raises:
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
@@ -171,13 +178,11 @@ def execute_run(
     brought = {
         shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
     }
+    # After the reading, so that all of it was of the stream that was planned.
+    if (moved or not repeated) and client.describe().identity != plan.identity:
+        raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
     result = CommitResult(None)
     if moved:
-        # After the reading, so that all of it was of the stream that was planned.
-        if client.describe().identity != plan.identity:
-            raise StreamRecreated(
-                client.stream, "deleted and created again since the plan; nothing committed"
-            )
         result = commit(
             table,
             expected=plan.expected,

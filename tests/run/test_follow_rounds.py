@@ -153,6 +153,14 @@ def test_shards_are_listed_seldom(bench, faults):
     assert faults.count("ListShards") == before + 1
 
 
+def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(bench, faults):
+    bench.create()
+    bench.run()
+    before = faults.count("DescribeStreamSummary")
+    Followed(bench, last_round=5).run(A)
+    assert faults.count("DescribeStreamSummary") == before + 1
+
+
 def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "SECONDS_LISTED", 0.0)
     bench.create()
