@@ -35,9 +35,9 @@ def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
 
 
 def test_every_setting_of_the_page_is_one_of_the_builder():
-    named = set(re.findall(r"`((?:max|on)_[a-z_]+|start)", PAGE))
+    named = set(re.findall(r"`((?:max|on)_[a-z_]+|start|sdk_parser)", PAGE))
     assert named <= inspect.signature(build_kinesis_stream).parameters.keys()
-    assert len(named) == 10
+    assert len(named) == 11
 
 
 def test_the_defaults_of_the_page_are_those_of_the_builder():
