@@ -23,7 +23,7 @@ ROUNDS = 5
 FULL_ROUNDS = 9
 
 WARM_UP = StreamSpec("warm-up", shards=4, pages=1, page_records=1000)
-SMALL = StreamSpec("orders-small", shards=32, pages=1, page_records=1000)
+SMALL = StreamSpec("orders-small", shards=16, pages=1, page_records=1000)
 LARGE = StreamSpec("orders", shards=128, pages=3, page_records=1000)
 FULL = StreamSpec("orders", shards=128, pages=4, page_records=1000)
 """In pages of a MB, 1 KB records. Each shard gives 2 MB a second to who paces as we do, so there are many."""

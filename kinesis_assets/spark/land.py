@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 THREADS = CONNECTIONS
 """Calls made at once by a task, each for another shard. Shards that wait need none."""
 
-BYTES_IN_FLIGHT = 192 << 20
-"""Memory that the pages of a task take together, from the wire to the writer: five of the largest there are,
-or eighty of 1 MB."""
+BYTES_IN_FLIGHT = 128 << 20
+"""Memory that the pages of a task take together, from the wire to the writer: three of the largest there are,
+or fifty whose bodies have 1 MB."""
 
 _WEIGHT_OF_ANY = 1.0
 """What a range weighs though nothing may be in it, in seconds of arrivals: it is asked for all the same."""
