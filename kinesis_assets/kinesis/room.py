@@ -22,8 +22,8 @@ class Room:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._taken = 0
-        self._waiting: deque[object] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Condition] = deque()
         self.most_taken = 0
 
     def seat(self) -> Seat:
@@ -33,23 +33,25 @@ class Room:
     def take(self, amount: int) -> int:
         """Take bytes, once they are free; what was taken, to be given back."""
         amount = min(amount, self._capacity)
-        turn = object()
-        with self._changed:
+        turn = threading.Condition(self._lock)
+        with self._lock:
             self._waiting.append(turn)
-            self._changed.wait_for(
-                lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity
-            )
+            turn.wait_for(lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity)
             self._waiting.popleft()
             self._taken += amount
             self.most_taken = max(self.most_taken, self._taken)
-            self._changed.notify_all()
+            self._call_first()
         return amount
 
     def give_back(self, amount: int) -> None:
         """Free what was taken."""
-        with self._changed:
+        with self._lock:
             self._taken -= amount
-            self._changed.notify_all()
+            self._call_first()
+
+    def _call_first(self) -> None:
+        if self._waiting:
+            self._waiting[0].notify()
 
 
 class Seat:

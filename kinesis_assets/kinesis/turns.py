@@ -25,53 +25,61 @@ class Turns:
         heapify(self._due)
         self._left = count
         self._hurried = False
-        self._led = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # One thread alone looks at the clock, the others are called one by one: to wake all of them at each
+        # change costs more than the reading.
+        self._clock = threading.Condition(self._lock)
+        self._others = threading.Condition(self._lock)
+        self._looked_at = False
 
     def next(self) -> int | None:
         """Wait for the next one that is due; None once all are over. It is not due again before `later`."""
-        with self._changed:
+        with self._lock:
             while self._left > 0:
                 wait = self._due[0][0] - time.monotonic() if self._due and not self._hurried else 0.0
                 if self._due and wait <= 0:
                     number = heappop(self._due)[1]
-                    self._changed.notify()
+                    if self._due:
+                        self._call()
                     return number
-                if self._due and not self._led:
-                    # One thread alone looks at the clock; it wakes the next one when it goes.
-                    self._led = True
-                    self._changed.wait(wait)
-                    self._led = False
+                if self._due and not self._looked_at:
+                    self._looked_at = True
+                    self._clock.wait(wait)
+                    self._looked_at = False
                 else:
-                    self._changed.wait()
-            self._changed.notify_all()
+                    self._others.wait()
+            self._call_all()
             return None
 
     def later(self, number: int, seconds: float) -> None:
         """It is due again in so many seconds."""
-        with self._changed:
-            entry = (time.monotonic() + seconds, number)
-            heappush(self._due, entry)
-            if self._due[0] == entry:
-                self._changed.notify_all()  # whoever looks at the clock waits for another one
-            elif not self._led:
-                self._changed.notify()
+        with self._lock:
+            heappush(self._due, (time.monotonic() + seconds, number))
+            self._call()
 
     def over(self) -> None:
         """One that was given out is not due again."""
-        with self._changed:
+        with self._lock:
             self._left -= 1
             if self._left <= 0:
-                self._changed.notify_all()
+                self._call_all()
 
     def hurry(self) -> None:
         """From now on all are due at once."""
-        with self._changed:
+        with self._lock:
             self._hurried = True
-            self._changed.notify_all()
+            self._call_all()
 
     def end(self) -> None:
         """All are over."""
-        with self._changed:
+        with self._lock:
             self._left = 0
-            self._changed.notify_all()
+            self._call_all()
+
+    def _call(self) -> None:
+        """Have one thread see what is due now: who looks at the clock, or another one if nobody does."""
+        (self._clock if self._looked_at else self._others).notify()
+
+    def _call_all(self) -> None:
+        self._clock.notify_all()
+        self._others.notify_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -51,11 +51,10 @@ def test_one_that_is_due_sooner_than_the_awaited_one_is_not_kept_waiting():
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(turns.next) for _ in range(3)]
         turns.later(second, 0.05)
-        while not any(each.done() for each in waiting):
-            time.sleep(0.001)
-        assert {each.result() for each in waiting if each.done()} == {second}
+        done, _ = wait(waiting, timeout=5, return_when=FIRST_COMPLETED)
         turns.end()
-        assert sorted(str(each.result(timeout=5)) for each in waiting) == ["1", "None", "None"]
+    assert [each.result() for each in done] == [second]
+    assert sorted(str(each.result()) for each in waiting) == ["1", "None", "None"]
 
 
 @pytest.mark.parametrize("wake", [Turns.hurry, Turns.end])
