@@ -17,7 +17,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Records never come into the JVM: it hands out tasks, which pays back no code that is optimized at
-    # length. Without, a session and its first job take 16 s of CPU instead of 9.
+    # length.
     JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
 }
 
