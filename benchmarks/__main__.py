@@ -1,6 +1,6 @@
 """Measure everything, and write REPORT.md; or only the modules that are named, and print what comes of it.
 
-python -m benchmarks [MODULE ...]
+[FULL=1] [SLOW=1] python -m benchmarks [MODULE ...]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import traceback
 from importlib import import_module
 
 from benchmarks.measure import machine
-from benchmarks.report import REPORT, render
+from benchmarks.report import REPORT, SLOW_REPORT, render
 from benchmarks.section import Section
 
 MODULES = [
@@ -23,11 +23,12 @@ MODULES = [
     "commits",
     "growth",
     "memory",
-    "aggregates",
-    "contention",
     "imports",
 ]
 """In the order of the report. Each has a `section(full)`; see README.md."""
+
+SLOW_MODULES = ["start", "file_sizes", "events", "aggregates", "contention"]
+"""With SLOW=1, in a report of their own: no target hangs on them."""
 
 SETTINGS = {
     "AWS_ACCESS_KEY_ID": "local",  # the endpoints here take any
@@ -54,18 +55,19 @@ def measured(module: str, *, full: bool) -> tuple[Section, bool]:
 def main(named: list[str]) -> int:
     """Measure, write and print; 1 if something could not be measured."""
     os.environ.update(SETTINGS)
-    full = os.environ.get("FULL") == "1"
+    full, slow = (os.environ.get(name) == "1" for name in ("FULL", "SLOW"))
     about, began = machine(), time.monotonic()
-    results = [measured(module, full=full) for module in named or MODULES]
+    results = [measured(module, full=full) for module in named or (SLOW_MODULES if slow else MODULES)]
     command = " ".join(["python -m benchmarks", *named]) if named else "make bench"
+    command += " SLOW=1" * slow + " FULL=1" * full
     report = render(
         [section for section, _ in results],
         machine=about,
-        command=f"{command} FULL=1" if full else command,
+        command=command,
         minutes=(time.monotonic() - began) / 60,
     )
     if not named:
-        REPORT.write_text(report, encoding="utf-8")
+        (SLOW_REPORT if slow else REPORT).write_text(report, encoding="utf-8")
     print(report)  # noqa: T201  # for the person who waits
     return 0 if all(well for _, well in results) else 1
 

@@ -102,7 +102,7 @@ def measure(window: float) -> Freshness:
 
 def section(full: bool) -> Section:
     """The report's."""
-    found = measure(300.0 if full else 30.0)
+    found = measure(300.0 if full else 20.0)
     p50, p95, most = statistics.median(found.seconds), found.slowest_of(0.95), found.seconds[-1]
     rows = [
         ["put to row, median", f"{p50:.2f} s"],

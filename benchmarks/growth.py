@@ -97,9 +97,9 @@ def page_places(*, full: bool) -> list[Place]:
     return [
         Place(page, StreamSpec(f"pages-{page}", shards, pages * times, page))
         for page, shards, pages in (
-            (1, 16, 60),
-            (10, 16, 60),
-            (100, 16, 30),
+            (1, 16, 30),
+            (10, 16, 30),
+            (100, 16, 15),
             (1_000, 16, 3),
             (10_000, 4, 1),
         )

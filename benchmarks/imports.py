@@ -41,7 +41,7 @@ def cpu(statement: str) -> float:
 
 def section(full: bool) -> Section:
     """The report's."""
-    rounds = 21 if full else 7
+    rounds = 21 if full else 5
     taken: dict[str, list[float]] = {statement: [] for statement in WHAT}
     for _ in range(rounds):
         for statement, seconds in taken.items():

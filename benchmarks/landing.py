@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import readers
 from benchmarks.charts import bars
+from benchmarks.landing_parts import ALONE, CALLS, DECODE, MANY, ONE, WRITE, parts
 from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
@@ -24,12 +25,19 @@ FULL_ROUNDS = 9
 
 WARM_UP = StreamSpec("warm-up", shards=4, pages=1, page_records=1000)
 SMALL = StreamSpec("orders-small", shards=16, pages=1, page_records=1000)
-LARGE = StreamSpec("orders", shards=128, pages=3, page_records=1000)
-FULL = StreamSpec("orders", shards=128, pages=4, page_records=1000)
+SMALL_FULL = StreamSpec("orders-small-full", shards=64, pages=1, page_records=1000)
+MIDDLE = StreamSpec("orders-middle", shards=128, pages=2, page_records=1000)
+LARGE = StreamSpec("orders", shards=128, pages=8, page_records=1000)
 """In pages of a MB, 1 KB records. Each shard gives 2 MB a second to who paces as we do, so there are many."""
 
-READS_LARGE = {readers.LANDING, readers.BARE_READ, readers.BARE_WRITE, readers.SPARK}
-"""What a job costs beside its records is small in a large stream; the others have next to no such cost."""
+READ_BY = {
+    readers.LANDING: LARGE,
+    readers.BARE_READ: MIDDLE,
+    readers.BARE_WRITE: MIDDLE,
+    readers.SPARK: MIDDLE,
+}
+"""What a job costs beside its records is small in a large stream; the others have next to no such cost, and
+read a small one. Pages and records are alike in all of them."""
 
 SHARD_LIMIT = 2_000_000
 """Bytes a second that a shard gives."""
@@ -74,9 +82,9 @@ class Comparison:
 
 def compare(server: ReplayServer, *, full: bool) -> Comparison:
     """Measure every reader that can be had."""
-    large = FULL if full else LARGE
-    small = FULL if full else SMALL
-    for spec in (WARM_UP, large, small):
+    others = SMALL_FULL if full else SMALL
+    streams = (others, MIDDLE, LARGE)
+    for spec in (WARM_UP, *streams):
         server.create(spec)
 
     def given(spec: StreamSpec) -> Input:
@@ -84,7 +92,7 @@ def compare(server: ReplayServer, *, full: bool) -> Comparison:
 
     peers, missing = readers.peers()
     commands = [*readers.OURS, *peers]
-    inputs = {command.name: given(large if command.name in READS_LARGE else small) for command in commands}
+    inputs = {command.name: given(READ_BY.get(command.name, others)) for command in commands}
     rounds = FULL_ROUNDS if full else ROUNDS
     before = tree_cpu(server.pid)
     measured, failed = interleaved(commands, given(WARM_UP), inputs, rounds)
@@ -92,6 +100,8 @@ def compare(server: ReplayServer, *, full: bool) -> Comparison:
     served += (rounds + 1) * WARM_UP.data_bytes * len(measured)
     # The bare write reads its stream too, before it is measured.
     cpu = tree_cpu(server.pid) - before
+    for spec in streams:
+        server.delete(spec.name)
     return Comparison(measured, missing | failed, cpu / max(1, served) * GB)
 
 
@@ -138,6 +148,7 @@ def section(full: bool) -> Section:
     """Measure, and tell."""
     with replay_server() as server:
         compared = compare(server, full=full)
+        of_parts = parts(server, FULL_ROUNDS if full else ROUNDS)
     measured = compared.measured
     chart = {}
     if measured:
@@ -145,23 +156,58 @@ def section(full: bool) -> Section:
         path = bars("landing", "CPU seconds for a GB of record data", values, ours=readers.LANDING)
         chart = {"CPU seconds for a GB of record data; lines from the lowest round to the highest": path}
     return Section(
-        "Landing, and other readers in Python", _text(compared, full=full), targets(compared), chart
+        "Landing, and other readers in Python",
+        f"{_text(compared, full=full)}\n\n{_about_parts(of_parts, compared)}",
+        targets(compared),
+        chart,
     )
 
 
+def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
+    """What landing consists of, and what that means for the targets."""
+    rows = [[part, f"{seconds:.2f}"] for part, seconds in of.items()]
+    what = (
+        f"What a landing consists of, in one process without Spark: the first {len(ALONE)} each alone, one "
+        "after the other, over the same pages."
+    )
+    text = [what, table(["part", "CPU s/GB"], rows)]
+    others = [name for name in (readers.DISCARD, readers.SPARK) if name in compared.measured]
+    if others:
+        least = sum(of[part] for part in (CALLS, DECODE, WRITE))
+        bounds = [
+            f"{statistics.median(work.cpu_per_gb for work in compared.measured[name].rounds) / least:.1f} "
+            f"times less than {name}"
+            for name in others
+        ]
+        text.append(
+            "The calls, the decoder and the Parquet writer, which are not this package's own, have "
+            f"{least:.1f} together: a landing that did nothing else would have {' and '.join(bounds)}."
+        )
+    if readers.LANDING in compared.measured:
+        landed = statistics.median(work.cpu_per_gb for work in compared.measured[readers.LANDING].rounds)
+        text.append(
+            f"A task adds to these {of[ONE] - least:.1f} for checks and columns, which makes it "
+            f"{of[ONE] / least:.2f} of them, and {of[MANY] - of[ONE]:.1f} for many calls at once, which make "
+            "it fast; Spark's job, the plan and the commit are the other "
+            f"{landed - of[MANY]:.1f} of the landing's {landed:.1f}."
+        )
+    return "\n\n".join(text)
+
+
 def _text(compared: Comparison, *, full: bool) -> str:
-    large, small = (FULL, FULL) if full else (LARGE, SMALL)
+    small = SMALL_FULL if full else SMALL
     rounds = FULL_ROUNDS if full else ROUNDS
     columns = ["reader", "CPU s/GB", "records/s", "written, bytes/record", "codec", "start-up, CPU s"]
     rows = [_row(each) for each in compared.measured.values()]
     what = (
         f"Records of {LARGE.record_bytes} bytes (JSON of orders, a third of its size under zstd) from a "
-        f"replay server on the loopback, {large.data_bytes / 1e6:,.0f} MB in {large.shards} shards for ours, "
-        f"its parts and Spark, {small.data_bytes / 1e6:,.0f} MB in {small.shards} for the others, in pages "
-        f"of {LARGE.page_records}. Median of {rounds} rounds, one reader after the other in each, with the "
-        "lowest and the highest. CPU is of the whole process tree, JVM and Python workers included, in "
-        "processes that stay, each warmed up by a small stream just before; start-up is beside it and not in "
-        f"it. The server had {compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
+        f"replay server on the loopback, {LARGE.data_bytes / 1e6:,.0f} MB in {LARGE.shards} shards for ours, "
+        f"{MIDDLE.data_bytes / 1e6:,.0f} MB for its parts and for Spark, {small.data_bytes / 1e6:,.0f} MB in "
+        f"{small.shards} for the others, in pages of {LARGE.page_records}. Median of {rounds} rounds, one "
+        "reader after the other in each, with the lowest and the highest. CPU is of the whole process tree, "
+        "JVM and Python workers included, in processes that stay, each warmed up by a small stream just "
+        "before; start-up is beside it and not in it. The server had "
+        f"{compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
         f"Ours writes {CODEC}. Peers: {readers.versions()}; the "
         "boto3 ones are written here, in benchmarks/peers."
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from benchmarks.section import Section
 
 REPORT = Path(__file__).parent / "REPORT.md"
+SLOW_REPORT = REPORT.with_name("REPORT-SLOW.md")
 
 
 def render(sections: Sequence[Section], *, machine: str, command: str, minutes: float) -> str:
@@ -29,7 +30,9 @@ def render(sections: Sequence[Section], *, machine: str, command: str, minutes: 
         f"`{command}` wrote this in {minutes:.0f} minutes, on {machine}. The targets are ratios and counts "
         "of one run, side by side; absolute figures only inform."
     )
-    parts = [head, "## Targets", targets(sections)]
+    parts = [head]
+    if any(section.targets for section in sections):
+        parts += ["## Targets", targets(sections)]
     for section in sections:
         parts += [f"## {section.title}", section.markdown]
         for caption, path in section.charts.items():

@@ -26,16 +26,20 @@ from benchmarks.sampled import hottest, sampled
 from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.keys import shard_partitions
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import PAGE_LIMIT
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.sensor import evaluate
-from kinesis_assets.spark.land import THREADS
+from kinesis_assets.spark.side_by_side import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.replay import ReplayServer
 
-ROUNDS = 3
+ROUNDS = 5
 FULL_ROUNDS = 7
 THOUSAND = 1000
 TASKS = 2
@@ -247,7 +251,8 @@ class Rates:
         shards: Of both tasks.
         paced: As the service paces a shard.
         rate: Records a second.
-        most: Records a second if nothing took time but the calls, those for shard iterators among them.
+        most: Records a second if so many calls at once took as long as one alone, those for shard iterators
+            among them.
         cpu_us: CPU of the tasks for a record, microseconds, median.
         tasks_cores: Cores that both tasks kept busy, median.
         server_cores: Cores that the replay server kept busy, median.
@@ -280,6 +285,7 @@ def small_pages(server: ReplayServer, shards: int, pages: int, rounds: int) -> l
             for child in children:
                 child.work(server.url, WARM_UP.name, WARM_UP.records)
             server.latency(LATENCY_MS)
+            alone = _seconds_alone(server, specs[0])
             rates, spent, busy, served = [], [], [], []
             paced = kind == "group"
             for _ in range(1 if paced else rounds):
@@ -299,7 +305,7 @@ def small_pages(server: ReplayServer, shards: int, pages: int, rounds: int) -> l
                     shards,
                     paced,
                     Spread.of(rates),
-                    _most(shards, pages, paced=paced),
+                    _most(shards, pages, alone, paced=paced),
                     statistics.median(spent) / records * 1e6,
                     statistics.median(busy),
                     statistics.median(served),
@@ -311,9 +317,24 @@ def small_pages(server: ReplayServer, shards: int, pages: int, rounds: int) -> l
     return told
 
 
-def _most(shards: int, pages: int, *, paced: bool) -> float:
-    at_once = min(shards, TASKS * THREADS)
-    calls_a_second = at_once / LATENCY_MS * 1e3
+def _seconds_alone(server: ReplayServer, spec: StreamSpec) -> float:
+    """What a call takes with nothing beside it, median."""
+    client = StreamClient(spec.name, ClientSettings(REGION, server.url))
+    iterator: str | None = client.shard_iterator(
+        client.list_shards()[0].shard_id, Position(PositionKind.TRIM_HORIZON)
+    )
+    seconds = []
+    for _ in range(min(10, spec.pages)):
+        assert iterator is not None
+        began = time.perf_counter()
+        page, _ = client.get_records(iterator, PAGE_LIMIT)
+        seconds.append(time.perf_counter() - began)
+        iterator = page.next_shard_iterator
+    return statistics.median(seconds)
+
+
+def _most(shards: int, pages: int, alone: float, *, paced: bool) -> float:
+    calls_a_second = min(shards, TASKS * THREADS) / alone
     if paced:
         calls_a_second = min(calls_a_second, shards * CALLS_A_SECOND)
     return calls_a_second * PAGE_RECORDS * pages / (pages + 1)
@@ -350,7 +371,7 @@ def section(full: bool) -> Section:
         of_ticks = ticks(server)
         rates = [
             *small_pages(server, 64, 80 if full else 40, rounds),
-            *small_pages(server, 256, 40 if full else 12, rounds),
+            *small_pages(server, 256, 40 if full else 10, rounds),
         ]
         profile = profiles(server)
     text = [

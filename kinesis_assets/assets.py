@@ -93,8 +93,8 @@ def build_kinesis_stream(
         region_name: As for boto3; by default the AWS SDK's own chain, here and below.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
-        sdk_parser: Have the AWS SDK alone read and parse records, several times slower: a way out should the
-            faster one ever fail.
+        sdk_parser: Have the AWS SDK alone ask for and parse records, several times slower: a way out should
+            the faster one ever fail.
         spark_config: Settings of the Spark session, as `{"spark.master": "local[2,4]"}`.
         sensor_interval_seconds: Least time between two ticks of the sensor.
         retention_days: Maintenance takes rows out whose arrival date is more than so many days ago, and

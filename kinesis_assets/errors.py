@@ -241,12 +241,13 @@ class RunCanceled(KinesisAssetsError):
     """A run was told to stop.
 
     Attributes:
-        told: The event metadata of each shard of which something is committed.
+        told: The metadata of each event, one for each commit of a shard.
     """
 
     def __init__(self, stream: str, told: Sequence[dict[str, Any]]) -> None:
+        shards = len({facts["shard"] for facts in told})
         super().__init__(
-            f"stream {stream}: told to stop; {len(told)} shards committed what they had. The next run goes on"
+            f"stream {stream}: told to stop; {shards} shards committed what they had. The next run goes on"
         )
         self.told = told
 

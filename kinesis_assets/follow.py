@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.plan import plan_run
-from kinesis_assets.run import ShardState, execute_run
+from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
 from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.plan import ReadPolicy, RunPlan
     from kinesis_assets.run import Land, RunResult
     from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.positions import StreamPositions
 
 SECONDS_LISTED = 10.0
 """For so long a list of shards is used again: the streams of an account share 20 DescribeStreamSummary a
@@ -88,6 +89,8 @@ class Follow:
         self._listed = _Listed(client)
         self._stopped = threading.Event()
         self._shards: dict[str, _Shard] = {}
+        self._rounds = 0
+        self._standing: StreamPositions | None = None
 
     def stop(self) -> None:
         """From another thread: end soon, with what is read by then committed.
@@ -122,7 +125,7 @@ class Follow:
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
                 plan = self._plan(due)
                 may_end = now - began >= self._pace.may_end_after
-                if may_end and self._moved_by_another(plan):
+                if self._read_by_another(plan) and may_end:
                     break
                 self._round(plan)
                 if may_end and any(self._shards[shard_id].conflict for shard_id in due):
@@ -143,11 +146,15 @@ class Follow:
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
         return plan.narrowed(Bounds(max_seconds=self._pace.commit_interval))
 
-    def _moved_by_another(self, plan: RunPlan) -> bool:
-        """Whether a shard is no longer where the rounds left it."""
+    def _read_by_another(self, plan: RunPlan) -> bool:
+        """Whether a shard is no longer where the rounds left it, or was read to its tip by someone else."""
+        before, self._standing = self._standing, plan.expected
+        known = {} if before is None else before.shards
         return any(
-            shard.left is not None and shard.left != plan.expected.shards[shard_id].position
+            (shard.left is not None and shard.left != plan.expected.shards[shard_id].position)
+            or (shard_id in known and known[shard_id].tip_time != plan.expected.shards[shard_id].tip_time)
             for shard_id, shard in self._shards.items()
+            if shard_id in plan.expected.shards  # of a stream created again, not all may be
         )
 
     def _round(self, plan: RunPlan) -> None:
@@ -155,9 +162,21 @@ class Follow:
         try:
             if self._stopped.is_set():  # before it could be told so
                 return
-            result = execute_run(self._land, self._client, self._table, plan, by=self._by, repeated=True)
+            result = execute_run(
+                self._land,
+                self._client,
+                self._table,
+                plan,
+                by=self._by,
+                repeated=True,
+                # By the tips of its first look it is seen to be there, also where nothing comes.
+                tip_refresh=TIP_REFRESH if self._rounds else timedelta(0),
+            )
         finally:
             self.batch_id = None
+        self._rounds += 1
+        if result.version is not None:
+            self._standing = None  # what the next look finds new may be its own
         finished = plan.expected.finished
         news = [
             shard_id

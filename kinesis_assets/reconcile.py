@@ -58,10 +58,12 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         newest: Its newest token, inclusive.
         until: The token it goes back to, exclusive; None for the chain's beginning.
+        runs: If any, all of it was made by these, and it is not looked at while all of them are unfinished.
     """
 
     newest: int
     until: int | None
+    runs: tuple[str, ...] = ()
 
 
 class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -173,7 +175,12 @@ def missing_events(
     links: list[Link] = []
     left: list[Stretch] = []
     is_over = _timer(clock)
+    runs = _runs(instance, {run_id for stretch in stretches for run_id in stretch.runs})
+    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished}
     for stretch in stretches:
+        if stretch.runs and unfinished.issuperset(stretch.runs):
+            left.append(stretch)
+            continue
         is_first = done.through is None and stretch.newest == newest
         # What is left of a first look is left for good, so that one has the time it needs.
         read, rest = _walk(link_at, stretch, most_files - len(links), _never if is_first else is_over)
@@ -181,7 +188,7 @@ def missing_events(
         if rest is not None and not is_first:
             left.append(rest)
     events, kept = _untold_of_ended(instance, stream, links, _timer(clock))
-    left = sorted([*left, *(Stretch(link.token, link.previous) for link in kept)], key=_newest, reverse=True)
+    left = sorted([*left, *kept], key=_newest, reverse=True)
     return events, Reconciled(newest, tuple(_joined(left)))
 
 
@@ -280,21 +287,22 @@ def _walk(
 
 def _untold_of_ended(
     instance: dg.DagsterInstance, stream: str, links: Sequence[Link], is_over: Callable[[], bool]
-) -> tuple[list[dg.AssetMaterialization], list[Link]]:
+) -> tuple[list[dg.AssetMaterialization], list[Stretch]]:
     """The missing events, oldest commit first; and the commits that are left for another time."""
     found: list[tuple[Link, list[str]]] = []
-    kept: list[Link] = []
+    kept: list[Stretch] = []
     for number, some in enumerate(_together(links)):
         if number and is_over():
-            kept += some
+            kept += map(_stretch_of, some)
             continue
         lacking, unfinished = untold(instance, stream, some)
         found += lacking
-        kept += unfinished
+        # Each has a run, or it would not be unfinished.
+        kept += [Stretch(link.token, link.previous, (link.by,)) for link in unfinished if link.by]
     events: list[dg.AssetMaterialization] = []
     for link, shard_ids in sorted(found, key=lambda each: each[0].token):
         if events and len(events) + len(shard_ids) > MOST_EVENTS:
-            kept.append(link)
+            kept.append(_stretch_of(link))
         else:
             events += [link.event(stream, shard_id) for shard_id in shard_ids]
     return events, kept
@@ -314,16 +322,20 @@ def _together(links: Sequence[Link]) -> Iterator[list[Link]]:
         yield some
 
 
+def _stretch_of(link: Link) -> Stretch:
+    return Stretch(link.token, link.previous)
+
+
 def _newest(stretch: Stretch) -> int:
     return stretch.newest
 
 
 def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """The same, newest first, with those that follow on each other as one."""
+    """The same, newest first, with those that follow on each other as one if both wait for runs or none."""
     last: Stretch | None = None
     for stretch in stretches:
-        if last is not None and last.until == stretch.newest:
-            last = Stretch(last.newest, stretch.until)
+        if last is not None and last.until == stretch.newest and bool(last.runs) == bool(stretch.runs):
+            last = Stretch(last.newest, stretch.until, tuple(dict.fromkeys((*last.runs, *stretch.runs))))
             continue
         if last is not None:
             yield last

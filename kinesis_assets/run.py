@@ -133,6 +133,7 @@ def execute_run(
     *,
     by: str | None = None,
     repeated: bool = False,
+    tip_refresh: timedelta = TIP_REFRESH,
 ) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
@@ -146,6 +147,7 @@ def execute_run(
         plan: What to read.
         by: Who runs it, kept with the commit.
         repeated: It is one of many, so whether the stream is still the same is asked before a commit alone.
+        tip_refresh: A later tip alone is worth a commit at this age of the one in the table.
 
     Raises:
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
@@ -173,7 +175,7 @@ def execute_run(
     moved = {**plan.lowered, **plan.given_up} | {
         shard_id: position
         for shard_id, shard in landed.items()
-        if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard))
+        if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
     }
     brought = {
         shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
@@ -225,12 +227,12 @@ def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:
     )
 
 
-def _worth_a_commit(before: ShardPosition, after: ShardPosition) -> bool:
+def _worth_a_commit(before: ShardPosition, after: ShardPosition, tip_refresh: timedelta) -> bool:
     if not after.same_place(before):
         return True
-    if after.tip_time is None:
+    if after.tip_time is None or after.tip_time == before.tip_time:
         return False
-    return before.tip_time is None or after.tip_time - before.tip_time >= TIP_REFRESH
+    return before.tip_time is None or after.tip_time - before.tip_time >= tip_refresh
 
 
 def _outcome(plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult) -> ShardOutcome:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from kinesis_assets.demo.show import embedded_stream
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.local import LocalKinesis
 from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.keeper import Keeper
 from kinesis_assets.spark.server import SparkServer
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SECONDS_BETWEEN_ORDERS = 0.2
+_SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_TO_STOP = 60
 
 
@@ -37,6 +40,7 @@ def run_dev(project: Path, port: int) -> int:
 
     Raises:
         InvalidInput: The port is taken.
+        SparkServerFailed: Spark does not come up, or ends again and again.
     """
     require_java()
     try:
@@ -74,7 +78,7 @@ def run_dev(project: Path, port: int) -> int:
             start_new_session=True,
         )
         try:
-            return dagster.wait()
+            return _ended(dagster, Keeper(spark, click.echo))
         except KeyboardInterrupt:
             return 0
         finally:
@@ -86,6 +90,14 @@ def run_dev(project: Path, port: int) -> int:
 def _warm_spark(log: Path) -> SparkServer:
     click.echo("Starting Spark, once for all runs")
     return SparkServer(log)
+
+
+def _ended(dagster: subprocess.Popen[bytes], spark: Keeper) -> int:
+    """Dagster's exit code, once it has ended; until then runs find a Spark."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return dagster.wait(_SECONDS_BETWEEN_LOOKS)
+        spark.look()
 
 
 def _stop(dagster: subprocess.Popen[bytes]) -> None:

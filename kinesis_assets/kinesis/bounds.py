@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from bisect import bisect_right
 from datetime import datetime
-from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.pages import Records
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kinesis_assets.kinesis.pages import Record
 
 MAX_RECORDS = 1_000_000
 MAX_BYTES = 1 << 30
@@ -95,59 +84,3 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
 def _share(amount: int | None, index: int, count: int) -> int | None:
     return None if amount is None else amount // count + (index < amount % count)
-
-
-class Budget:
-    """An allowance while it is used up, by any number of threads."""
-
-    def __init__(self, allowance: Allowance) -> None:
-        self._records = allowance.records
-        self._bytes = allowance.bytes
-        self._deadline = None if allowance.seconds is None else time.monotonic() + allowance.seconds
-        self._taken = False
-        self._lock = threading.Lock()
-
-    @property
-    def used_up(self) -> bool:
-        """Whether no further record may be taken."""
-        return self._records == 0 or self._bytes == 0
-
-    @property
-    def late(self) -> bool:
-        """Whether its time is over."""
-        return self._deadline is not None and time.monotonic() >= self._deadline
-
-    @property
-    def records(self) -> int | None:
-        """Records that may still be taken; None for no bound."""
-        return self._records
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes that may still be taken; None for no bound."""
-        return self._bytes
-
-    def take(self, records: Sequence[Record]) -> int:
-        """How many of the leading records may be taken; they are taken with that."""
-        if self._records is None and self._bytes is None:
-            return len(records)
-        with self._lock:
-            count = len(records) if self._records is None else min(len(records), self._records)
-            if count and self._bytes is not None:
-                count = self._take_bytes(Records.of(records).first(count), self._bytes)
-            if count:
-                self._taken = True
-                if self._records is not None:
-                    self._records -= count
-            return count
-
-    def _take_bytes(self, records: Records, left: int) -> int:
-        """How many of them are within the bytes that are left; these are taken."""
-        count, size = len(records), records.payload_bytes
-        if size > left:
-            sizes = list(accumulate(map(len, records.payloads)))
-            # Without the first, a record larger than the whole allowance could never be read.
-            count = max(bisect_right(sizes, left), 0 if self._taken else 1)
-            size = sizes[count - 1] if count else 0
-        self._bytes = max(0, left - size)
-        return count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.body import COPIES, LARGEST_BODY, seat_bodies, seated
+from kinesis_assets.kinesis.connections import use_patient_connections
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
     Records,
+    ShardIterator,
     first_that_is_no_number,
     page_of,
 )
-from kinesis_assets.kinesis.parser import PageParserFactory
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
+from kinesis_assets.kinesis.room import Room, Seat
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     NAME,
@@ -34,9 +37,12 @@ from kinesis_assets.kinesis.shards import (
     is_well_formed,
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.work_lock import let_go
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.room import Seat
+    from collections.abc import Iterator, Mapping
+
+    from kinesis_assets.kinesis.direct_call import AnswerT
 
 CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""
@@ -47,8 +53,6 @@ ATTEMPTS = 6
 
 def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
     session = botocore.session.Session(profile=settings.profile_name)
-    if not settings.sdk_parser:
-        session.register_component("response_parser_factory", PageParserFactory())
     config = Config(
         user_agent=session.user_agent(),  # else the SDK puts it together anew twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},
@@ -62,7 +66,7 @@ def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
         "kinesis", endpoint_url=settings.endpoint_url, config=config
     )
     if not settings.sdk_parser:
-        seat_bodies(client)
+        use_patient_connections(client._endpoint.http_session)  # noqa: SLF001  # there is no other way to it
     return client
 
 
@@ -95,6 +99,12 @@ class StreamClient:
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
+        self._get_records: DirectCall[Page] | None = None
+        self._get_shard_iterator: DirectCall[ShardIterator] | None = None
+        if not settings.sdk_parser:
+            self._get_records = DirectCall(self._client, "GetRecords", Page)
+            if attempts == 1:  # a direct call is made once
+                self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", ShardIterator)
         meta = self._client.meta
         self.settings = ClientSettings(
             meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser
@@ -116,7 +126,7 @@ class StreamClient:
                 arn=summary["StreamARN"],
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
-            service_time=_service_time(answer),
+            service_time=self._service_time("DescribeStreamSummary", answer),
             retention_hours=summary["RetentionPeriodHours"],
         )
 
@@ -150,43 +160,57 @@ class StreamClient:
         return shards
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
-        """An iterator at a position; it lives for five minutes."""
-        arguments = position.iterator_arguments()
-        answer = self._call(
-            "GetShardIterator", "ShardIterator", StreamName=self.stream, ShardId=shard_id, **arguments
-        )
-        iterator: str = answer["ShardIterator"]
-        return iterator
+        """An iterator at a position; it lives for five minutes.
+
+        The SDK makes the call, unless `attempts` is 1.
+        """
+        named = {"StreamName": self.stream, "ShardId": shard_id, **position.iterator_arguments()}
+        if self._get_shard_iterator is None:
+            with let_go():
+                answer = self._call("GetShardIterator", "ShardIterator", **named)
+            return str(answer["ShardIterator"])
+        if position.timestamp is not None:
+            named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
+        given, _ = self._directly(self._get_shard_iterator, named, _seat(None))
+        return given.shard_iterator
 
     def get_records(self, iterator: str, limit: int, seat: Seat | None = None) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
 
-        It holds a seat, if there is one, from when its body is read.
+        It takes a seat, if there is one, when its body is read.
+        The call is made once, whatever `attempts` says, unless the SDK makes it.
         """
-        if self.settings.sdk_parser:
-            return self._get_records_by_sdk(iterator, limit, seat)
-        with seated(seat):
-            answer = self._call("GetRecords", "Page", ShardIterator=iterator, Limit=limit)
-        page = answer["Page"]
-        if isinstance(page, IncompleteBody):
-            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", page.reason)
-        return self._with_numbers(page), _service_time(answer)
+        if self._get_records is None:
+            return self._get_records_by_sdk(iterator, limit, _seat(seat))
+        page, date = self._directly(
+            self._get_records, {"ShardIterator": iterator, "Limit": limit}, _seat(seat)
+        )
+        return self._with_numbers(page), self._time("GetRecords", date)
 
-    def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat | None) -> tuple[Page, datetime]:
-        if seat is not None:
+    def _directly(
+        self, call: DirectCall[AnswerT], arguments: Mapping[str, Any], seat: Seat
+    ) -> tuple[AnswerT, str | None]:
+        with self._failures(call.operation):
+            answer, date = call(arguments, seat)
+        if isinstance(answer, IncompleteBody):
+            raise CallFailed(self.stream, call.operation, "IncompleteBody", answer.reason)
+        return answer, date
+
+    def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat) -> tuple[Page, datetime]:
+        with let_go():  # the SDK reads the body and parses it in one go
             seat.take(int(COPIES * LARGEST_BODY))
-        try:
-            answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
-            page = page_of(answer)
-        except (ResponseParserError, KeyError, TypeError, ValueError) as error:
-            told = f"{type(error).__name__}: {error}"
-            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
-        return self._with_numbers(page), _service_time(answer)
+            try:
+                answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
+                page = page_of(answer)
+            except (ResponseParserError, KeyError, TypeError, ValueError) as error:
+                told = f"{type(error).__name__}: {error}"
+                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
+        return self._with_numbers(page), self._service_time("GetRecords", answer)
 
     def _with_numbers(self, page: Page) -> Page:
         """The page, if its sequence numbers are such."""
         records = Records(page.records)
-        wrong = first_that_is_no_number(records.numbers)
+        wrong = first_that_is_no_number(records.number_column)
         if wrong is not None:
             told = f"{wrong[:80]!r} is no sequence number"
             raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told)
@@ -216,13 +240,38 @@ class StreamClient:
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
         """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
-        method = botocore.xform_name(operation)
+        method = getattr(self._client, botocore.xform_name(operation))
+        with self._failures(operation, of_stream=arguments.keys() == {"StreamName"}):
+            answer: dict[str, Any] = method(**arguments)
+        if required not in answer:
+            raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
+        return answer
+
+    def _service_time(self, operation: str, answer: dict[str, Any]) -> datetime:
+        return self._time(operation, answer["ResponseMetadata"]["HTTPHeaders"].get("date"))
+
+    def _time(self, operation: str, date: str | None) -> datetime:
+        """The service's clock at an answer: its `Date` header, whole seconds, rounded down."""
         try:
-            answer: dict[str, Any] = getattr(self._client, method)(**arguments)
+            return parsedate_to_datetime(date or "").astimezone(UTC)
+        except ValueError:
+            told = f"the answer has no date but {(date or '')[:80]!r}"
+            raise CallFailed(self.stream, operation, "IncompleteBody", told) from None
+
+    @contextmanager
+    def _failures(self, operation: str, *, of_stream: bool = False) -> Iterator[None]:
+        """Within, what the SDK raises becomes this package's own.
+
+        Args:
+            operation: What is called.
+            of_stream: It names nothing but the stream.
+        """
+        try:
+            yield
         except ClientError as error:
             detail = error.response["Error"]
             code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
-            if code == "ResourceNotFoundException" and "StreamName" in arguments and len(arguments) == 1:
+            if code == "ResourceNotFoundException" and of_stream:
                 raise StreamNotFound(
                     self.stream, f"not found ({message}); check its name, region and endpoint"
                 ) from None
@@ -231,12 +280,8 @@ class StreamClient:
             raise CallFailed(self.stream, operation, code, message, status) from None
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
-        for wanted, where in ((required, answer), ("date", answer["ResponseMetadata"]["HTTPHeaders"])):
-            if wanted not in where:
-                raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {wanted}")
-        return answer
 
 
-def _service_time(answer: dict[str, Any]) -> datetime:
-    """The service's clock at an answer: its `Date` header, whole seconds, rounded down."""
-    return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
+def _seat(seat: Seat | None) -> Seat:
+    """The seat, or one in a room of its own."""
+    return Room(LARGEST_BODY).seat() if seat is None else seat

@@ -1,7 +1,8 @@
 """Reading one shard's range, page by page, and knowing at every moment how far it got.
 
-A reading never waits by itself: its steps are lists of records, and pauses before it may go on. Who reads one
-shard waits them out; who reads many gives its thread to another shard meanwhile (`turns`).
+A reading does not wait by itself: its steps are lists of records, and pauses before it may go on. Who reads
+one shard waits them out; who reads many gives its thread to another shard meanwhile (`turns`). Only where
+records may have expired unread, it waits for a look at the last one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import msgspec
 
 from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
-from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records import checksums
 from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.kinesis.work_lock import let_go
 
 if TYPE_CHECKING:
     import threading
@@ -258,7 +261,9 @@ class ShardReading:
             self._leave()
 
     def _hand_out(self, page: Page, served: datetime) -> Generator[Pause | Records]:
-        yield from self._look_for_loss(page, served)
+        self._look_for_loss(page, served)
+        if self.end is not None:
+            return
         before = self.records
         for records in self._user_records(page):
             taken = self._take(records)
@@ -304,7 +309,7 @@ class ShardReading:
     def _stalled(self) -> bool:
         return time.monotonic() - self._last_progress > STALL_SECONDS
 
-    def _look_for_loss(self, page: Page, served: datetime) -> Generator[Pause]:
+    def _look_for_loss(self, page: Page, served: datetime) -> None:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
         expiry, since, number = self.range.expiry, self._complete_until, self.position.sequence_number
         first = page.records[0] if page.records else None
@@ -321,7 +326,10 @@ class ShardReading:
             next_sequence_number=None if first is None else first.sequence_number,
             until=served if first is None else first.arrival,
         )
-        if not broken and number is not None and (yield from self._is_there(number)):
+        if not broken and number is not None and self._is_there(number):
+            return
+        if self._told_to_stop():  # the look may have ended without an answer
+            self.end = RangeEnd.BOUND
             return
         self._complete_until = None
         if gap.is_again(expiry.last_gap):
@@ -334,19 +342,18 @@ class ShardReading:
             )
         self.gaps.append(gap)
 
-    def _is_there(self, sequence_number: str) -> Generator[Pause, None, bool]:
-        """Whether a record can still be read; then so can all after it."""
+    def _is_there(self, sequence_number: str) -> bool:
+        """Whether a record can still be read; then so can all after it.
+
+        Waits where it has to: to go on with other shards meanwhile would be to hold their pages beside this
+        one, whose seat is taken.
+        """
         at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
-        look = ShardReading(
-            self._client, ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
-        )
+        range_ = ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
+        look = ShardReading(self._client, range_, stop=self._stop)
         look._next_call = self._next_call  # the shard's five calls a second are one's own
-        found: Records | None = None
-        for step in look.steps():
-            if not isinstance(step, Pause):
-                found = step
-                break
-            yield step
+        with let_go():
+            found = next(iter(look), None)
         self._next_call = look._next_call
         return found is not None and found[0].sequence_number == sequence_number
 
@@ -357,6 +364,7 @@ class ShardReading:
         if begin.sub_sequence_number is None and not any_aggregate(wire):
             yield wire
             return
+        wire.drop_data_column()  # the sub-records have their own
         records: list[Record] = []
         for record in wire:
             broken = begin.sub_sequence_number is not None and record.sequence_number == begin.sequence_number
@@ -494,7 +502,7 @@ class ShardReading:
 
         The pace is that of the calls: an answer that takes long on its way slows nothing down.
         """
-        size = records.payload_bytes + len("".join(records.keys).encode())
+        size = records.payload_bytes + records.key_bytes
         self._next_call = sent + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
         if records:
             self._mean_bytes = records.payload_bytes / len(records)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.pages import Record
 
-_MOST_IN_AN_ARRAY = (1 << 31) - 1
-
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("stream", pa.string(), nullable=False),
@@ -46,10 +44,10 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
         [
             pa.repeat(pa.scalar(stream, pa.string()), count),
             pa.repeat(pa.scalar(shard_id, pa.string()), count),
-            pa.array(records.numbers, pa.string()),
+            records.number_column,
             subs,
-            pa.array(records.keys, pa.string()),
-            _joined(records.payloads),
+            records.key_column,
+            records.data_column,
             _arrivals(records.arrivals),
             errors,
         ],
@@ -75,17 +73,6 @@ def checksums(records: Sequence[Record]) -> int:
     else:
         lines = "\n".join([f"{record.sequence_number}:{record.sub_sequence_number}" for record in records])
     return sum(map(crc32, lines.encode().split(b"\n")))
-
-
-def _joined(payloads: list[bytes]) -> pa.Array:
-    """Bytes as an array, copied once: a builder would copy them again whenever it grows."""
-    lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
-    ends = np.zeros(len(payloads) + 1, np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    if ends[-1] > _MOST_IN_AN_ARRAY:
-        return pa.array(payloads, pa.binary())
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(payloads))]
-    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
 
 
 def _arrivals(seconds: Sequence[float]) -> pa.Array:

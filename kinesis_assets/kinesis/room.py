@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from kinesis_assets.kinesis.work_lock import let_go
+
 
 class Room:
     """So many bytes, for the pages that are on their way from the wire to a file. Shared by threads.
@@ -20,11 +22,11 @@ class Room:
     """
 
     def __init__(self, capacity: int) -> None:
+        self.most_taken = 0
         self._capacity = capacity
         self._taken = 0
         self._lock = threading.Lock()
         self._waiting: deque[threading.Condition] = deque()
-        self.most_taken = 0
 
     def seat(self) -> Seat:
         """One page's place in it, empty at first."""
@@ -33,14 +35,18 @@ class Room:
     def take(self, amount: int) -> int:
         """Take bytes, once they are free; what was taken, to be given back."""
         amount = min(amount, self._capacity)
-        turn = threading.Condition(self._lock)
         with self._lock:
-            self._waiting.append(turn)
-            turn.wait_for(lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity)
-            self._waiting.popleft()
-            self._taken += amount
-            self.most_taken = max(self.most_taken, self._taken)
-            self._call_first()
+            if not self._waiting and self._taken + amount <= self._capacity:
+                self._note(amount)
+                return amount
+        with let_go():
+            turn = threading.Condition(self._lock)
+            with self._lock:
+                self._waiting.append(turn)
+                turn.wait_for(lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity)
+                self._waiting.popleft()
+                self._note(amount)
+                self._call_first()
         return amount
 
     def give_back(self, amount: int) -> None:
@@ -48,6 +54,10 @@ class Room:
         with self._lock:
             self._taken -= amount
             self._call_first()
+
+    def _note(self, amount: int) -> None:
+        self._taken += amount
+        self.most_taken = max(self.most_taken, self._taken)
 
     def _call_first(self) -> None:
         if self._waiting:

@@ -15,8 +15,8 @@ class ClientSettings:
         region_name: As for boto3.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
-        sdk_parser: Have GetRecords answers read and parsed by the SDK alone: the same records for several
-            times the CPU, and fewer pages at once.
+        sdk_parser: Have the SDK alone ask for and parse records: the same records for several times the
+            CPU, and fewer pages at once.
 
     Raises:
         InvalidInput: The endpoint's URL has a user or a password in it.

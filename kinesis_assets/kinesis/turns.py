@@ -1,14 +1,17 @@
 """Many shards read by a few threads: each thread takes the shard that is due next.
 
 A shard that waits (for its pace, its back-off, the end of its throttling) holds no thread, so it holds no
-other shard back.
+other shard back. A thread that waits for a shard lets others work.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from heapq import heapify, heappop, heappush
+
+from kinesis_assets.kinesis.work_lock import let_go
 
 
 class Turns:
@@ -34,22 +37,18 @@ class Turns:
 
     def next(self) -> int | None:
         """Wait for the next one that is due; None once all are over. It is not due again before `later`."""
-        with self._lock:
-            while self._left > 0:
-                wait = self._due[0][0] - time.monotonic() if self._due and not self._hurried else 0.0
-                if self._due and wait <= 0:
+        while True:
+            with self._lock:
+                if self._left <= 0:
+                    self._call_all()
+                    return None
+                if self._seconds() <= 0:
                     number = heappop(self._due)[1]
                     if self._due:
                         self._call()
                     return number
-                if self._due and not self._looked_at:
-                    self._looked_at = True
-                    self._clock.wait(wait)
-                    self._looked_at = False
-                else:
-                    self._others.wait()
-            self._call_all()
-            return None
+            with let_go(), self._lock:
+                self._wait()
 
     def later(self, number: int, seconds: float) -> None:
         """It is due again in so many seconds."""
@@ -75,6 +74,23 @@ class Turns:
         with self._lock:
             self._left = 0
             self._call_all()
+
+    def _seconds(self) -> float:
+        """Until the next one is due; infinity if nobody knows yet."""
+        if not self._due:
+            return math.inf
+        return 0.0 if self._hurried else self._due[0][0] - time.monotonic()
+
+    def _wait(self) -> None:
+        seconds = self._seconds()
+        if self._left <= 0 or seconds <= 0:
+            return
+        if self._due and not self._looked_at:
+            self._looked_at = True
+            self._clock.wait(seconds)
+            self._looked_at = False
+        else:
+            self._others.wait()
 
     def _call(self) -> None:
         """Have one thread see what is due now: who looks at the clock, or another one if nobody does."""

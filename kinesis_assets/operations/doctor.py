@@ -136,7 +136,9 @@ class Doctor:
             yield from _or_ok("rows", rows, "each is there once, and they are what the commits brought")
         # Rows of commits that were pruned are of no shard: of those nothing more can ever be said.
         proven = self.read_rows is not None and not any(row.shard is not None for row in rows)
-        yield from _or_ok("restore", _restores(snapshot, proven=proven), "the table was never set back")
+        yield from _or_ok(
+            "restore", _restores(snapshot, proven=proven), "no version in the log set the table back"
+        )
         yield from _or_ok(
             "events", self._events(history, positions, past), "each commit was told, and nothing else"
         )

@@ -6,20 +6,20 @@ It works as landing does: tasks write the files, and only what comes back counts
 from __future__ import annotations
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.kinesis.room import Room
-from kinesis_assets.spark.land import BYTES_IN_FLIGHT, THREADS, LandingJob, client_of, packed, parallelism
+from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.spark.land import BYTES_IN_FLIGHT, LandingJob, client_of, packed, parallelism
 from kinesis_assets.spark.memory import give_memory_back
+from kinesis_assets.spark.side_by_side import SideBySide
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.held import HeldFile, HeldKeys
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.pages import Record
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.kinesis.pages import Record, Records
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
 
@@ -124,35 +125,26 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
     filesystem = landing.folder.open()
     held = HeldKeys(filesystem, job.held)
     writer = DataFileWriter(filesystem, landing.batch_id)
-    writing = threading.Lock()
-    stopped = threading.Event()
+    found: defaultdict[str, _Found] = defaultdict(_Found)
 
-    def read(reading: ShardReading) -> ShardFilling:
-        found = _Found()
-        error: ShardError | None = None
+    def take(reading: ShardReading, records: Records) -> None:
         shard_id = reading.range.shard_id
-        try:
-            for records in () if stopped.is_set() else reading:
-                if stopped.is_set():
-                    break
-                batch = record_batch(landing.stream, shard_id, records)
-                lacking = held.lacking(shard_id, batch)
-                wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
-                lacking = pc.and_(lacking, wanted)
-                if lacking.true_count:
-                    with writing:
-                        writer.write(shard_id, batch.filter(lacking))
-                    found.add(records, lacking)
-        except ShardError as raised:
-            error = raised
-        except BaseException:
-            stopped.set()  # the task has failed: its other readers need not go on
-            raise
-        return found.filling(reading, error)
+        batch = record_batch(landing.stream, shard_id, records)
+        with let_go():  # it reads files
+            lacking = held.lacking(shard_id, batch)
+        wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
+        lacking = pc.and_(lacking, wanted)
+        if lacking.true_count:
+            writer.write(shard_id, batch.filter(lacking))
+            found[shard_id].add(records, lacking)
 
     room = Room(BYTES_IN_FLIGHT)
-    with ThreadPoolExecutor(THREADS) as pool:
-        shards = tuple(pool.map(read, [ShardReading(client, range_, room=room) for range_ in ranges]))
+    side_by_side = SideBySide([ShardReading(client, range_, room=room) for range_ in ranges])
+    errors = side_by_side.read(take)
+    shards = tuple(
+        found[reading.range.shard_id].filling(reading, error)
+        for reading, error in zip(side_by_side.readings, errors, strict=True)
+    )
     return Filling(tuple(writer.close()), shards)
 
 

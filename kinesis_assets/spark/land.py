@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,14 +18,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
-from kinesis_assets.kinesis.bounds import Allowance, Budget
-from kinesis_assets.kinesis.client import CONNECTIONS, StreamClient
-from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardReading
+from kinesis_assets.kinesis.budget import Budget
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.turns import Turns
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
+from kinesis_assets.spark.side_by_side import SideBySide
 from kinesis_assets.spark.worker import settle
 from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.stop import StopObject
@@ -37,14 +36,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.kinesis.bounds import Allowance
     from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.pages import Records
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.storage import TableFolder
-
-THREADS = CONNECTIONS
-"""Calls made at once by a task, each for another shard. Shards that wait need none."""
 
 BYTES_IN_FLIGHT = 128 << 20
 """Memory that the pages of a task take together, from the wire to the writer: three of the largest there are,
@@ -213,78 +211,16 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
-    side_by_side = _SideBySide(
-        job.stream,
-        [ShardReading(client, range_, budget, stopping, room) for range_ in ranges],
-        writer.write,
-    )
+    side_by_side = SideBySide([ShardReading(client, range_, budget, stopping, room) for range_ in ranges])
+
+    def take(reading: ShardReading, records: Records) -> None:
+        shard_id = reading.range.shard_id
+        writer.write(shard_id, record_batch(job.stream, shard_id, records))
+
     with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.turns.hurry):
-        side_by_side.run()
-    return Landing(tuple(writer.close()), side_by_side.landings())
-
-
-class _SideBySide:
-    """Readings of different shards, by threads that take them in turns.
-
-    Args:
-        stream: The stream's name.
-        readings: Which.
-        write: Is given what is read of any shard, as it comes; by one thread at a time.
-
-    Attributes:
-        turns: Whose turn it is.
-    """
-
-    def __init__(
-        self,
-        stream: str,
-        readings: Sequence[ShardReading],
-        write: Callable[[str, pa.RecordBatch], object],
-    ) -> None:
-        self.turns = Turns(len(readings))
-        self._stream = stream
-        self._readings = readings
-        self._write = write
-        self._steps = [reading.steps() for reading in readings]
-        self._errors: list[ShardError | None] = [None] * len(readings)
-        self._writing = threading.Lock()
-
-    def run(self) -> None:
-        """Read all of them to their ends. Raises what is no shard's own error."""
-        threads = max(1, min(THREADS, len(self._readings)))
-        with ThreadPoolExecutor(threads) as pool:
-            works = [pool.submit(self._work) for _ in range(threads)]
-        for work in works:
-            work.result()
-
-    def landings(self) -> tuple[ShardLanding, ...]:
-        """How far each shard got."""
-        return tuple(map(_shard_landing, self._readings, self._errors))
-
-    def _work(self) -> None:
-        try:
-            while (number := self.turns.next()) is not None:
-                pause = self._go_on(number)
-                if pause is None:
-                    self.turns.over()
-                else:
-                    self.turns.later(number, pause)
-        finally:
-            self.turns.end()  # after an error of one thread the others need not go on
-
-    def _go_on(self, number: int) -> float | None:
-        """Take a shard's steps up to its next pause and tell its seconds; None if no more steps come."""
-        shard_id = self._readings[number].range.shard_id
-        try:
-            for step in self._steps[number]:
-                if isinstance(step, Pause):
-                    return step.seconds
-                batch = record_batch(self._stream, shard_id, step)
-                with self._writing:
-                    self._write(shard_id, batch)
-        except ShardError as error:
-            self._errors[number] = error
-        return None
+        errors = side_by_side.read(take)
+    landings = map(_shard_landing, side_by_side.readings, errors)
+    return Landing(tuple(writer.close()), tuple(landings))
 
 
 @contextmanager

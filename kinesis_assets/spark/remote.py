@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from kinesis_assets.errors import LandingFailed
+from kinesis_assets.spark.same_code import CODE, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ def remote_of(spark_config: Mapping[str, Any]) -> str | None:
 
 
 def require_answer(url: str) -> None:
-    """See that a server answers a request, within `SECONDS_TO_ANSWER`.
+    """See that a server answers, within `SECONDS_TO_ANSWER`, and was started with the code that stands here.
 
     Raises:
         LandingFailed: It does not.
@@ -46,25 +47,37 @@ def require_answer(url: str) -> None:
     try:
         builder = DefaultChannelBuilder(url)
         user = base_pb2.UserContext(user_id="kinesis-assets")
-        asking = base_pb2.AnalyzePlanRequest(
+        asking = base_pb2.ConfigRequest(
             session_id=str(uuid4()),
             user_context=user,
-            spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
+            operation=base_pb2.ConfigRequest.Operation(
+                get_option=base_pb2.ConfigRequest.GetOption(keys=[CODE])
+            ),
         )
         leaving = base_pb2.ReleaseSessionRequest(session_id=asking.session_id, user_context=user)
         with builder.toChannel() as channel:
             server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
             headers = tuple(builder.metadata())
-            server.AnalyzePlan(asking, timeout=SECONDS_TO_ANSWER, metadata=headers)
+            answer = server.Config(asking, timeout=SECONDS_TO_ANSWER, metadata=headers)
             server.ReleaseSession(leaving, timeout=SECONDS_TO_ANSWER, metadata=headers)
     except (grpc.RpcError, PySparkException, ValueError) as error:
-        # The URL itself may have a token in it.
-        place = url.split(";", maxsplit=1)[0].rstrip("/")
         said = error.details() if isinstance(error, grpc.Call) else str(error)
         raise LandingFailed(
-            f"no Spark Connect server answers at {place}, which SPARK_REMOTE or spark.remote names ({said}); "
-            "start it again (`kinesis-assets spark` is one on this machine), or name none"
+            f"no Spark Connect server answers at {_place(url)}, which SPARK_REMOTE or spark.remote names "
+            f"({said}); start it again (`kinesis-assets spark` is one on this machine), or name none"
         ) from error
+    there, here = "".join(pair.value for pair in answer.pairs), code_of()
+    if there and there != here:
+        raise LandingFailed(
+            f"the Spark server at {_place(url)} was started with other code of kinesis_assets than this "
+            f"run's (there {there}, here {here}), and its tasks would run that; end it and start it again "
+            "(`kinesis-assets spark`, or `kinesis-assets dev` where that keeps it)"
+        )
+
+
+def _place(url: str) -> str:
+    """Where a server is; the URL itself may have a token in it."""
+    return url.split(";", maxsplit=1)[0].rstrip("/")
 
 
 def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:

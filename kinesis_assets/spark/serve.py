@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from kinesis_assets.spark.same_code import CODE, code_of
+
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     import pyarrow as pa
@@ -19,21 +23,32 @@ if TYPE_CHECKING:
 def main() -> None:
     """Serve with the settings of the first line. Once it answers, the named descriptor is told the port."""
     settings: dict[str, str] = json.loads(sys.stdin.readline())
-    builder = SparkSession.builder
+    builder = SparkSession.builder.config(CODE, code_of())
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")  # noqa: SLF001
     port = getattr(service, "MODULE$").localPort()
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    asked = threading.Event()
+    threading.Thread(target=_end_with, args=[gateway.proc, asked], daemon=True).start()
     _warm(f"sc://localhost:{port}", spark.sparkContext.defaultParallelism)
     with os.fdopen(int(sys.argv[1]), "w") as told:
         told.write(f"{port}\n")
     sys.stdin.read()
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    asked.set()
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()  # it may have an archive to write
+
+
+def _end_with(java: subprocess.Popen[bytes], asked: threading.Event) -> None:
+    """End this process when its Java has ended unasked, so that who keeps it sees that nothing serves."""
+    status = java.wait()
+    if not asked.is_set():
+        print(f"Java ended with status {status}", file=sys.stderr, flush=True)  # noqa: T201  # the server's log
+        os._exit(1)
 
 
 def _warm(url: str, tasks: int) -> None:

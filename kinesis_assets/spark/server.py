@@ -63,7 +63,7 @@ class SparkServer:
         """What to start; nothing is started yet.
 
         Args:
-            log: A file, made anew at each start.
+            log: A file, to which each start adds.
             port: On loopback; 0 for a free one.
             tasks: Of one landing.
             java_options: Of its JVM, besides those that every Spark here gets.
@@ -89,6 +89,8 @@ class SparkServer:
     def start(self) -> None:
         """Start it, and wait until it has answered a request, and run a job.
 
+        Once it was stopped it can be started again, and then has the port and the token that it had.
+
         Raises:
             InvalidInput: The port is taken.
             JavaUnavailable: There is no Java.
@@ -99,7 +101,7 @@ class SparkServer:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         reading, writing = os.pipe()
         try:
-            with self.log.open("wb") as log:
+            with self.log.open("ab") as log:
                 # A session of its own, so that Ctrl-C reaches it through `stop` alone.
                 self._process = subprocess.Popen(  # noqa: S603
                     [sys.executable, "-m", "kinesis_assets.spark.serve", str(writing)],
@@ -144,8 +146,12 @@ class SparkServer:
         Raises:
             SparkServerFailed: It has ended.
         """
-        status = self._started().wait()
-        raise self._failed(f"ended with status {status}")
+        raise self._ended(self._started().wait())
+
+    def failed(self) -> SparkServerFailed | None:
+        """How it has ended by something other than `stop`; None while it runs."""
+        status = self._started().poll()
+        return None if status is None else self._ended(status)
 
     def __enter__(self) -> Self:
         self.start()
@@ -155,6 +161,9 @@ class SparkServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _ended(self, status: int) -> SparkServerFailed:
+        return self._failed(f"ended with status {status}")
 
     def _failed(self, what: str) -> SparkServerFailed:
         return SparkServerFailed(f"the Spark server {what}: {self._last_line()}; {self.log} tells more")

@@ -66,15 +66,20 @@ PAST_FOLDER = "_kinesis/past"
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
 
 VACUUM_RETENTION = timedelta(days=7)
-"""Files that no commit points at are kept at least so long."""
+"""Files that no commit points at are kept at least so long, and so long it is known which were taken out."""
+
+LOG_RETENTION = timedelta(days=1)
+"""Entries of the log that are summed up are kept so long: for who reads an older version, or every version.
+
+No commit needs them: one that began before an entry that is gone is refused, and looks again. In a local
+folder each look at the log passes over all of them; a bucket lists what follows the newest checkpoint."""
 
 _PROPERTIES = {
     # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
-    # Older versions cannot be read anyway: vacuum may have taken their files.
-    "delta.logRetentionDuration": f"interval {VACUUM_RETENTION.days} days",
-    # Who opens the table reads the newest checkpoint and each entry after it: 0.4 ms of CPU an entry, and a
-    # request. A checkpoint costs its writer 8 ms, and 5 more for each thousand files.
+    "delta.logRetentionDuration": f"interval {LOG_RETENTION.days} days",
+    # Who opens the table reads the newest checkpoint and each entry after it, with a request for each. A
+    # checkpoint costs its writer what files and tombstones there are.
     "delta.checkpointInterval": "20",
 }
 """Of a table that has no other values of its own."""

@@ -6,8 +6,10 @@ This module runs in Spark tasks too, so it knows nothing of the table's log.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
-from datetime import datetime
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.kinesis.work_lock import let_go
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
@@ -49,6 +52,9 @@ FILE_BYTES = 256 << 20
 
 _OPEN_FILES = 4
 """Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400_000_000  # microseconds
 
 STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
 DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
@@ -103,7 +109,12 @@ class DataFile(msgspec.Struct, frozen=True):
 class DataFileWriter:
     """Writes record batches to new data files in a table's folder; `close` tells which.
 
-    Memory: at most `_OPEN_FILES` times `ROW_GROUP_BYTES` and one batch, whatever is written.
+    A row group is written while the next one is gathered. For threads at work (`work_lock`): who has to wait
+    for the folder lets others work, but for opening a file. What a row group's writing raises comes out of a
+    later call, of `close` at the latest.
+
+    Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, and for each thread one
+    batch, whatever is written.
     """
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
@@ -111,29 +122,41 @@ class DataFileWriter:
         self._batch_id = batch_id
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
+        self._closing = threading.Lock()  # one at a time, since it counts no more among the open ones
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
         """Add one shard's records, a batch of `RECORD_SCHEMA`."""
         if not batch.num_rows:
             return
         for arrival_date, part, arrivals in _by_arrival_date(batch):
-            file = self._open.get(arrival_date)
-            if file is None:
-                if len(self._open) == _OPEN_FILES:
-                    self._close(next(iter(self._open)))
-                file = self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
+            file = self._file(arrival_date)
             file.write(shard_id, part, arrivals)
             if file.written >= FILE_BYTES:
-                self._close(arrival_date)
+                self._close(arrival_date, file)
 
     def close(self) -> list[DataFile]:
         """Finish every file; from here on they stand whole in the folder."""
-        for arrival_date in list(self._open):
-            self._close(arrival_date)
+        for arrival_date, file in list(self._open.items()):
+            self._close(arrival_date, file)
         return self._closed
 
-    def _close(self, arrival_date: str) -> None:
-        self._closed.append(self._open.pop(arrival_date).close())
+    def _file(self, arrival_date: str) -> _OpenFile:
+        while arrival_date not in self._open:
+            if len(self._open) < _OPEN_FILES:
+                self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
+            else:
+                self._close(*next(iter(self._open.items())))
+        return self._open[arrival_date]
+
+    def _close(self, arrival_date: str, file: _OpenFile) -> None:
+        """Close a file that was open, unless another thread has done so meanwhile."""
+        with let_go():
+            self._closing.acquire()
+        try:
+            if self._open.get(arrival_date) is file:
+                self._closed.append(self._open.pop(arrival_date).close())
+        finally:
+            self._closing.release()
 
 
 class _OpenFile:
@@ -143,6 +166,7 @@ class _OpenFile:
         self._arrival_date = arrival_date
         self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
         self._sink = write_new(filesystem, self._path)
+        self.written = 0  # bytes, without the row group in flight
         self._writer = pq.ParquetWriter(
             self._sink,
             FILE_SCHEMA,
@@ -152,61 +176,77 @@ class _OpenFile:
         )
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
+        self._background = ThreadPoolExecutor(1)
+        self._in_flight: Future[None] | None = None
         self._rows_by_shard: Counter[str] = Counter()
-        self._arrivals: list[datetime] = []
+        self._arrivals: list[int] = []
 
-    @property
-    def written(self) -> int:
-        """Bytes written to the file so far."""
-        return int(self._sink.tell())
-
-    def write(self, shard_id: str, batch: pa.RecordBatch, arrivals: tuple[datetime, datetime]) -> None:
+    def write(self, shard_id: str, batch: pa.RecordBatch, arrivals: tuple[int, int]) -> None:
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += batch.get_total_buffer_size()
         self._rows_by_shard[shard_id] += batch.num_rows
         both = [*self._arrivals, *arrivals]
         self._arrivals = [min(both), max(both)]
-        if self._pending_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+        while self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write_on()
 
     def close(self) -> DataFile:
-        self._flush()
-        self._writer.close()
-        size = self.written
-        self._sink.close()
+        while self._pending or self._in_flight:
+            self._write_on()
+        with let_go():
+            self._background.shutdown()
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
         return DataFile(
             path=self._path,
             size=size,
             arrival_date=self._arrival_date,
             rows_by_shard=dict(self._rows_by_shard),
             batch_id=self._batch_id,
-            first_arrival=self._arrivals[0],
-            last_arrival=self._arrivals[1],
+            first_arrival=_time(self._arrivals[0]),
+            last_arrival=_time(self._arrivals[1]),
         )
 
-    def _flush(self) -> None:
-        if not self._pending:
+    def _write_on(self) -> None:
+        """Begin with the row group that is pending, or wait for the one before it."""
+        in_flight = self._in_flight
+        if in_flight is None:
+            self._flush()
             return
+        with let_go():
+            in_flight.result()
+        if self._in_flight is in_flight:  # else another thread has gone on meanwhile
+            self._in_flight = None
+
+    def _flush(self) -> None:
         table = pa.Table.from_batches(self._pending)
         batch_ids = pa.repeat(pa.scalar(self._batch_id, pa.int64()), table.num_rows)
         index = FILE_SCHEMA.get_field_index("batch_id")
-        self._writer.write_table(table.add_column(index, FILE_SCHEMA.field(index), batch_ids))
+        table = table.add_column(index, FILE_SCHEMA.field(index), batch_ids)
         self._pending, self._pending_bytes = [], 0
+        self._in_flight = self._background.submit(self._write_row_group, table)
+
+    def _write_row_group(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+        self.written = int(self._sink.tell())
 
 
-def _arrivals(batch: pa.RecordBatch) -> tuple[datetime, datetime]:
-    """The earliest and the latest."""
-    bounds = pc.min_max(batch["approximate_arrival_timestamp"]).as_py()
-    return bounds["min"], bounds["max"]
+def _arrivals(batch: pa.RecordBatch) -> tuple[int, int]:
+    """The earliest and the latest, in microseconds since the epoch."""
+    arrivals = batch["approximate_arrival_timestamp"].view(pa.int64()).to_numpy()
+    return int(arrivals.min()), int(arrivals.max())
 
 
-def _by_arrival_date(
-    batch: pa.RecordBatch,
-) -> Iterator[tuple[str, pa.RecordBatch, tuple[datetime, datetime]]]:
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch, tuple[int, int]]]:
     """Dates, with what is of each and its earliest and latest arrival."""
     first, last = _arrivals(batch)
-    if first.date() == last.date():
-        yield first.date().isoformat(), batch, (first, last)
+    if first // _DAY == last // _DAY:
+        yield _time(first).date().isoformat(), batch, (first, last)
         return
     dates = batch["approximate_arrival_timestamp"].cast(pa.date32())
     distinct: list[date] = dates.unique().to_pylist()

@@ -43,7 +43,7 @@ CHAIN_FILES = 100_000
 of `CHAIN_KEPT`."""
 
 CHAIN_BYTES = 4 << 30
-"""Likewise bytes: every file tells of every shard, about 400 bytes of each."""
+"""Likewise bytes: every file tells of every shard."""
 
 STOPS_KEPT = timedelta(days=1)
 """An attempt that is told to stop ends within minutes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 3
+FORMAT = 4
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
+
+_PACKED_SINCE = 4
+"""Files of older formats are plain JSON."""
+
+_MOST_BYTES = 1 << 31
+"""Of what is packed in a file: more shards than a stream may have. Memory for it is taken at once."""
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -353,21 +359,6 @@ def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosi
     return msgspec.structs.replace(moved, tip_time=max(seen, default=None), retention_hours=hours)
 
 
-def encode(positions: StreamPositions) -> bytes:
-    """The file's content."""
-    return msgspec.json.encode(positions)
-
-
-def decode(content: bytes) -> StreamPositions:
-    """Read what `encode` wrote.
-
-    Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
-    """
-    _understood(msgspec.json.decode(content, type=_Format).format)
-    return msgspec.json.decode(content, type=StreamPositions)
-
-
 class Header(msgspec.Struct, frozen=True):
     """What a positions file begins with, see `StreamPositions`."""
 
@@ -375,6 +366,61 @@ class Header(msgspec.Struct, frozen=True):
     identity: StreamIdentity
     token: int
     previous: int | None
+
+
+class _File(Header, frozen=True, forbid_unknown_fields=True):
+    """A file as it is written: a JSON document still, so that any version finds its format.
+
+    Attributes:
+        size: Bytes of the JSON that is packed in `shards`.
+        shards: The whole of the positions, header included: as JSON, by zstd, in base64. Every commit writes
+            every shard, and its numbers and times are much like the others'.
+    """
+
+    size: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+    shards: bytes
+
+
+def encode(positions: StreamPositions) -> bytes:
+    """The file's content. `kinesis-assets positions --json` shows what is in the one that stands."""
+    whole = msgspec.json.encode(positions)
+    header = positions.header
+    file = _File(header.format, header.identity, header.token, header.previous, len(whole), _pack(whole))
+    return msgspec.json.encode(file)
+
+
+def decode(content: bytes) -> StreamPositions:
+    """Read what `encode` wrote, now or in an older version.
+
+    Raises:
+        msgspec.MsgspecError: It is something else, or of a newer format.
+    """
+    found = msgspec.json.decode(content, type=_Format).format
+    _understood(found)
+    if found < _PACKED_SINCE:
+        return msgspec.json.decode(content, type=StreamPositions)
+    file = msgspec.json.decode(content, type=_File)
+    positions = msgspec.json.decode(_unpack(file), type=StreamPositions)
+    if positions.header != Header(file.format, file.identity, file.token, file.previous):
+        raise msgspec.ValidationError("its header is not that of the positions packed in it")
+    return positions
+
+
+def _pack(whole: bytes) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415  # definitions write nothing
+
+    packed: bytes = pa.Codec("zstd", compression_level=1).compress(whole, asbytes=True)
+    return packed
+
+
+def _unpack(file: _File) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415  # as above
+
+    try:
+        whole: bytes = pa.decompress(file.shards, decompressed_size=file.size, codec="zstd", asbytes=True)
+    except (OSError, ValueError) as error:
+        raise msgspec.ValidationError(f"what is packed in it cannot be unpacked: {error}") from error
+    return whole
 
 
 HEADER_BYTES = 4096

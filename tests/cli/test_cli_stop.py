@@ -30,13 +30,16 @@ def test_a_run_told_to_stop_commits_and_prints_what_it_had(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        deadline = time.monotonic() + SECONDS
-        while faults.count("GetRecords") < 5:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)  # between two looks
-        os.kill(process.pid, number)
-        out, err = process.communicate(timeout=SECONDS)
+        try:
+            deadline = time.monotonic() + SECONDS
+            while faults.count("GetRecords") < 5:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)  # between two looks
+            os.kill(process.pid, number)
+            out, err = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()  # else a run that does not stop is waited for without end
     (line,) = map(json.loads, out.splitlines())
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith(f"Error: stream {stream}: told to stop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +272,41 @@ def test_a_look_adds_no_more_events_than_it_may(daemon, chain, monkeypatch):
     assert again == [5, 6, 7, 8]
 
 
+def test_of_a_run_that_goes_on_no_commit_is_read_twice_until_it_ends(daemon, chain):
+    first, second = (daemon.run({PARTITION: A}) for _ in range(2))
+    chain |= {
+        number: replace(link, by=(first if number < 9 else second).run_id)
+        for number, link in chain.items()
+        if number > 1
+    }
+    read = []
+
+    def link_at(token: int) -> Link:
+        read.append(token)
+        return chain[token]
+
+    def look(done: Reconciled, newest: int) -> tuple[int, Reconciled]:
+        read.clear()
+        events, done = missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
+        return len(events), done
+
+    events, done = look(Reconciled(0), 5)
+    assert (events, read) == (1, [5, 4, 3, 2, 1])
+    events, done = look(done, 10)
+    assert (events, read) == (0, [10, 9, 8, 7, 6])
+    assert done == Reconciled(10, (Stretch(10, 1, (second.run_id, first.run_id)),))
+    assert look(done, 10) == (0, done)
+    assert read == []
+    daemon.end(first, Status.CANCELED)
+    events, done = look(done, 10)
+    assert (events, read) == (7, [10, 9, 8, 7, 6, 5, 4, 3, 2])
+    assert done == Reconciled(10, (Stretch(10, 8, (second.run_id,)),))
+
+
+def test_the_cursor_of_a_version_that_knew_no_runs_is_read():
+    assert msgspec.json.decode(b"[9,7]", type=Stretch) == Stretch(9, 7)
+
+
 class Watch:
     """A clock that the test moves."""
 
@@ -320,5 +356,5 @@ def test_a_look_ends_in_time_where_events_are_slow_and_the_next_goes_on(daemon, 
 
 
 def test_how_far_it_came_survives_the_cursor():
-    done = Reconciled(10, (Stretch(9, 7), Stretch(3, None)))
+    done = Reconciled(10, (Stretch(9, 7, ("run",)), Stretch(3, None)))
     assert msgspec.json.decode(msgspec.json.encode(done), type=Reconciled) == done

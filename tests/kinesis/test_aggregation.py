@@ -15,11 +15,12 @@ from kinesis_assets.kinesis import aggregation
 from kinesis_assets.kinesis.aggregation import (
     MAGIC,
     OUTSIDE_HASH_RANGE,
+    any_aggregate,
     deaggregate,
     is_aggregate,
     is_damaged,
 )
-from kinesis_assets.kinesis.pages import Record
+from kinesis_assets.kinesis.pages import Record, Records
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 
 ALL_KEYS = ("0", str(2**128 - 1))
@@ -346,3 +347,19 @@ def test_any_protobuf_under_its_md5_comes_out_whole_or_not_at_all(records, draw)
         (record.sequence_number, record.approximate_arrival_timestamp)
     }
     assert {row.error for row in rows} <= {None, OUTSIDE_HASH_RANGE}
+
+
+@pytest.mark.parametrize(
+    ("data", "is_one"),
+    [
+        ([], False),
+        ([b""], False),
+        ([b"x", b""], False),
+        ([b"", MAGIC], True),
+        ([MAGIC, b""], True),
+        ([b"a" + MAGIC], False),
+        ([MAGIC[:1], b""], False),
+    ],
+)
+def test_an_aggregate_is_found_among_empty_records(data, is_one):
+    assert any_aggregate(Records(Record("1", 1.0, each, "k") for each in data)) is is_one

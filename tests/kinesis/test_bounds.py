@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, TooManyBadRecords
-from kinesis_assets.kinesis import bounds, reader
-from kinesis_assets.kinesis.bounds import Allowance, Bounds, Budget
+from kinesis_assets.kinesis import budget as budget_module
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
@@ -31,9 +33,9 @@ amounts = st.none() | st.integers(0, 10**12)
 
 @pytest.fixture
 def virtual(monkeypatch):
-    """The time of bounds and reader, which passes only where the reader waits."""
+    """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (reader, bounds):
+    for module in (reader, budget_module):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.room import Room
 from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -207,6 +209,33 @@ def test_looking_whether_the_last_record_is_there_skips_no_record_and_reads_none
     reading = shard.reading(Position.after(read), since)
     assert data(reading) == [1, 2, 3]
     assert reading.records == 3
+
+
+def test_who_is_told_to_stop_before_the_look_ends_without_it_and_tells_no_loss(shard, faults):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    shard.put(1)
+    stop = threading.Event()
+    faults.before("GetRecords", stop.set)
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, stop=stop)
+    assert data(reading) == []
+    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(read))
+    assert faults.count("GetRecords") == 1
+
+
+def test_page_keeps_its_seat_while_it_is_looked_whether_the_last_record_is_there(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    room, taken = Room(1 << 30), []
+    faults.before("GetRecords", lambda: taken.append(room._taken))
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, room=room)
+    assert data(reading) == [1]
+    before_page, before_look, *_ = taken
+    assert before_page == 0
+    assert before_look > 0
 
 
 def test_aggregate_that_is_half_read_still_being_there_proves_that_nothing_is_lost(shard):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from itertools import chain
 
+import pyarrow as pa
 import pytest
 
 from kinesis_assets.kinesis import aggregation, reader
@@ -141,11 +142,11 @@ def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, fau
 @pytest.mark.parametrize("wrong", ["", "0", "01", "-1", "1\n", "1\n2", "x", "१", "1" * 130, " 1"])
 def test_the_one_that_is_no_number_is_found_among_many(wrong):
     texts = [str(49590338271490256608559692538361571095921575989136588898 + item) for item in range(50)]
-    assert first_that_is_no_number(texts) is None
+    assert first_that_is_no_number(pa.array(texts)) is None
     for place in (0, 25, 50):
         among = [*texts[:place], wrong, *texts[place:]]
-        assert first_that_is_no_number(among) == (None if wrong == "0" else wrong)
+        assert first_that_is_no_number(pa.array(among)) == (None if wrong == "0" else wrong)
 
 
 def test_no_numbers_are_fine():
-    assert first_that_is_no_number([]) is None
+    assert first_that_is_no_number(pa.array([], pa.string())) is None

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.body import COPIES, LARGEST_BODY
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.room import Room
 

@@ -63,19 +63,22 @@ def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
         b'{"Records": [{"SequenceNumber": "1"}], "MillisBehindLatest": 0}',
         b'{"Records": [{"Data": "!"}], "MillisBehindLatest": 0}',
         b"<html>proxy</html>",
-        json.dumps(
-            {
-                "Records": [
-                    {
-                        "SequenceNumber": "-1",
-                        "ApproximateArrivalTimestamp": 1.5,
-                        "Data": "",
-                        "PartitionKey": "k",
-                    }
-                ],
-                "MillisBehindLatest": 0,
-            }
-        ).encode(),
+        *(
+            json.dumps(
+                {
+                    "Records": [
+                        {
+                            "SequenceNumber": number,
+                            "ApproximateArrivalTimestamp": 1.5,
+                            "Data": "",
+                            "PartitionKey": key,
+                        }
+                    ],
+                    "MillisBehindLatest": 0,
+                }
+            ).encode()
+            for number, key in (("-1", "k"), (1, "k"), ("\ud83d", "k"), ("1", "\ud83d"), ("1", 5))
+        ),
     ],
 )
 @pytest.mark.parametrize("parser", ["client", "by_sdk"])

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinesis_assets.kinesis import bounds
+from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.run import ShardState
-from kinesis_assets.spark.land import THREADS, Landing, LandingJob, land_group
+from kinesis_assets.spark.land import Landing, LandingJob, land_group
+from kinesis_assets.spark.side_by_side import THREADS
 from kinesis_assets.table.files import DataFileWriter
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -165,7 +166,7 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
 def a_second_a_page(faults, monkeypatch):
     """For a run's bounds, time is the number of pages that were asked for."""
     clock = SimpleNamespace(monotonic=lambda: float(faults.count("GetRecords")))
-    monkeypatch.setattr(bounds, "time", clock)
+    monkeypatch.setattr(budget, "time", clock)
 
 
 @pytest.mark.usefixtures("a_second_a_page")
@@ -229,21 +230,19 @@ def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(clocked_bench, 
     assert list(clocked_bench.plan().ranges) == [*others, first]
 
 
-def test_no_more_pages_are_read_than_threads_can_hold_however_many_shards_wait(bench, faults, monkeypatch):
+def test_no_more_pages_are_read_than_there_are_threads_however_many_shards_wait(bench, faults, monkeypatch):
     shard_ids = bench.create(THREADS + 8)
     for shard_id in shard_ids:
         bench.put(shard_id, b"0", b"1", b"2")
     faults.page_size(1)
-    # One page a thread, one in the writer's hands, and one between them.
-    most = THREADS + 2
     more = threading.Event()
-    faults.answer("GetRecords", lambda *_: more.set() if faults.count("GetRecords") > most else None)
+    faults.answer("GetRecords", lambda *_: more.set() if faults.count("GetRecords") > THREADS else None)
     write = DataFileWriter.write
 
     def held_back(writer, shard_id, batch):
         if not more.is_set():
             assert not more.wait(timeout=1.5)
-            assert faults.count("GetRecords") >= THREADS
+            assert faults.count("GetRecords") > 1
             more.set()
         write(writer, shard_id, batch)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -12,12 +14,12 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.run import ShardState
-from kinesis_assets.spark import land
+from kinesis_assets.spark import land, side_by_side
 from kinesis_assets.spark.land import packed
 
 
 def test_throttled_shards_hold_no_thread_of_the_others(bench, faults, monkeypatch):
-    monkeypatch.setattr(land, "THREADS", 2)
+    monkeypatch.setattr(side_by_side, "THREADS", 2)
     monkeypatch.setattr(reader, "_LONGEST_WAIT", 5.0)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
@@ -42,7 +44,7 @@ def test_throttled_shards_hold_no_thread_of_the_others(bench, faults, monkeypatc
 
 
 def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
-    monkeypatch.setattr(land, "THREADS", 1)
+    monkeypatch.setattr(side_by_side, "THREADS", 1)
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.2)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
@@ -68,6 +70,20 @@ def test_a_run_told_to_stop_waits_for_no_shards_turn(bench, faults, monkeypatch)
     result = bench.execute(plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
     assert faults.count("GetRecords") == 1
+
+
+@pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_sdk, operation):
+    bench.settings = replace(bench.settings, sdk_parser=by_sdk)
+    shard_ids = bench.create(3)  # as many pages of the SDK's have room at once
+    for shard_id in shard_ids:
+        bench.put(shard_id, b"0")
+    faults.delay(2.0, operation, times=3)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {1}
+    first = [call.at for call in faults.calls if call.operation == operation][:3]
+    assert max(first) - min(first) < 2.0
 
 
 @pytest.mark.parametrize("capacity", [1, 200_000, 1 << 30])
@@ -103,6 +119,25 @@ def test_an_error_of_the_task_ends_threads_that_wait_for_a_turn(bench, monkeypat
     monkeypatch.setattr(land, "record_batch", broken)
     with pytest.raises(MemoryError):
         bench.run()
+
+
+def test_an_error_of_the_task_ends_threads_that_wait_for_room(bench, monkeypatch):
+    monkeypatch.setattr(land, "Room", lambda _: Room(300_000))
+    for shard_id in bench.create(8):
+        bench.put(shard_id, bytes(60_000))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def run():
+        with pytest.raises(OSError, match="No space left"):
+            bench.run()
+        ended.set()
+
+    ended = threading.Event()
+    monkeypatch.setattr(land.DataFileWriter, "write", full)
+    threading.Thread(target=run, daemon=True).start()
+    assert ended.wait(20)
 
 
 # Packing

@@ -82,13 +82,16 @@ def test_a_middleware_can_be_put_around_the_application(connect):
 def test_serve_runs_until_it_is_told_to_stop(stop):
     command = [sys.executable, "-W", "error", "-c", SERVE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        url = process.stdout.readline().strip()
-        connection = HTTPConnection(url.removeprefix("http://"))
-        connection.request("POST", "/")
-        assert connection.getresponse().read()
-        connection.close()
-        process.send_signal(stop)
-        assert process.wait(timeout=10) == -stop
+        try:
+            url = process.stdout.readline().strip()
+            connection = HTTPConnection(url.removeprefix("http://"))
+            connection.request("POST", "/")
+            assert connection.getresponse().read()
+            connection.close()
+            process.send_signal(stop)
+            assert process.wait(timeout=10) == -stop
+        finally:
+            process.kill()
 
 
 def put_from_another_process(endpoint_url, region):

@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark import land as land_module
+from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.land import Landing, land_group
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _landing(run: Run) -> Land:
         landing = Landing()
         for task, share in enumerate(allowance.shares(tasks)):
             group = job, ranges[task::tasks], share
-            land_module.THREADS = run.threads
+            side_by_side.THREADS = run.threads
             if run.spare == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,9 @@ class Seams:
         for event in due:
             self._events = []
             try:
-                self._happen(event)
+                # By another process in life: in a thread of its own, so that it lets go of nothing that this
+                # one holds.
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(self._happen, event).result()
             finally:
                 self._events = events

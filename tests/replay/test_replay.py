@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -21,8 +22,10 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import checksum
+from kinesis_assets.kinesis.room import Room
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.run import execute_run
+from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import delta
@@ -229,6 +232,28 @@ def test_records_of_two_days_are_filled_each_into_its_own(bench):
     bench.replay()
 
     assert {int(row["data"]): row["arrival_date"] for row in bench.rows} == days
+
+
+def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
+    for number in range(len(bench.create(4))):
+        bench.put(number, part=number / 4)
+    bench.run()
+    bench.lose(*range(4))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def replay():
+        with pytest.raises(OSError, match="No space left"):
+            bench.replay()
+        ended.set()
+
+    ended = threading.Event()
+    monkeypatch.setattr(fill_module, "Room", lambda _: Room(1))  # for one page at a time
+    monkeypatch.setattr(fill_module.DataFileWriter, "write", full)
+    threading.Thread(target=replay, daemon=True).start()
+    assert ended.wait(20)
+    assert bench.items == []
 
 
 # Where it ends

@@ -14,6 +14,7 @@ from kinesis_assets.errors import (
     CommitFailed,
     KinesisAssetsError,
     ReadFailed,
+    RunCanceled,
     ShardsNotCommitted,
     ShardUnknown,
 )
@@ -310,6 +311,51 @@ def test_a_conflict_is_planned_anew_and_tells_nothing(bench):
     assert bench.items == [1, 2]
 
 
+def test_in_its_last_seconds_it_ends_when_another_begins_to_follow_where_nothing_comes(bench):
+    bench.create(2)
+    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    told = []
+
+    def other():
+        bench.later(seconds=2)
+        told.append(Followed(bench, last_round=1).run(A).events)
+
+    followed = Followed(bench, pace=pace, before={3: other}, last_round=6).run(A, B)
+    assert (followed.rounds, followed.events, told) == (3, [], [[]])
+
+
+def test_before_its_last_seconds_it_goes_on_beside_another(bench):
+    bench.create()
+
+    def other():
+        bench.later(seconds=2)
+        Followed(bench, last_round=1).run(A)
+
+    followed = Followed(bench, before={3: other}, last_round=6).run(A)
+    assert followed.rounds == 6
+
+
+def test_in_its_last_seconds_its_own_tips_do_not_end_it(bench):
+    bench.create()
+    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    before = {2: lambda: bench.later(hours=2), 4: lambda: bench.later(hours=2)}
+    version = []
+    before[3] = before[5] = lambda: version.append(bench.version)
+    followed = Followed(bench, pace=pace, before=before, last_round=6).run(A)
+    assert followed.rounds == 6
+    assert version[1] > version[0]
+
+
+def test_only_its_first_round_commits_a_tip_alone(bench):
+    bench.create()
+    bench.run()
+    version = bench.version
+    bench.later(seconds=2)
+    before = {2: lambda: bench.later(seconds=2)}
+    followed = Followed(bench, before=before, last_round=4).run(A)
+    assert (followed.events, bench.version) == ([], version + 1)
+
+
 def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
     bench.create()
     bench.put(1)
@@ -400,3 +446,8 @@ def test_two_at_once_lose_and_double_nothing(bench):
     assert errors == []
     bench.run()
     assert bench.items == list(range(items))
+
+
+def test_a_run_told_to_stop_counts_each_shard_once_however_often_it_committed():
+    told = [{"shard": "a"}, {"shard": "b"}, {"shard": "a"}]
+    assert "; 2 shards committed" in str(RunCanceled("orders", told))

@@ -1,7 +1,8 @@
 """A soak: `python tests/soak --minutes 30`.
 
-A producer at a steady rate, a reshard a minute, faults and kills, two deployments of Dagster on one table. At
-the end the table must hold what was acknowledged, each record once; the exit code says so.
+A producer at a steady rate, a reshard a minute, faults and kills, two deployments of Dagster on one table, of
+which one follows the stream. At the end the table must hold what was acknowledged, each record once; the exit
+code says so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import click
 import matplotlib as mpl
 from botocore.config import Config
 from deltalake import DeltaTable
-from deployment import DEFINITIONS, Deployment, kill_one
+from deployment import Deployment, kill_one
 from producer import BATCHES_A_SECOND, Producer, every, reshard
 
 from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
@@ -41,6 +42,9 @@ SECONDS_BETWEEN_RESHARDS = 60
 SECONDS_IN_A_ROW = 60
 """One deployment's processes are killed for so long, then the other's. A run that starts cold takes longer
 than the next kill is away: with both under fire nothing would ever land."""
+
+FOLLOW_FOR = 25.0
+"""Seconds that a run of the second deployment stays: it is killed in it, or lands again and again."""
 
 MINUTES_TO_CATCH_UP = 10
 
@@ -109,7 +113,7 @@ class Soak:
         kills: By what was killed.
         reshards: How many.
         failures: What went wrong with the soak itself.
-        deployments: Both.
+        deployments: Both; the second one follows.
     """
 
     def __init__(self, local: LocalKinesis, faults: Faults, folder: Path, rate: int, seed: int) -> None:
@@ -129,11 +133,17 @@ class Soak:
         self._kinesis.create_stream(StreamName=STREAM, ShardCount=2)
         no_retries = Config(retries={"total_max_attempts": 1})
         self.producer = Producer(client(config=no_retries), STREAM, rate, self._chances[0])
-        definitions = folder / "definitions.py"
-        definitions.write_text(
-            DEFINITIONS.format(stream=STREAM, table=str(self.table), endpoint=local.endpoint_url)
-        )
-        self.deployments = [Deployment(folder / name, PROJECT, definitions) for name in ("one", "other")]
+        self.deployments = [
+            Deployment(
+                folder / name,
+                PROJECT,
+                stream=STREAM,
+                table=str(self.table),
+                endpoint=local.endpoint_url,
+                follow_for=follow_for,
+            )
+            for name, follow_for in (("one", None), ("other", FOLLOW_FOR))
+        ]
 
     def go_on_for(self, minutes: int) -> None:
         """Let it all happen, with a line a minute."""
@@ -202,7 +212,8 @@ class Soak:
             "reshards": self.reshards,
             "kills": self.kills.total(),
         }
-        click.echo(f"happened {happened}, failed {self.failures}")
+        most = self.deployments[1].most_commits_of_a_run()  # kills may leave no run time for a second one
+        click.echo(f"happened {happened}, most commits of a run {most}, failed {self.failures}")
         return all(happened.values()) and not self.failures
 
 

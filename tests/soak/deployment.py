@@ -1,4 +1,4 @@
-"""Two deployments of Dagster on one stream and one table, and what kills their processes."""
+"""Deployments of Dagster on one stream and one table, and what kills their processes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dagster as dg
@@ -28,6 +28,7 @@ defs = build_kinesis_stream(
     sensor_interval_seconds=5,
     max_seconds=10,
     stop_timeout=20,
+    follow_for={follow_for!r},
     spark_config={{"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}},
 )
 """
@@ -41,16 +42,23 @@ VICTIMS = {
 
 
 class Deployment:
-    """An instance and its daemon, which is started again whenever it has died."""
+    """An instance and its daemon, which is started again whenever it has died.
 
-    def __init__(self, folder: Path, project: Path, definitions: Path) -> None:
+    Args:
+        folder: Where it lives.
+        project: Whose dagster.yaml it takes.
+        **definitions: What is filled in in `DEFINITIONS`.
+    """
+
+    def __init__(self, folder: Path, project: Path, **definitions: object) -> None:
         self.home = folder
         folder.mkdir(parents=True)
+        self._definitions = folder / "definitions.py"
+        self._definitions.write_text(DEFINITIONS.format(**definitions))
         settings = yaml.safe_load((project / "dagster.yaml").read_text())
         settings["concurrency"]["runs"]["max_concurrent_runs"] = 1  # of two on two cores
         settings["run_monitoring"] |= {"poll_interval_seconds": 5, "max_runtime_seconds": 120}
         (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
-        self._definitions = definitions
         self._marker = uuid4().hex
         self._log = (folder / "log").open("ab")
         self._daemon: subprocess.Popen[bytes] | None = None
@@ -85,14 +93,27 @@ class Deployment:
                     states[str(event.metadata["state"].value) if event else ""] += 1
         return states["conflict"]
 
+    def most_commits_of_a_run(self) -> int:
+        """Commits with rows that one run told of: several if it followed."""
+        commits: defaultdict[str, set[Any]] = defaultdict(set)
+        with dg.DagsterInstance.from_config(str(self.home)) as instance:
+            for key in instance.all_asset_keys():
+                for record in instance.fetch_materializations(key, limit=10_000).records:
+                    event = record.event_log_entry
+                    told = event.asset_materialization
+                    if told and "batch_id" in told.metadata:  # a shard's
+                        commits[event.run_id].add(told.metadata["batch_id"].value)
+        return max(map(len, commits.values()), default=0)
+
     def end(self) -> None:
         """End everything that runs here."""
+        if self._daemon is not None:  # by its number: its environment may not be there yet, just begun
+            self._daemon.kill()
+            self._daemon.wait()
         while processes := self.processes():
             for pid in processes:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        if self._daemon is not None:
-            self._daemon.wait()
         self._log.close()
 
 

@@ -19,6 +19,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
+from kinesis_assets.spark import remote
+from kinesis_assets.spark.keeper import Keeper
 from kinesis_assets.spark.remote import require_answer
 from kinesis_assets.spark.server import SparkServer
 
@@ -176,6 +178,50 @@ def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, 
     assert not list((tmp_path / stream).rglob("*.parquet"))
 
 
+def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_asked_of_it(server, monkeypatch):
+    require_answer(server.url)
+    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    with pytest.raises(
+        LandingFailed, match=r"other code .* \(there \w{12}, here 0123456789ab\).* start it again"
+    ) as told:
+        require_answer(server.url)
+    assert "token" not in str(told.value)
+
+
+def test_a_server_that_does_not_tell_its_code_is_taken_as_it_is(server, monkeypatch):
+    monkeypatch.setattr(remote, "CODE", "spark.kinesis_assets.unknown")
+    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    require_answer(server.url)
+
+
+def children(pid, command):
+    """The processes that a process has started, of those that run a command."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, fields = (process / "stat").read_text().partition("(")[2].rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        if name == command and int(fields.split()[1]) == pid:
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_path):
+    said = []
+    with SparkServer(tmp_path / "log") as server:
+        url, keeper = server.url, Keeper(server, said.append)
+        (java,) = children(server.pid, "java")
+        os.kill(java, signal.SIGKILL)
+        awaited(server.failed, "the server did not see that its Java has ended")
+        keeper.look()
+        assert server.url == url
+        require_answer(url)
+    assert len(said) == 1
+    assert said[0].startswith("the Spark server ended with status 1: Java ended with status -9; ")
+
+
 def test_a_taken_port_is_told(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -209,15 +255,17 @@ def test_a_server_ends_with_who_kept_it_and_a_run_in_the_middle_says_so(
         stdout=subprocess.PIPE,
         text=True,
     ) as keeper:
-        assert select.select([keeper.stdout], [], [], SECONDS)[0]
-        (url,) = re.findall(
-            r"^export SPARK_REMOTE='(sc://localhost:\d+/;token=\S+)'$", keeper.stdout.readline()
-        )
-        faults.page_size(1)  # a minute of pages
-        run = start(url, stream)
-        awaited(lambda: faults.count("GetRecords") >= 5 or run.poll() is not None, "no page was read")
-        assert len(processes_with(marker)) > 2
-        keeper.kill()
+        try:
+            assert select.select([keeper.stdout], [], [], SECONDS)[0]
+            (url,) = re.findall(
+                r"^export SPARK_REMOTE='(sc://localhost:\d+/;token=\S+)'$", keeper.stdout.readline()
+            )
+            faults.page_size(1)  # a minute of pages
+            run = start(url, stream)
+            awaited(lambda: faults.count("GetRecords") >= 5 or run.poll() is not None, "no page was read")
+            assert len(processes_with(marker)) > 2
+        finally:
+            keeper.kill()
         status, shards, err = ended(run)
     assert (status, shards) == (1, [])
     assert f"Error: stream {stream}: the Spark job failed, nothing was committed" in err

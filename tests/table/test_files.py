@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import duckdb_extension_delta
@@ -17,6 +24,7 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.work_lock import WorkLock, let_go
 from kinesis_assets.table import files as files_module
 from kinesis_assets.table.files import FILE_SCHEMA, DataFileWriter, verify, without_shards
 
@@ -111,8 +119,177 @@ def test_most_files_open_at_once_are_four_and_no_row_is_lost(table):
 def test_large_row_groups_are_flushed_and_full_files_closed(table, monkeypatch):
     monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(files_module, "FILE_BYTES", 1)
-    files = land(table, 77, {"a": records(1, 2), "b": records(1, 3)})
-    assert [numbers(table.files, file) for file in files] == [[1, 2], [1, 2, 3]]
+    files = land(table, 77, {name: records(1, 2) for name in "abcdef"})
+    # A row group in flight does not count yet: its file takes one more at most.
+    assert all(len(file.rows_by_shard) <= 2 for file in files)
+    assert Counter(
+        {shard: rows for file in files for shard, rows in file.rows_by_shard.items()}
+    ) == dict.fromkeys("abcdef", 2)
+    for file in files:
+        with table.files.open_input_file(file.path) as source:
+            assert pq.ParquetFile(source).metadata.num_row_groups == len(file.rows_by_shard)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Row groups of a byte: the first is begun when `begun` is set, and all are written once `let` is."""
+    begun, let = threading.Event(), threading.Event()
+    write = files_module._OpenFile._write_row_group
+
+    def late(*arguments):
+        begun.set()
+        assert let.wait(10)
+        write(*arguments)
+
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
+    return SimpleNamespace(begun=begun, let=let)
+
+
+def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, slow, monkeypatch):
+    batch = record_batch(STREAM.name, "a", records(1, 2))
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 2 * batch.get_total_buffer_size())
+    writer = DataFileWriter(table.files, 77)
+    for _ in range(3):  # two are in flight, one waits for more
+        writer.write("a", batch)
+    slow.let.set()
+    (file,) = writer.close()
+    assert file.rows == 6
+
+
+def test_who_waits_for_a_slow_folder_lets_others_work(table, slow):
+    work, writer = WorkLock(), DataFileWriter(table.files, 77)
+
+    def write_two():
+        with work.held():
+            for first in (1, 3):
+                writer.write("a", record_batch(STREAM.name, "a", records(first, 2)))
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write_two)
+        assert slow.begun.wait(10)
+        with work.held():
+            assert not writing.done()
+            slow.let.set()
+        writing.result(timeout=10)
+    assert writer.close()[0].rows == 4
+
+
+def hold_each_other_up(write, threads):
+    """Let so many threads do something one at a time, as a task does."""
+    work = WorkLock()
+
+    def at_work(thread):
+        with work.held():
+            write(thread)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(at_work, thread) for thread in range(threads)]:
+            done.result(timeout=60)
+
+
+@pytest.mark.parametrize(("row_group", "size", "open_files", "days"), [(400, 6000, 2, 3), (1, 1, 4, 1)])
+def test_many_threads_write_each_row_once(table, monkeypatch, row_group, size, open_files, days):
+    """Small row groups, small files, and a folder that takes its time."""
+    chance = random.Random(7)
+    write = files_module._OpenFile._write_row_group
+
+    def late(*arguments):
+        time.sleep(chance.random() / 1000)
+        write(*arguments)
+
+    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", row_group)
+    monkeypatch.setattr(files_module, "FILE_BYTES", size)
+    monkeypatch.setattr(files_module, "_OPEN_FILES", open_files)
+    writer = DataFileWriter(table.files, 77)
+
+    def write_all(thread):
+        shard_id = f"shard {thread}"
+        for first in range(1, 31):
+            day = NOON + 86_400 * (first // 7 % days)
+            writer.write(shard_id, record_batch(STREAM.name, shard_id, records(first, 1, day)))
+            with let_go():
+                pass  # others come in between
+
+    hold_each_other_up(write_all, 16)
+    files = writer.close()
+    assert len(files) > 10
+    rows = Counter()
+    for file in files:
+        found = Counter(read(table.files, file)["shard_id"].to_pylist())
+        assert found == file.rows_by_shard
+        rows += found
+    assert rows == {f"shard {thread}": 30 for thread in range(16)}
+    for thread in range(16):
+        found = [number for file in files for number in numbers(table.files, file, f"shard {thread}")]
+        assert sorted(found) == list(range(1, 31))
+
+
+def test_one_file_at_a_time_is_closed_beside_those_that_are_open(table, slow, monkeypatch):
+    begun = []
+    begin = files_module._OpenFile.__init__
+
+    def note(*arguments):
+        begun.append(arguments)
+        begin(*arguments)
+
+    monkeypatch.setattr(files_module._OpenFile, "__init__", note)
+    writer = DataFileWriter(table.files, 77)
+    waiting = threading.Semaphore(0)
+
+    def write_a_day(day):
+        waiting.release()
+        writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(hold_each_other_up, write_a_day, 12)
+        for _ in range(12):  # all have been at work, and those that may not go on wait
+            assert waiting.acquire(timeout=10)
+        assert len(begun) <= 5
+        slow.let.set()
+        writing.result(timeout=60)
+    assert sum(file.rows for file in writer.close()) == 12
+
+
+def test_an_error_is_told_though_two_waited_for_the_row_group_before(table, slow, monkeypatch):
+    late, count = files_module._OpenFile._write_row_group, iter(range(9))
+
+    def second_fails(*arguments):
+        late(*arguments)
+        if next(count) == 1:
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", second_fails)
+    writer = DataFileWriter(table.files, 77)
+
+    def write_one(thread):
+        writer.write("a", record_batch(STREAM.name, "a", records(thread + 2, 1)))
+
+    write_one(-1)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(hold_each_other_up, write_one, 2)
+        while writer._open["2026-02-02"]._rows_by_shard["a"] < 3:
+            time.sleep(0.001)
+        slow.let.set()
+        told = writing.exception(timeout=10)
+    try:
+        writer.close()
+    except OSError as error:
+        told = error
+    assert told is not None
+
+
+def test_a_row_group_that_cannot_be_written_is_told_by_close_at_the_latest(table, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", refused)
+    writer = DataFileWriter(table.files, 77)
+    writer.write("a", record_batch(STREAM.name, "a", records(1, 2)))
+    with pytest.raises(OSError, match="no space"):
+        writer.close()
 
 
 def test_gathered_records_become_one_row_group(table):

@@ -29,13 +29,13 @@ from attempts import (
     standing,
 )
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import maintenance
 from kinesis_assets.table.commit import VACUUM_RETENTION, commit
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot, Upkeep
+from kinesis_assets.table.delta import LOG_RETENTION, PositionedTable, TableSnapshot, Upkeep
 from kinesis_assets.table.files import STATISTICS
 from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, State, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
@@ -94,15 +94,32 @@ def folder_of(table):
     return Path(unquote(urlparse(table.folder.uri).path))
 
 
+def read(table, path):
+    return (folder_of(table) / path).read_text()
+
+
 def age(table, path, span):
     """Let a file be so old."""
     then = time.time() - span.total_seconds()
     os.utime(folder_of(table) / path, (then, then))
 
 
-def age_everything(table, span):
-    for path in files_of(table, "**/*"):
+def age_everything(table, span, pattern="**/*"):
+    for path in files_of(table, pattern):
         age(table, path, span)
+
+
+def lose_old_entries(table):
+    """Age the log, commit twice on top of it, and let maintenance delete what it may; returns what went."""
+    Upkeep(table).checkpoint()
+    age_everything(table, LOG_RETENTION + timedelta(hours=1), "_delta_log/*")
+    before = {*files_of(table, "_delta_log/*.json")}
+    for _ in range(2):
+        Attempt(table, standing(table), {"b": 1}).commit()
+    steps_of(table)
+    gone = before - {*files_of(table, "_delta_log/*.json")}
+    assert len(gone) >= len(before) - 1
+    return gone
 
 
 def arrive(table, days_ago, shard_id="a", count=2):
@@ -344,7 +361,7 @@ def test_two_maintenances_at_once_double_nothing(busy):
 
 def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_of(frozen):
     configuration = DeltaTable(frozen.folder.uri).metadata().configuration
-    assert configuration["delta.logRetentionDuration"] == "interval 7 days"
+    assert configuration["delta.logRetentionDuration"] == "interval 1 days"
     assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
 
 
@@ -367,7 +384,7 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
 def test_the_log_is_summed_up_and_its_old_entries_go(busy):
     steps_of(busy)
     assert files_of(busy, "_delta_log/*.checkpoint.parquet")
-    age_everything(busy, 2 * VACUUM_RETENTION)
+    age_everything(busy, LOG_RETENTION + timedelta(hours=1))
     old = files_of(busy, "_delta_log/*.json")
     Attempt(busy, standing(busy), {"a": 3}).commit()
     before = standing(busy)
@@ -380,7 +397,37 @@ def test_the_log_is_summed_up_and_its_old_entries_go(busy):
 def test_young_entries_of_the_log_stay(busy):
     entries = files_of(busy, "_delta_log/*.json")
     steps_of(busy)
+    age_everything(busy, LOG_RETENTION - timedelta(hours=1))
+    steps_of(busy)
     assert {*entries} <= {*files_of(busy, "_delta_log/*.json")}
+
+
+def test_an_attempt_commits_though_the_entries_it_began_from_are_gone(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    lose_old_entries(busy)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt.commit()
+    lose_old_entries(busy)
+    with pytest.raises(CommitFailed, match="committed already"):
+        attempt.commit()
+    assert_rows_are_what_positions_say(busy)
+
+
+@pytest.mark.parametrize("moved", ["a", "b"])
+def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, moved):
+    snapshot, before = busy.snapshot(), standing(busy)
+    Attempt(busy, before, {moved: 1}).commit()
+    lose_old_entries(busy)
+    now = standing(busy)
+    with pytest.raises(DeltaError):
+        snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, token=draw_token()))
+    assert standing(busy) == now
+    assert_rows_are_what_positions_say(busy)
 
 
 # Vacuum
@@ -409,6 +456,17 @@ def test_files_of_an_attempt_that_never_committed_go_when_they_are_old(busy):
 def test_files_that_left_the_table_just_now_stay_however_old_they_are(busy):
     before = files_of(busy)
     age_everything(busy, 10 * VACUUM_RETENTION)
+    steps_of(busy)
+    assert {*before} < {*files_of(busy)}
+
+
+def test_files_that_left_the_table_just_now_stay_when_the_entry_that_says_so_is_gone(busy):
+    before = files_of(busy)
+    steps_of(busy)
+    age_everything(busy, 10 * VACUUM_RETENTION, "arrival_date=*/*")
+    (compaction,) = [path for path in files_of(busy, "_delta_log/*.json") if '"remove"' in read(busy, path)]
+    Attempt(busy, standing(busy), {"a": 1}).commit()
+    assert compaction in lose_old_entries(busy)
     steps_of(busy)
     assert {*before} < {*files_of(busy)}
 

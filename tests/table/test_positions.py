@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pyarrow as pa
 import pytest
 from attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 
@@ -91,15 +94,40 @@ def test_file_reads_back_as_the_same_positions():
     assert decode(encode(positions)) == positions
 
 
+def plain(positions):
+    """The file as format 3 had it."""
+    return msgspec.json.encode(msgspec.structs.replace(positions, format=3))
+
+
+def packed(file):
+    """What is packed in a file, and the file around it; both as parsed."""
+    around = msgspec.json.decode(file)
+    size, shards = around["size"], b64decode(around["shards"])
+    return msgspec.json.decode(pa.decompress(shards, size, codec="zstd", asbytes=True)), around
+
+
+def pack(whole, around):
+    whole = msgspec.json.encode(whole)
+    shards = b64encode(pa.compress(whole, codec="zstd", asbytes=True)).decode()
+    return msgspec.json.encode(around | {"size": len(whole), "shards": shards})
+
+
+def test_file_of_format_3_is_read_as_it_is():
+    positions = positions_of(a=shard_at(), b=shard_at(Position.after("4968" * 14, 7)))
+    assert decode(plain(positions)) == msgspec.structs.replace(positions, format=3)
+
+
 @pytest.mark.parametrize("where", ["top", "identity", "shard", "position"])
-def test_unknown_field_is_refused(where):
-    content = msgspec.json.decode(encode(positions_of(a=shard_at())))
-    shard = content["shards"]["a"]
-    {"top": content, "identity": content["identity"], "shard": shard, "position": shard["position"]}[where][
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_unknown_field_is_refused(where, is_packed):
+    content = encode(positions_of(a=shard_at())) if is_packed else plain(positions_of(a=shard_at()))
+    whole, around = packed(content) if is_packed else (msgspec.json.decode(content), None)
+    shard = whole["shards"]["a"]
+    {"top": whole, "identity": whole["identity"], "shard": shard, "position": shard["position"]}[where][
         "later"
     ] = 1
     with pytest.raises(msgspec.ValidationError, match="later"):
-        decode(msgspec.json.encode(content))
+        decode(pack(whole, around) if is_packed else msgspec.json.encode(whole))
 
 
 def test_newer_format_is_refused_by_its_number():
@@ -111,12 +139,40 @@ def test_newer_format_is_refused_by_its_number():
         decode(msgspec.json.encode(content))
 
 
+def test_a_version_that_knows_no_packed_file_finds_the_format_where_it_looks():
+    """It parses the whole as JSON, and of a chain's files what comes before their shards."""
+    content = encode(positions_of(a=shard_at()))
+    assert msgspec.json.decode(content)["format"] == FORMAT
+    assert msgspec.json.decode(content[: content.index(b',"shards":')] + b"}")["format"] == FORMAT
+
+
+def test_header_that_is_not_that_of_what_is_packed_is_refused():
+    whole, around = packed(encode(positions_of(a=shard_at())))
+    with pytest.raises(msgspec.ValidationError, match="header"):
+        decode(pack(whole, around | {"token": 8}))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"size": size} for size in (-1, 0, 3, 10_000, 1 << 62, 1 << 70)),
+        *({"shards": shards} for shards in ("", "AAAA", "no")),
+    ],
+)
+def test_what_cannot_be_unpacked_is_refused(damage):
+    content = msgspec.json.decode(encode(positions_of(a=shard_at())))
+    with pytest.raises(msgspec.MsgspecError):
+        decode(msgspec.json.encode(content | damage))
+
+
+@pytest.mark.parametrize("write", [encode, plain])
 @pytest.mark.parametrize("indent", [0, 1])
-def test_header_is_told_from_the_first_bytes(indent):
-    positions = positions_of(**{f"shardId-{number:012}": shard_at() for number in range(1000)})
-    content = msgspec.json.format(encode(positions), indent=indent)
-    assert len(content) > 20 * HEADER_BYTES
-    assert decode_header(content[:HEADER_BYTES]) == positions.header
+def test_header_is_told_from_the_first_bytes(write, indent):
+    positions = positions_of(**{f"shardId-{number:012}": shard_of(number) for number in range(1000)})
+    content = msgspec.json.format(write(positions), indent=indent)
+    assert len(content) > 10 * HEADER_BYTES
+    found = decode_header(content[:HEADER_BYTES])
+    assert found == decode(content).header
 
 
 def test_header_that_is_not_all_there_is_none():
@@ -130,21 +186,27 @@ def test_header_of_a_newer_format_is_refused():
         decode_header(content)
 
 
-def test_a_shard_takes_less_than_half_a_kilobyte():
-    """Every commit writes all of them."""
-    shard = ShardPosition(
+def shard_of(number):
+    """One as it stands in a stream of many, with digits as random as they may be."""
+    digits = str(random.Random(number).randrange(10**95, 10**96))
+    return ShardPosition(
         parents=("shardId-000000000000",),
-        hash_range=("1" * 39, "2" * 39),
-        position=Position.after("4" * 56),
+        hash_range=(digits[:39], digits[1:40]),
+        position=Position.after(f"4{digits[41:]}"),
         tip_time=LISTED_AT,
-        last_arrival=LISTED_AT,
+        last_arrival=LISTED_AT + timedelta(milliseconds=number),
         wanted_from=LISTED_AT,
         retention_hours=24,
     )
-    one, two = (
-        encode(positions_of(**{f"shardId-{each:012}": shard for each in range(count)})) for count in (1, 2)
+
+
+def test_a_shard_takes_little():
+    """Every commit writes all of them."""
+    one, many = (
+        encode(positions_of(**{f"shardId-{each:012}": shard_of(each) for each in range(count)}))
+        for count in (1, 1001)
     )
-    assert len(two) - len(one) < 420
+    assert (len(many) - len(one)) / 1000 < 120
 
 
 def test_file_of_format_1_is_read_and_what_it_lacks_is_not_known():

@@ -90,6 +90,7 @@ class Fault:
         nth: Which pass of the process, from 1.
         action: `kill`, `kill JVM`, `stop`, or the name of an error number, as `ENOSPC`.
         always: At each pass from that one on, not once.
+        since: Passes count from when a file of this name is in the folder; none for from the beginning.
     """
 
     folder: str
@@ -98,6 +99,7 @@ class Fault:
     nth: int = 1
     action: str = "kill"
     always: bool = False
+    since: str = ""
 
     def __str__(self) -> str:
         return f"{self.action} {self.moment} {self.point} {self.nth}"
@@ -119,6 +121,11 @@ class Fault:
     def happened(self) -> bool:
         """Whether it did."""
         return self._claim.exists()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether passes count by now."""
+        return not self.since or Path(self.folder, self.since).exists()
 
     @property
     def _notes(self) -> Path:
@@ -181,7 +188,7 @@ class _Points:
     def _pass(self, moment: str, point: str) -> None:
         fault = self._fault
         fault.note(moment, point)
-        if (moment, point) != (fault.moment, fault.point):
+        if (moment, point) != (fault.moment, fault.point) or not fault.is_due:
             return
         with self._lock:
             self._passes[moment, point] += 1

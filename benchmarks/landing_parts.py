@@ -1,0 +1,170 @@
+"""What landing consists of: the CPU of each part alone, over the same pages, in one process.
+
+    python -m benchmarks.landing_parts URL ROUNDS
+
+prints CPU seconds for each part as JSON, medians. Where a target is missed, this tells why: what only another
+HTTP stack, JSON decoder or Parquet writer could save, and what is left to this package.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarks.alone import REGION, landing_of, unpaced
+from benchmarks.landing_child import tables, written
+from benchmarks.marks import Order
+from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.direct_call import DirectCall
+from kinesis_assets.kinesis.pages import Page, Records
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import PAGE_LIMIT, ShardRange, ShardReading
+from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.spark import side_by_side
+from kinesis_assets.spark.memory import give_memory_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.replay import ReplayServer
+
+SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
+
+CALLS = "calls: signed, sent, received"
+DECODE = "JSON and base64 to bytes, typed"
+CHECK = "sequence numbers, positions, bounds, checksums"
+COLUMNS = "Arrow columns"
+WRITE = "Parquet written"
+ONE = "all of these, as a task does them, one call at once"
+MANY = f"the same, {side_by_side.THREADS} calls at once"
+
+ALONE = [CALLS, DECODE, CHECK, COLUMNS, WRITE]
+"""What is measured alone, and adds up to a landing."""
+
+_DATE = "Sat, 21 Nov 2026 00:00:00 GMT"
+
+
+def parts(server: ReplayServer, rounds: int) -> dict[str, float]:
+    """CPU seconds for 10^9 bytes of record data, by part."""
+    server.create(SPEC)
+    command = [sys.executable, "-m", "benchmarks.landing_parts", server.url, str(rounds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    server.delete(SPEC.name)
+    seconds: Mapping[str, float] = json.loads(done.stdout)
+    return {part: each * 1e9 / SPEC.data_bytes for part, each in seconds.items()}
+
+
+class _Parts:
+    def __init__(self, url: str, folder: str) -> None:
+        self._url = url
+        self._folder = folder
+        self._client = StreamClient(SPEC.name, ClientSettings(REGION, url))
+        self._tables = tables(Order(url, SPEC.name, SPEC.records, folder))
+        served = ReplayStream(SPEC)
+        self._bodies = {
+            iterator(SPEC.name, shard, index): served.page(shard, index, PAGE_LIMIT)
+            for shard in range(SPEC.shards)
+            for index in range(0, SPEC.shard_records, SPEC.page_records)
+        }
+        decode = msgspec.json.Decoder(Page).decode
+        self._pages = {begin: decode(body) for begin, body in self._bodies.items()}
+
+    def call(self) -> None:
+        """Every page, not decoded."""
+        call = DirectCall(self._client._client, "GetRecords", Page)  # noqa: SLF001
+        call._decoder = _Undecoded()  # type: ignore[assignment]  # noqa: SLF001  # measured is the rest of it
+        client = StreamClient(SPEC.name, self._client.settings)
+        client._get_records = call  # noqa: SLF001
+        for begin in self._bodies:
+            client.get_records(begin, PAGE_LIMIT)
+
+    def decode(self) -> None:
+        decode = msgspec.json.Decoder(Page).decode
+        for body in self._bodies.values():
+            decode(body)
+
+    def check(self) -> None:
+        """Every shard read, from pages that are there."""
+        client = StreamClient(SPEC.name, self._client.settings)
+        client._get_records = _Pages(self._pages)  # type: ignore[assignment]  # noqa: SLF001
+        for number, shard in enumerate(self._client.list_shards()):
+            reading = ShardReading(
+                client,
+                ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range),
+            )
+            reading._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
+            read = sum(map(len, reading))
+            assert read == SPEC.shard_records, read
+
+    def columns(self) -> None:
+        for page in self._pages.values():
+            record_batch(SPEC.name, "shardId-000000000000", Records(page.records))
+
+    def write(self) -> None:
+        written(Order(self._url, SPEC.name, SPEC.records, self._folder), self._tables)
+
+    def task(self, threads: int) -> None:
+        """The whole of it, without Spark, plan and commit."""
+        kept, side_by_side.THREADS = side_by_side.THREADS, threads
+        landing_of(self._url, SPEC.name, self._folder)()
+        side_by_side.THREADS = kept
+
+
+class _Pages:
+    """Answers with pages that are there."""
+
+    operation = "GetRecords"
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+
+    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[Page, str]:
+        return self._pages[arguments["ShardIterator"]], _DATE
+
+
+class _Undecoded:
+    """Takes any body for a page without records."""
+
+    def decode(self, _body: bytes) -> Page:
+        return Page([], 0)
+
+
+def measure(url: str, rounds: int) -> dict[str, float]:
+    """CPU seconds of each part over the whole of `SPEC`, median."""
+    give_memory_back()  # as a task does
+    with tempfile.TemporaryDirectory() as folder, unpaced():
+        of = _Parts(url, folder)
+        work: dict[str, Callable[[], Any]] = {
+            CALLS: of.call,
+            DECODE: of.decode,
+            CHECK: of.check,
+            COLUMNS: of.columns,
+            WRITE: of.write,
+            ONE: lambda: of.task(1),
+            MANY: lambda: of.task(side_by_side.THREADS),
+        }
+        seconds: dict[str, list[float]] = {part: [] for part in work}
+        for number in range(rounds + 1):
+            for part, do in work.items():
+                before = time.process_time()
+                do()
+                if number:  # the first one warms up
+                    seconds[part].append(time.process_time() - before)
+                for file in Path(folder).rglob("*.parquet"):
+                    file.unlink()
+    return {part: statistics.median(each) for part, each in seconds.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))  # noqa: T201  # for who started it

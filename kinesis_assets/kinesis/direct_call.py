@@ -1,0 +1,128 @@
+"""Calls without what the AWS SDK does around each one anew: for those that every shard needs.
+
+The SDK's own parts give credentials, sign, hold the connections and name what went wrong. Left out are its
+parser, which makes dicts one field at a time and costs more CPU than all else (benchmarks, landing); and its
+rules of endpoints, its validation and its hooks, which find the same for every call.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import urllib3.exceptions
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
+from botocore.parsers import JSONParser, ResponseParserError
+
+from kinesis_assets.kinesis.pages import IncompleteBody
+from kinesis_assets.kinesis.work_lock import let_go
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.kinesis.room import Seat
+
+AnswerT = TypeVar("AnswerT")
+
+LARGEST_BODY = 16 << 20
+"""No page is longer: 10 MiB as base64, and what is around it."""
+
+COPIES = 2.5
+"""Memory that a page takes at most for each byte of its body: the body itself and the records taken out of
+it; later these and their Arrow columns."""
+
+_encoder = msgspec.json.Encoder()
+
+
+class DirectCall(Generic[AnswerT]):
+    """An operation, made with a botocore client's own parts; it is made once, never tried again.
+
+    Args:
+        client: Of Kinesis.
+        operation: Its name.
+        answer: What its answers are.
+
+    Attributes:
+        operation: Its name.
+    """
+
+    def __init__(self, client: Any, operation: str, answer: type[AnswerT]) -> None:
+        self.operation = operation
+        self._decoder = msgspec.json.Decoder(answer)
+        # botocore has these, and no public way to them.
+        self._signer = client._request_signer  # noqa: SLF001
+        self._session = client._endpoint.http_session  # noqa: SLF001
+        model = client.meta.service_model
+        self._shape = model.operation_model(operation).output_shape
+        endpoint = client.meta.endpoint_url
+        self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
+        self._headers = {
+            "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
+            "User-Agent": client.meta.config.user_agent,
+            "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
+        }
+
+    def __call__(
+        self, arguments: Mapping[str, Any], seat: Seat
+    ) -> tuple[AnswerT | IncompleteBody, str | None]:
+        """What the service answers, and its `Date`. The answer has a seat from when its body is read.
+
+        What is not read stays with the sender, and the answer's head tells how long the body is: so the
+        memory of a task is bounded by what comes, and not by a guess.
+
+        Raises:
+            ClientError: The service refused.
+            BotoCoreError: No whole answer came.
+        """
+        body = _encoder.encode(arguments)
+        request = AWSRequest("POST", self._url, self._headers, body, stream_output=True)
+        self._refresh_credentials()
+        self._signer.sign(self.operation, request)
+        response = self._session.send(request.prepare())
+        with let_go():
+            body = _body(response, seat)
+        if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+            raise ClientError(self._refusal(response, body), self.operation)
+        date = response.headers.get("date")
+        try:
+            return self._decoder.decode(body), date
+        except msgspec.MsgspecError as error:
+            return IncompleteBody(str(error)), date
+
+    def _refresh_credentials(self) -> None:
+        """Near their end one thread gets new ones over the network; the others sign with the old ones."""
+        credentials = self._signer._credentials  # noqa: SLF001
+        needed = getattr(credentials, "refresh_needed", None)
+        if needed is not None and needed():
+            with let_go():
+                credentials.get_frozen_credentials()
+
+    def _refusal(self, response: Any, body: bytes) -> dict[str, Any]:
+        answer = {"status_code": response.status_code, "headers": response.headers, "body": body}
+        refusal: dict[str, Any] = {}
+        # What is no answer of the service's, as of a proxy, can be anything.
+        with suppress(ResponseParserError, ValueError, AttributeError, TypeError, KeyError):
+            refusal = JSONParser().parse(answer, self._shape)
+        status = response.status_code
+        return {
+            "Error": {"Code": str(status), "Message": ""},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        } | refusal
+
+
+def _body(response: Any, seat: Seat) -> bytes:
+    told = response.headers.get("content-length", "")
+    length = int(told) if told.isdecimal() and int(told) <= LARGEST_BODY else None
+    seat.take(int(COPIES * (LARGEST_BODY if length is None else length)))
+    try:
+        # A shorter one was cut on its way: it is no whole page to the parser.
+        body: bytes = b"".join(response.raw.stream()) if length is None else response.raw.read(length or None)
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise ReadTimeoutError(endpoint_url=response.url, error=error) from error
+    except urllib3.exceptions.HTTPError as error:
+        raise ConnectionClosedError(endpoint_url=response.url, error=error) from error
+    return body

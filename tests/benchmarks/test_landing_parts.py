@@ -1,0 +1,22 @@
+"""What a landing consists of is measured part by part, each over every page."""
+
+from __future__ import annotations
+
+from benchmarks import landing_parts
+from benchmarks.landing_parts import ALONE, MANY, ONE
+from benchmarks.replay import replay_server
+from benchmarks.replay_pages import StreamSpec
+
+
+def test_each_part_reads_every_page(monkeypatch):
+    spec = StreamSpec("parts", shards=3, pages=2, page_records=50)
+    monkeypatch.setattr(landing_parts, "SPEC", spec)
+    with replay_server() as server:
+        server.create(spec)
+        server.calls()
+        seconds = landing_parts.measure(server.url, 1)
+        calls = server.calls()
+    assert [*seconds] == [*ALONE, ONE, MANY]
+    assert all(each > 0 for each in seconds.values())
+    # In each of two rounds the calls alone, and two landings; once the tables for the bare write.
+    assert calls["GetRecords"] == 6 * (2 * 3 + 1)

@@ -1,0 +1,55 @@
+"""A run that follows, without Spark, in a process of its own: `one_follow.py ARGUMENTS`, JSON.
+
+After the first look that brought rows it tells so by a file `TOLD` in its fault's folder, and waits for a
+file `MORE` there: by then there are more records, and what it does next are its later looks. It ends after
+the next one that brought rows.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from kinesis_assets import follow as follow_module
+from kinesis_assets.follow import Follow
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.pace import Pace
+from kinesis_assets.plan import ReadPolicy
+from kinesis_assets.spark import land
+from kinesis_assets.table.delta import PositionedTable
+
+TOLD, MORE = "told", "more"
+SECONDS = 60.0
+
+arguments = json.loads(sys.argv[1])
+folder = Path(json.loads(os.environ["FAULT"])["folder"])
+reader.SECONDS_BETWEEN_CALLS = 0.0
+follow_module.SECONDS_LISTED = 0.0  # so that each look passes the points of a list too
+
+
+def tell(_: object) -> None:
+    """Of a commit."""
+    if (folder / TOLD).exists():
+        follow.stop()
+        return
+    (folder / TOLD).touch()
+    deadline = time.monotonic() + SECONDS
+    while not (folder / MORE).exists():
+        if time.monotonic() > deadline:
+            sys.exit("nobody put more records")
+        time.sleep(0.01)  # between two looks
+
+
+client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+follow = Follow(
+    land.land_group,
+    client,
+    PositionedTable(arguments["table"]),
+    ReadPolicy(),
+    Pace(SECONDS, commit_interval=0.05),
+    tell=tell,
+    by="the test",
+)
+follow.run(arguments["shards"] or [shard.shard_id for shard in client.list_shards()])

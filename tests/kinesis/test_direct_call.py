@@ -1,0 +1,303 @@
+"""Direct calls: they hold nobody back; signed, sent and refused as the SDK's are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from botocore.awsrequest import AWSRequest
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.direct_call import DirectCall
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.work_lock import WorkLock
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
+
+
+@dataclass
+class Endpoint:
+    """An HTTP server that gives one answer to all calls.
+
+    Attributes:
+        url: Its address.
+        status: Of the answer.
+        body: Its body.
+        head_sent: Set when an answer's head is sent; the body follows once
+        body_let: is set, or the connection ends.
+        paths: Of the calls that came.
+        connections: That were made.
+    """
+
+    url: str = ""
+    status: int = 200
+    body: bytes = PAGE
+    head_sent: threading.Event = field(default_factory=threading.Event)
+    body_let: threading.Event = field(default_factory=threading.Event)
+    paths: list[str] = field(default_factory=list)
+    connections: int = 0
+
+
+@pytest.fixture
+def endpoint():
+    told = Endpoint()
+    told.body_let.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self):
+            super().setup()
+            told.connections += 1
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            told.paths.append(self.path)
+            self.send_response_only(told.status)
+            self.send_header("Date", formatdate(usegmt=True))
+            self.send_header("Content-Length", str(len(told.body)))
+            self.end_headers()
+            self.wfile.flush()
+            told.head_sent.set()
+            if told.body_let.wait(5):
+                self.wfile.write(told.body)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True  # a connection stays open between calls
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    told.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield told
+    finally:
+        told.body_let.set()
+        server.shutdown()
+        serving.join()
+        server.socket.close()
+
+
+@pytest.fixture
+def served(endpoint, settings):
+    """A client of it."""
+    return StreamClient("orders", ClientSettings(settings.region_name, endpoint.url), attempts=1)
+
+
+def read_at_work(work, client):
+    """A page, by a thread that is at work."""
+    with work.held():
+        return client.get_records("i", 10)
+
+
+def test_a_body_that_comes_slowly_lets_others_work(endpoint, served):
+    endpoint.body_let.clear()
+    work = WorkLock()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_at_work, work, served)
+        assert endpoint.head_sent.wait(5)
+        with work.held():
+            assert not reading.done()
+            endpoint.body_let.set()
+        page, _ = reading.result(timeout=5)
+    assert page.next_shard_iterator == "i"
+
+
+def test_an_answer_that_does_not_come_is_a_failed_call_after_the_timeout(settings):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client = StreamClient("orders", ClientSettings(settings.region_name, url))
+        client._client._endpoint.http_session._manager.connection_pool_kw["timeout"] = 0.2
+        with pytest.raises(CallFailed) as raised:
+            client.get_records("i", 10)
+    assert raised.value.code == "ReadTimeoutError"
+
+
+def test_new_credentials_that_come_slowly_let_others_work(served):
+    signer = served._get_records._signer
+    asked, come = threading.Event(), threading.Event()
+
+    class Refreshed:
+        def __init__(self, credentials):
+            self._credentials = credentials
+
+        def refresh_needed(self):
+            return not come.is_set()
+
+        def get_frozen_credentials(self):
+            asked.set()
+            assert come.wait(5)
+            return self._credentials.get_frozen_credentials()
+
+    signer._credentials = Refreshed(signer._credentials)
+    work = WorkLock()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_at_work, work, served)
+        assert asked.wait(5)
+        with work.held():
+            come.set()
+        assert reading.result(timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (502, "<!DOCTYPE html><p>d\xe9sol\xe9".encode("latin-1")),
+        (502, b"[]"),
+        (503, b'"text"'),
+        (503, b""),
+        (500, b'{"__type": 500}'),
+        (300, b"{}"),
+    ],
+)
+def test_an_error_that_is_not_the_services_own_is_a_failed_call(endpoint, served, status, body):
+    endpoint.status, endpoint.body = status, body
+    with pytest.raises(CallFailed) as raised:
+        served.get_records("i", 10)
+    assert raised.value.status == status
+
+
+def test_calls_after_an_empty_error_use_the_same_connection(endpoint, served):
+    endpoint.status, endpoint.body = 503, b""
+    for _ in range(3):
+        with pytest.raises(CallFailed):
+            served.get_records("i", 10)
+    assert endpoint.connections == 1
+
+
+def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
+    client = StreamClient("orders", ClientSettings(settings.region_name, f"{endpoint.url}/kinesis"))
+    client.get_records("i", 10)
+    assert endpoint.paths == ["/kinesis"]
+
+
+def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings, monkeypatch):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    monkeypatch.setattr("kinesis_assets.kinesis.client.DirectCall", None)
+    monkeypatch.setattr("kinesis_assets.kinesis.client.use_patient_connections", None)
+    client = StreamClient(stream, replace(settings, sdk_parser=True))
+    page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
+    assert page.records == []
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("ProvisionedThroughputExceededException", 400), ("ExpiredIteratorException", 400), ("Broken", 500)],
+)
+def test_a_refusal_has_its_code_and_status(kinesis, stream, client, faults, code, status):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    faults.answer("GetRecords", lambda _, answer: answer.error(code, status))
+    with pytest.raises(CallFailed) as raised:
+        client.get_records(iterator, 10)
+    assert (raised.value.code, raised.value.status) == (code, status)
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday"])
+def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monkeypatch, date):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    call = DirectCall.__call__
+    monkeypatch.setattr(DirectCall, "__call__", lambda *arguments: (call(*arguments)[0], date))
+    with pytest.raises(CallFailed, match="no date"):
+        client.get_records(iterator, 10)
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What is sent to the service from now on."""
+    requests = []
+    prepare = AWSRequest.prepare
+
+    def note(request):
+        requests.append(request)
+        return prepare(request)
+
+    monkeypatch.setattr(AWSRequest, "prepare", note)
+    return requests
+
+
+def assert_alike(ours, sdks):
+    """Two requests say the same to the service, by the same signer."""
+    assert (ours.method, ours.url) == (sdks.method, sdks.url)
+    assert json.loads(ours.data) == json.loads(sdks.data)
+    for name in ("Content-Type", "User-Agent", "X-Amz-Target"):
+        mine, its = (
+            value.decode() if isinstance(value, bytes) else value
+            for value in (ours.headers[name], sdks.headers[name])
+        )
+        assert mine == its
+    mine, its = (str(request.headers["Authorization"]).split(", ")[0] for request in (ours, sdks))
+    assert mine == its
+
+
+def test_get_records_is_signed_and_addressed_as_the_sdk_does(kinesis, stream, client, sent):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    sent.clear()
+    client.get_records(iterator, 10)
+    client._client.get_records(ShardIterator=iterator, Limit=10)
+    assert_alike(sent[0], sent[-1])
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        BEGINNING,
+        Position.at_timestamp(datetime.now(UTC) - timedelta(seconds=1.234)),
+        Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number="7"),
+    ],
+    ids=lambda position: position.kind,
+)
+def test_get_shard_iterator_is_asked_for_as_the_sdk_does(
+    kinesis, stream, settings, sent, position, monkeypatch
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    by_sdk = StreamClient(stream, settings)  # which tries again by itself
+    direct = StreamClient(stream, settings, attempts=1)
+    monkeypatch.setattr(direct._client, "get_shard_iterator", None)
+    sent.clear()
+    for client in (direct, by_sdk):
+        with suppress(CallFailed):  # the number is none of the shard's
+            client.shard_iterator(SHARD, position)
+    assert_alike(sent[0], sent[-1])
+
+
+def test_the_sdk_tries_again_for_an_iterator_where_the_caller_does_not(kinesis, stream, settings, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    with pytest.raises(CallFailed, match="InternalFailure"):
+        StreamClient(stream, settings, attempts=1).shard_iterator(SHARD, BEGINNING)
+    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    assert StreamClient(stream, settings, attempts=2).shard_iterator(SHARD, BEGINNING)
+
+
+def test_a_call_goes_out_in_one_piece(kinesis, stream, settings, monkeypatch):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    client = StreamClient(stream, settings, attempts=1)
+    pieces = []
+    send = HTTPConnection.send
+
+    def note(self, data):
+        pieces.append(data)
+        send(self, data)
+
+    monkeypatch.setattr(HTTPConnection, "send", note)
+    client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
+    assert len(pieces) == 2
+    assert all(piece.startswith(b"POST") and piece.endswith(b"}") for piece in pieces)
