@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LONGEST_NUMBER = 129
+_ZERO, _NINE = np.uint8(ord("0")), 9
 
 
 class Record(msgspec.Struct, frozen=True, rename="pascal", gc=False):
@@ -136,12 +137,12 @@ def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
     if not len(numbers):
         return None
     text, begins = letters(numbers)
-    lengths = np.diff(begins)
+    lengths = begins[1:] - begins[:-1]
     fine = (
         lengths.min() > 0
         and lengths.max() <= _LONGEST_NUMBER
-        and bool(((text >= ord("0")) & (text <= ord("9"))).all())
-        and bool((text[begins[:-1]] != ord("0")).all())
+        and (text - _ZERO).max() <= _NINE  # what is below '0' wraps around
+        and text[begins[:-1]].min() > _ZERO
     )
     if fine:
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -53,6 +54,8 @@ FILE_BYTES = 256 << 20
 _OPEN_FILES = 4
 """Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
 
+_ARRIVAL = RECORD_SCHEMA.get_field_index("approximate_arrival_timestamp")
+_INT64_BYTES = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000  # microseconds
 
@@ -234,7 +237,8 @@ class _OpenFile:
 
 def _arrivals(batch: pa.RecordBatch) -> tuple[int, int]:
     """The earliest and the latest, in microseconds since the epoch."""
-    arrivals = batch["approximate_arrival_timestamp"].view(pa.int64()).to_numpy()
+    column = batch.column(_ARRIVAL)
+    arrivals = np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * _INT64_BYTES)
     return int(arrivals.min()), int(arrivals.max())
 
 

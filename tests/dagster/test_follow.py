@@ -196,7 +196,7 @@ def test_the_next_run_takes_over_without_loss_and_without_a_duplicate(source, ma
     runs = Runs(make_project(follow_for=600.0, commit_interval=0.2, sensor_interval_seconds=600), instance)
     source.create(2)
     source.put(A, 1)
-    # The handover is 300 s, half of `follow_for`: the first may end from its beginning on, the second may not.
+    # The handover is 300 s, half of `follow_for`: the first may end from its beginning on, not so the second.
     first = runs.beside(A, B, seconds=300)
     runs.awaited(runs.rows)
     second = runs.beside(A, B, seconds=600)
