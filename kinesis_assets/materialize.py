@@ -13,6 +13,7 @@ from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.spans import contiguous_spans, span_tags
+from kinesis_assets.spark.session import begin_session
 from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class StreamProject:
 
         Returns what `materialize` yields, in no order, and raises the same.
         """
+        with self.manager() as manager:
+            begin_session(manager.spark_config)  # it takes as long as Dagster takes to plan many shards
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,17 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     for name, value in (spark_config if url else local_settings(spark_config)).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def begin_session(spark_config: Mapping[str, Any]) -> None:
+    """Have this process's session start in the background; `start_session` waits for it.
+
+    What goes wrong `start_session` meets again, and tells. On Spark Connect there is nothing to be begun.
+    """
+    if not remote_of(spark_config):
+        background = ThreadPoolExecutor(1)
+        background.submit(start_session, dict(spark_config))
+        background.shutdown(wait=False)
 
 
 def end_session(spark: SparkSession) -> None:

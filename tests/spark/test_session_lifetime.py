@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
+import dagster as dg
 import pytest
 
+from kinesis_assets import materialize
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.spark import resource
+from kinesis_assets.spark import resource, session
 from kinesis_assets.spark.remote import remote_of
+from kinesis_assets.spark.session import begin_session
+
+CONFIG = {"spark.master": "local[1]"}
 
 
 def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path):
@@ -18,13 +25,12 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
 
     monkeypatch.setattr(resource, "start_session", start)
     monkeypatch.setattr(resource, "end_session", ended.append)
-    config = {"spark.master": "local[1]"}
-    project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=config)
+    project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with project.manager() as manager:
         assert started == []
         session = manager.pyspark.spark_session
         assert manager.pyspark.spark_session is session
-        assert (started, ended) == ([config], [])
+        assert (started, ended) == ([CONFIG], [])
     assert ended == [session]
 
 
@@ -34,6 +40,43 @@ def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
     with StreamProject.unnamed("clicks", table=str(tmp_path / "clicks")).manager():
         pass
     assert ended == []
+
+
+def test_a_session_is_begun_in_the_background(monkeypatch):
+    started, go, done = [], threading.Event(), threading.Event()
+
+    def start(config):
+        assert go.wait(30)
+        started.append(config)
+        done.set()
+
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setattr(session, "start_session", start)
+    begin_session(CONFIG)
+    assert started == []
+    go.set()
+    assert done.wait(30)
+    assert started == [CONFIG]
+
+
+def test_none_is_begun_where_a_server_is_named(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://a")
+    monkeypatch.setattr(session, "ThreadPoolExecutor", None)  # whose call would fail
+    begin_session(CONFIG)
+
+
+def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_path):
+    class Begun(Exception):
+        pass
+
+    def begin(config):
+        raise Begun(config, instance.get_runs())
+
+    monkeypatch.setattr(materialize, "begin_session", begin)
+    project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Begun) as caught:
+        project.run(instance, {})
+    assert caught.value.args == (CONFIG, [])
 
 
 @pytest.mark.parametrize(
