@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.alone import Once, landing, unpaced, whole_run
 from benchmarks.charts import growth
 from benchmarks.grown_table import grown_table, seconds_of_commit, seconds_of_reading
+from benchmarks.measure import Spread
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
 from benchmarks.section import Section, table
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from benchmarks.replay import ReplayServer
 
-ROUNDS = 3
-FULL_ROUNDS = 7
+ROUNDS = 5
+FULL_ROUNDS = 9
 GB = 1e9
 
 WARM_UP = StreamSpec("growth-warm-up", shards=4, pages=2, page_records=100)
+LATENCY = StreamSpec("latency", shards=64, pages=4, page_records=100)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Curves:
     across: str
     label: str
     what: str
-    points: Mapping[str, Sequence[tuple[float, float]]]
+    points: Mapping[str, Sequence[tuple[float, Spread]]]
 
 
 def shard_places(*, full: bool) -> list[Place]:
@@ -109,8 +110,7 @@ def page_places(*, full: bool) -> list[Place]:
 def latency_places(*, full: bool) -> list[Place]:
     """The same stream behind a longer and longer way."""
     waits = [1, 2, 5, 10, 20, 50, 100, 200] if full else [1, 10, 50, 200]
-    spec = StreamSpec("latency", shards=64, pages=6, page_records=100)
-    return [Place(milliseconds, spec, milliseconds) for milliseconds in waits]
+    return [Place(milliseconds, LATENCY, milliseconds) for milliseconds in waits]
 
 
 def measured(
@@ -119,8 +119,8 @@ def measured(
     once: Callable[[str, str, str], Once],
     value: Callable[[Once, Place], float],
     rounds: int,
-) -> list[tuple[float, float]]:
-    """Each place's median over rounds in which all places take their turns."""
+) -> list[tuple[float, Spread]]:
+    """What each place had in rounds in which all places take their turns."""
     specs = {place.spec.name: place.spec for place in places}
     for spec in specs.values():
         server.create(spec)
@@ -135,7 +135,7 @@ def measured(
     server.latency(0)
     for name in specs:
         server.delete(name)
-    return [(across, statistics.median(found)) for across, found in values.items()]
+    return [(across, Spread.of(found)) for across, found in values.items()]
 
 
 def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
@@ -191,8 +191,9 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "latency",
             "milliseconds until the server answers",
             "records a second",
-            "One task over 64 shards, all asked at once, 6 pages of 100 records each, as fast as they come: "
-            "200 ms allow 27,000 records a second",
+            f"One task over {LATENCY.shards} shards, all asked at once, {LATENCY.pages} pages of "
+            f"{LATENCY.page_records} records each after an iterator, as fast as they come: 200 ms allow "
+            f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second",
             {"landing": take(latency_places(full=full), landing, rate)},
         ),
     ]
@@ -204,9 +205,9 @@ def of_tables(*, full: bool) -> Curves:
     reading, committing = [], []
     for files in sizes:
         with grown_table(files) as grown:
-            times = 4 * (FULL_ROUNDS if full else ROUNDS)
-            reading.append((files, statistics.median(seconds_of_reading(grown, times)) * 1e3))
-            committing.append((files, statistics.median(seconds_of_commit(grown, times)) * 1e3))
+            times = 3 * (FULL_ROUNDS if full else ROUNDS)
+            reading.append((files, _milliseconds(seconds_of_reading(grown, times))))
+            committing.append((files, _milliseconds(seconds_of_commit(grown, times))))
     return Curves(
         "growth-table",
         "table size",
@@ -224,21 +225,33 @@ def section(full: bool) -> Section:
     rows: list[list[str]] = []
     paths: dict[str, Path] = {}
     for each in charts:
-        path, exponents = growth(each.name, each.across, each.label, each.points)
+        medians = {
+            curve: [(x, spread.median) for x, spread in points] for curve, points in each.points.items()
+        }
+        path, exponents = growth(each.name, each.across, each.label, medians)
         paths[f"{each.label} over {each.across}"] = path
         for curve, points in each.points.items():
-            told = ", ".join(f"{_number(x)}: {_number(y)}" for x, y in points)
+            told = ", ".join(f"{_number(x)}: {_spread(y)}" for x, y in points)
             rows.append([each.title, curve, f"{exponents[curve]:.2f}", f"{each.label}: {told}"])
     rounds = FULL_ROUNDS if full else ROUNDS
     what = (
         "Runs without Spark and Dagster: plan, one task's landing in this process, commit, with the "
         "service's pace lifted, which costs time and no CPU. CPU is of this process alone. The exponent is "
         "the slope of the straight line through the points, by least squares, with both axes logarithmic: "
-        f"0 is flat, 1 grows alike. Median of {rounds} rounds (four times as many on tables)."
+        f"0 is flat, 1 grows alike. Median of {rounds} rounds (three times as many on tables), with the "
+        "lowest and the highest."
     )
     notes = "\n".join(f"- {each.title}: {each.what}." for each in charts)
     columns = ["what grows", "curve", "exponent", "points"]
     return Section("Growth", f"{what}\n\n{notes}\n\n{table(columns, rows)}", charts=paths)
+
+
+def _milliseconds(seconds: Sequence[float]) -> Spread:
+    return Spread.of([each * 1e3 for each in seconds])
+
+
+def _spread(of: Spread) -> str:
+    return f"{_number(of.median)} ({_number(of.low)} to {_number(of.high)})"
 
 
 def _number(value: float) -> str:

@@ -67,7 +67,7 @@ CASES = [
     Case("10 MiB records", 10 * MIB - 100, 1),
     Case("1 MiB records", MIB - 100, 10),
     Case("pages of 10,000 records", 1_000, 10_000),
-    Case("aggregates of 1 MiB, 10,000 sub-records", 1_000_000, 5, sub_records=10_000),
+    Case("aggregates of 1 MiB, 10,000 sub-records", 1_000_000, 3, sub_records=10_000),
 ]
 
 

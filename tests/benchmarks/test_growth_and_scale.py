@@ -56,7 +56,7 @@ def test_each_place_of_a_curve_is_a_run_over_its_own_stream():
     places = [Place(shards, StreamSpec(f"s{shards}", shards, 1, 10)) for shards in (1, 3)]
     with unpaced(), replay_server() as server:
         points = measured(server, places, whole_run, lambda once, _: once.rows, rounds=1)
-    assert points == [(1, 10), (3, 30)]
+    assert points == [(1, Spread(10, 10, 10)), (3, Spread(30, 30, 30))]
 
 
 def test_grown_table_has_so_many_files_and_can_be_committed_to():
