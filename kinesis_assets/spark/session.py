@@ -60,6 +60,8 @@ def begin_session(spark_config: Mapping[str, Any]) -> None:
     What goes wrong `start_session` meets again, and tells. On Spark Connect there is nothing to be begun.
     """
     if not remote_of(spark_config):
+        import pyspark.sql  # noqa: F401, PLC0415  # by this thread, whose other imports it could meet half done
+
         background = ThreadPoolExecutor(1)
         background.submit(start_session, dict(spark_config))
         background.shutdown(wait=False)
