@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.pages import Record
+    from kinesis_assets.kinesis.pages import Records
 
 BATCH_ID = 1 << 61
 
@@ -66,7 +66,7 @@ def landed(spark: SparkSession, order: Order) -> Read:
     return Read(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
 
 
-def pages(stream: StreamClient) -> Iterator[tuple[str, Sequence[Record]]]:
+def pages(stream: StreamClient) -> Iterator[tuple[str, Records]]:
     """Every page of a stream, one after the other, unpaced, with its shard."""
     for shard in stream.list_shards():
         iterator: str | None = stream.shard_iterator(shard.shard_id, Position(PositionKind.TRIM_HORIZON))
@@ -81,7 +81,7 @@ def parsed(stream: StreamClient) -> Read:
     records = size = 0
     for _, page in pages(stream):
         records += len(page)
-        size += sum([len(record.data) for record in page])
+        size += sum(map(len, page.payloads))
     return Read(records, size)
 
 

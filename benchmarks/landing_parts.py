@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.direct_call import DirectCall
-from kinesis_assets.kinesis.pages import Page, Records
+from kinesis_assets.kinesis.pages import WirePage
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import PAGE_LIMIT, ShardRange, ShardReading
 from kinesis_assets.kinesis.records import record_batch
@@ -38,18 +39,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from benchmarks.replay import ReplayServer
+    from kinesis_assets.kinesis.pages import Page
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 
 CALLS = "calls: signed, sent, received"
 DECODE = "JSON and base64 to bytes, typed"
-CHECK = "sequence numbers, positions, bounds, checksums"
-COLUMNS = "Arrow columns"
+CHECK = "sequence numbers, positions, bounds, checksums, Arrow columns"
 WRITE = "Parquet written"
 ONE = "all of these, as a task does them, one call at once"
 MANY = f"the same, {side_by_side.THREADS} calls at once"
 
-ALONE = [CALLS, DECODE, CHECK, COLUMNS, WRITE]
+ALONE = [CALLS, DECODE, CHECK, WRITE]
 """What is measured alone, and adds up to a landing."""
 
 _DATE = "Sat, 21 Nov 2026 00:00:00 GMT"
@@ -77,39 +78,40 @@ class _Parts:
             for shard in range(SPEC.shards)
             for index in range(0, SPEC.shard_records, SPEC.page_records)
         }
-        decode = msgspec.json.Decoder(Page).decode
-        self._pages = {begin: decode(body) for begin, body in self._bodies.items()}
+        self._decode = msgspec.json.Decoder(WirePage).decode
+        self._undecoded = self._client_that(DirectCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
+        self._undecoded._get_records._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
+        self._local = self._client_that(
+            _Pages({begin: self._decode(body).page() for begin, body in self._bodies.items()})
+        )
+        self._shards = self._client.list_shards()
+
+    def _client_that(self, calls: Any) -> StreamClient:
+        """A client that has its records by other calls."""
+        client = StreamClient(SPEC.name, self._client.settings)
+        client._get_records = calls  # noqa: SLF001
+        return client
 
     def call(self) -> None:
         """Every page, not decoded."""
-        call = DirectCall(self._client._client, "GetRecords", Page)  # noqa: SLF001
-        call._decoder = _Undecoded()  # type: ignore[assignment]  # noqa: SLF001  # measured is the rest of it
-        client = StreamClient(SPEC.name, self._client.settings)
-        client._get_records = call  # noqa: SLF001
         for begin in self._bodies:
-            client.get_records(begin, PAGE_LIMIT)
+            self._undecoded.get_records(begin, PAGE_LIMIT)
 
     def decode(self) -> None:
-        decode = msgspec.json.Decoder(Page).decode
         for body in self._bodies.values():
-            decode(body)
+            self._decode(body).page()
 
     def check(self) -> None:
-        """Every shard read, from pages that are there."""
-        client = StreamClient(SPEC.name, self._client.settings)
-        client._get_records = _Pages(self._pages)  # type: ignore[assignment]  # noqa: SLF001
-        for number, shard in enumerate(self._client.list_shards()):
-            reading = ShardReading(
-                client,
-                ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range),
+        """Every shard read and its batches made, from pages that are there."""
+        for number, shard in enumerate(self._shards):
+            range_ = ShardRange(
+                shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range
             )
+            reading = ShardReading(self._local, range_)
             reading._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
-            read = sum(map(len, reading))
-            assert read == SPEC.shard_records, read
-
-    def columns(self) -> None:
-        for page in self._pages.values():
-            record_batch(SPEC.name, "shardId-000000000000", Records(page.records))
+            for records in reading:
+                record_batch(SPEC.name, shard.shard_id, records)
+            assert reading.records == SPEC.shard_records, reading.records
 
     def write(self) -> None:
         written(Order(self._url, SPEC.name, SPEC.records, self._folder), self._tables)
@@ -129,15 +131,25 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[Page, str]:
-        return self._pages[arguments["ShardIterator"]], _DATE
+    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[_Answer, str]:
+        return _Answer(self._pages[arguments["ShardIterator"]]), _DATE
+
+
+class _Answer:
+    """One of them, of which no column is made yet."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    def page(self) -> Page:
+        return replace(self._page, records=self._page.records[:])
 
 
 class _Undecoded:
     """Takes any body for a page without records."""
 
-    def decode(self, _body: bytes) -> Page:
-        return Page([], 0)
+    def decode(self, _body: bytes) -> WirePage:
+        return WirePage([], 0)
 
 
 def measure(url: str, rounds: int) -> dict[str, float]:
@@ -149,7 +161,6 @@ def measure(url: str, rounds: int) -> dict[str, float]:
             CALLS: of.call,
             DECODE: of.decode,
             CHECK: of.check,
-            COLUMNS: of.columns,
             WRITE: of.write,
             ONE: lambda: of.task(1),
             MANY: lambda: of.task(side_by_side.THREADS),

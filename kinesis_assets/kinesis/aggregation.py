@@ -112,9 +112,9 @@ def any_aggregate(records: Records) -> bool:
     return any(map(bytes.startswith, records.payloads, repeat(MAGIC)))
 
 
-def is_damaged(record: Record) -> bool:
-    """Whether a record that `deaggregate` gave begins as an aggregate and is none."""
-    return record.error is not None and record.error != OUTSIDE_HASH_RANGE
+def is_damaged(error: str | None) -> bool:
+    """Whether the error of what `deaggregate` gave says that it begins as an aggregate and is none."""
+    return error is not None and error != OUTSIDE_HASH_RANGE
 
 
 def deaggregate(record: Record, hash_range: tuple[str, str]) -> list[Record]:

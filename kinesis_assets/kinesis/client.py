@@ -7,12 +7,14 @@ import re
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.loaders import create_loader
 from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
@@ -21,8 +23,8 @@ from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
-    Records,
     ShardIterator,
+    WirePage,
     first_that_is_no_number,
     page_of,
 )
@@ -51,8 +53,15 @@ ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
+@cache
+def _loader(data_path: str | None) -> Any:
+    """Of the SDK's data files, which it would read anew for each client."""
+    return create_loader(data_path)
+
+
 def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
     session = botocore.session.Session(profile=settings.profile_name)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     config = Config(
         user_agent=session.user_agent(),  # else the SDK puts it together anew twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},
@@ -99,10 +108,10 @@ class StreamClient:
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
-        self._get_records: DirectCall[Page] | None = None
+        self._get_records: DirectCall[WirePage] | None = None
         self._get_shard_iterator: DirectCall[ShardIterator] | None = None
         if not settings.sdk_parser:
-            self._get_records = DirectCall(self._client, "GetRecords", Page)
+            self._get_records = DirectCall(self._client, "GetRecords", WirePage)
             if attempts == 1:  # a direct call is made once
                 self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", ShardIterator)
         meta = self._client.meta
@@ -182,10 +191,14 @@ class StreamClient:
         """
         if self._get_records is None:
             return self._get_records_by_sdk(iterator, limit, _seat(seat))
-        page, date = self._directly(
+        answer, date = self._directly(
             self._get_records, {"ShardIterator": iterator, "Limit": limit}, _seat(seat)
         )
-        return self._with_numbers(page), self._time("GetRecords", date)
+        try:
+            page = answer.page()
+        except ValueError as error:
+            raise self._incomplete("GetRecords", str(error)) from error
+        return self._checked(page), self._time("GetRecords", date)
 
     def _directly(
         self, call: DirectCall[AnswerT], arguments: Mapping[str, Any], seat: Seat
@@ -193,7 +206,7 @@ class StreamClient:
         with self._failures(call.operation):
             answer, date = call(arguments, seat)
         if isinstance(answer, IncompleteBody):
-            raise CallFailed(self.stream, call.operation, "IncompleteBody", answer.reason)
+            raise self._incomplete(call.operation, answer.reason)
         return answer, date
 
     def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat) -> tuple[Page, datetime]:
@@ -203,18 +216,18 @@ class StreamClient:
                 answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
                 page = page_of(answer)
             except (ResponseParserError, KeyError, TypeError, ValueError) as error:
-                told = f"{type(error).__name__}: {error}"
-                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
-        return self._with_numbers(page), self._service_time("GetRecords", answer)
+                raise self._incomplete("GetRecords", f"{type(error).__name__}: {error}") from error
+        return self._checked(page), self._service_time("GetRecords", answer)
 
-    def _with_numbers(self, page: Page) -> Page:
+    def _checked(self, page: Page) -> Page:
         """The page, if its sequence numbers are such."""
-        records = Records(page.records)
-        wrong = first_that_is_no_number(records.number_column)
+        wrong = first_that_is_no_number(page.records.number_column)
         if wrong is not None:
-            told = f"{wrong[:80]!r} is no sequence number"
-            raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told)
-        return Page(records, page.millis_behind_latest, page.next_shard_iterator)
+            raise self._incomplete("GetRecords", f"{wrong[:80]!r} is no sequence number")
+        return page
+
+    def _incomplete(self, operation: str, why: str) -> CallFailed:
+        return CallFailed(self.stream, operation, "IncompleteBody", why)
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))

@@ -229,7 +229,7 @@ class ShardReading:
         self._deadline: float | None = None
         self._refused: int | None = None
 
-    def __iter__(self) -> Iterator[list[Record]]:
+    def __iter__(self) -> Iterator[Records]:
         """Hand out the range's records, at most a page at a time; wait where that is needed."""
         for step in self.steps():
             if isinstance(step, Pause):
@@ -359,8 +359,7 @@ class ShardReading:
 
     def _user_records(self, page: Page) -> Iterator[Records]:
         """The page's records, aggregates as their sub-records, in lists that are not much too long."""
-        begin = self.position
-        wire = Records.of(page.records)
+        begin, wire = self.position, page.records
         if begin.sub_sequence_number is None and not any_aggregate(wire):
             yield wire
             return
@@ -371,21 +370,21 @@ class ShardReading:
             held: Sequence[Record] = ()
             for parts in sliced(record, self.range.hash_range):
                 if held:
-                    yield Records([*records, *held], plain=False, continued=True)
+                    yield Records.of([*records, *held], continued=True)
                     records = []
                 held = [part for part in parts if _comes_after(part, begin)] if broken else parts
             records += held
             if len(records) >= PAGE_LIMIT:
-                yield Records(records, plain=False)
+                yield Records.of(records)
                 records = []
-        yield Records(records, plain=False)
+        yield Records.of(records)
 
     @staticmethod
     def _is_inside(records: Records, taken: int) -> bool:
         """Whether the aggregate of the last taken one goes on."""
         if taken == len(records):
             return records.continued
-        return records[taken].sequence_number == records[taken - 1].sequence_number
+        return records.numbers[taken] == records.numbers[taken - 1]
 
     def _take(self, records: Records) -> int:
         """How many of the leading records are within the bounds and budgets; they count as taken."""
@@ -400,9 +399,9 @@ class ShardReading:
             end = self.range.up_to
             count = next((i for i in range(count) if not _is_before(records[i], end)), count)
         self._refused = None
-        if self.range.max_bad_records is not None and not records.plain:
+        if self.range.max_bad_records is not None and records.errors is not None:
             room = self.range.max_bad_records - self.bad_records
-            bad = (i for i in range(count) if is_damaged(records[i]))
+            bad = (index for index, error in enumerate(records.errors[:count]) if is_damaged(error))
             self._refused = next(islice(bad, room, None), None)
             count = count if self._refused is None else self._refused
         for budget in self._budgets:
@@ -423,12 +422,12 @@ class ShardReading:
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = time.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
-            self.first_sequence_number = taken[0].sequence_number
+            self.first_sequence_number = taken.numbers[0]
         self.records += len(taken)
         self.bytes += taken.payload_bytes
         self.checksum += checksums(taken)
-        if not taken.plain:
-            damaged = [is_damaged(record) for record in taken if record.error is not None]
+        if taken.errors is not None:
+            damaged = [is_damaged(error) for error in taken.errors if error is not None]
             self.bad_records += sum(damaged)
             self.outside_hash_range += len(damaged) - sum(damaged)
 
@@ -494,7 +493,7 @@ class ShardReading:
                     return None
             else:
                 self._iterator = page.next_shard_iterator
-                self._note_size(Records.of(page.records), sent)
+                self._note_size(page.records, sent)
                 return page, served
 
     def _note_size(self, records: Records, sent: float) -> None:

@@ -35,11 +35,10 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
     """The records of one shard as a batch of `RECORD_SCHEMA`, in their order."""
     records = Records.of(records)
     count = len(records)
-    if records.plain:
+    if records.subs is None:
         subs, errors = pa.repeat(pa.scalar(0, pa.int64()), count), pa.nulls(count, pa.string())
     else:
-        subs = pa.array([record.sub_sequence_number for record in records], pa.int64())
-        errors = pa.array([record.error for record in records], pa.string())
+        subs, errors = pa.array(records.subs, pa.int64()), pa.array(records.errors, pa.string())
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(stream, pa.string()), count),
@@ -68,10 +67,11 @@ def checksums(records: Sequence[Record]) -> int:
     records = Records.of(records)
     if not records:
         return 0
-    if records.plain:
+    if records.subs is None:
         lines = ":0\n".join(records.numbers) + ":0"
     else:
-        lines = "\n".join([f"{record.sequence_number}:{record.sub_sequence_number}" for record in records])
+        pairs = zip(records.numbers, records.subs, strict=True)
+        lines = "\n".join([f"{number}:{sub}" for number, sub in pairs])
     return sum(map(crc32, lines.encode().split(b"\n")))
 
 

@@ -192,7 +192,7 @@ def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings
     monkeypatch.setattr("kinesis_assets.kinesis.client.use_patient_connections", None)
     client = StreamClient(stream, replace(settings, sdk_parser=True))
     page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
-    assert page.records == []
+    assert not page.records
 
 
 @pytest.mark.parametrize(
