@@ -216,7 +216,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
             [record.sequence_number for record in wire],
             [record.approximate_arrival_timestamp for record in wire],
             # Without validation it takes anything, and longer.
-            [b64decode(record.data, validate=True) for record in wire],
+            [b64decode(record.data, None, True) for record in wire],
             [record.partition_key for record in wire],
         )
         return Page(records, self.millis_behind_latest, self.next_shard_iterator)
