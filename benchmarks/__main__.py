@@ -17,17 +17,15 @@ from benchmarks.section import Section
 
 MODULES = [
     "landing",
-    "codecs",
     "scale",
     "follow",
     "commits",
-    "growth",
     "memory",
     "imports",
 ]
 """In the order of the report. Each has a `section(full)`; see README.md."""
 
-SLOW_MODULES = ["start", "file_sizes", "events", "aggregates", "contention"]
+SLOW_MODULES = ["growth", "codecs", "start", "file_sizes", "events", "aggregates", "contention"]
 """With SLOW=1, in a report of their own: no target hangs on them."""
 
 SETTINGS = {

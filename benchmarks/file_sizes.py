@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from benchmarks.measure import Child
 
-ROUNDS = 3
-FULL_ROUNDS = 7
+ROUNDS = 5
+FULL_ROUNDS = 9
 TENTH = 0.1
 """Of what a file's rows cost: where its own cost is no more, larger files are hardly cheaper."""
 

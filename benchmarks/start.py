@@ -21,8 +21,8 @@ from kinesis_assets.spark.server import SparkServer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ROUNDS = 3
-FULL_ROUNDS = 5
+ROUNDS = 5
+FULL_ROUNDS = 9
 SMALL = StreamSpec("small-run", shards=4, pages=1, page_records=1000)
 
 AS_IT_COMES = "Spark as it comes"
