@@ -32,8 +32,8 @@ LARGEST_BODY = 16 << 20
 """No page is longer: 10 MiB as base64, and what is around it."""
 
 COPIES = 2.5
-"""Memory that a page takes at most for each byte of its body: the body itself and the records taken out of it,
-as text; later these as text and as bytes, then as bytes and as Arrow columns."""
+"""Memory that a page takes at most for each byte of its body: the body and the records taken out of it, as
+text; later these as text and as bytes, then as bytes and as Arrow columns."""
 
 _encoder = msgspec.json.Encoder()
 
