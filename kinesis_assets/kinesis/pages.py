@@ -190,7 +190,7 @@ class Page:
 
 
 class WireRecord(msgspec.Struct, frozen=True, rename="pascal", gc=False):
-    """One record in an answer's JSON, its data still base64: msgspec takes twice as long with that."""
+    """One record in an answer's JSON, its data still base64, which msgspec is slow at."""
 
     sequence_number: str
     approximate_arrival_timestamp: float
