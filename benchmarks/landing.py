@@ -184,7 +184,7 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
         landed = statistics.median(work.cpu_per_gb for work in compared.measured[readers.LANDING].rounds)
         least = sum(of[part] for part in (CALLS, DECODE, WRITE))
         text.append(
-            "The calls, the decoder and the Parquet writer, which are not this package's own, have "
+            "The calls, the decoders and the Parquet writer, hardly this package's own, have "
             f"{least:.1f} together. A task adds {of[ONE] - least:.1f} for checks and columns, which makes it "
             f"{of[ONE] / least:.2f} of them, and {of[MANY] - of[ONE]:.1f} for many calls at once, which make "
             "it fast; Spark's job, the plan and the commit are the other "

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 
 CALLS = "calls: signed, sent, received"
-DECODE = "JSON and base64 to bytes, typed"
-CHECK = "sequence numbers, positions, bounds, checksums, Arrow columns"
+DECODE = "JSON and base64 to bytes, typed; sequence numbers"
+CHECK = "positions, bounds, checksums, Arrow columns"
 WRITE = "Parquet written"
 ONE = "all of these, as a task does them, one call at once"
 MANY = f"the same, {side_by_side.THREADS} calls at once"
@@ -82,7 +82,7 @@ class _Parts:
         self._undecoded = self._client_that(DirectCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
         self._undecoded._get_records._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
         self._local = self._client_that(
-            _Pages({begin: self._decode(body).page() for begin, body in self._bodies.items()})
+            _Pages({begin: self._decode(body).answer() for begin, body in self._bodies.items()})
         )
         self._shards = self._client.list_shards()
 
@@ -99,7 +99,7 @@ class _Parts:
 
     def decode(self) -> None:
         for body in self._bodies.values():
-            self._decode(body).page()
+            self._decode(body).answer()
 
     def check(self) -> None:
         """Every shard read and its batches made, from pages that are there."""
@@ -131,18 +131,9 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[_Answer, str]:
-        return _Answer(self._pages[arguments["ShardIterator"]]), _DATE
-
-
-class _Answer:
-    """One of them, of which no column is made yet."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-
-    def page(self) -> Page:
-        return replace(self._page, records=self._page.records[:])
+    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[Page, str]:
+        page = self._pages[arguments["ShardIterator"]]
+        return replace(page, records=page.records[:]), _DATE  # whose columns are not made yet
 
 
 class _Undecoded:

@@ -8,13 +8,9 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.pages import Records
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kinesis_assets.kinesis.bounds import Allowance
-    from kinesis_assets.kinesis.pages import Record
+    from kinesis_assets.kinesis.pages import Records
 
 
 class Budget:
@@ -47,14 +43,14 @@ class Budget:
         """Bytes that may still be taken; None for no bound."""
         return self._bytes
 
-    def take(self, records: Sequence[Record]) -> int:
+    def take(self, records: Records) -> int:
         """How many of the leading records may be taken; they are taken with that."""
         if self._records is None and self._bytes is None:
             return len(records)
         with self._lock:
             count = len(records) if self._records is None else min(len(records), self._records)
             if count and self._bytes is not None:
-                count = self._take_bytes(Records.of(records).first(count), self._bytes)
+                count = self._take_bytes(records.first(count), self._bytes)
             if count:
                 self._taken = True
                 if self._records is not None:

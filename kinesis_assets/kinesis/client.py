@@ -1,16 +1,16 @@
-"""The calls to one stream, through boto3."""
+"""The calls to one stream, through the AWS SDK."""
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -23,9 +23,8 @@ from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
-    ShardIterator,
+    WireIterator,
     WirePage,
-    first_that_is_no_number,
     page_of,
 )
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
@@ -44,7 +43,7 @@ from kinesis_assets.kinesis.work_lock import let_go
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kinesis_assets.kinesis.direct_call import AnswerT
+    from kinesis_assets.kinesis.direct_call import AnswerT_co
 
 CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""
@@ -53,13 +52,16 @@ ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
+_making_client = threading.Lock()
+
+
 @cache
 def _loader(data_path: str | None) -> Any:
     """Of the SDK's data files, which it would read anew for each client."""
     return create_loader(data_path)
 
 
-def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
+def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
     session = botocore.session.Session(profile=settings.profile_name)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     config = Config(
@@ -69,11 +71,13 @@ def _boto3_client(settings: ClientSettings, attempts: int) -> Any:
         connect_timeout=5,
         read_timeout=20,
     )
-    # boto3 alone among the SDKs looks only at AWS_DEFAULT_REGION.
+    # Python's SDK alone looks only at AWS_DEFAULT_REGION.
     region_name = settings.region_name or os.environ.get("AWS_REGION")
-    client = boto3.Session(botocore_session=session, region_name=region_name).client(
-        "kinesis", endpoint_url=settings.endpoint_url, config=config
-    )
+    session.get_credentials()  # kept by the session; they may come over the network, so not while others wait
+    with _making_client:  # it writes into the loader's data
+        client = session.create_client(
+            "kinesis", region_name=region_name, endpoint_url=settings.endpoint_url, config=config
+        )
     if not settings.sdk_parser:
         use_patient_connections(client._endpoint.http_session)  # noqa: SLF001  # there is no other way to it
     return client
@@ -104,16 +108,16 @@ class StreamClient:
             )
         self.stream = stream
         try:
-            self._client = _boto3_client(settings, attempts)
+            self._client = _sdk_client(settings, attempts)
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
-        self._get_records: DirectCall[WirePage] | None = None
-        self._get_shard_iterator: DirectCall[ShardIterator] | None = None
+        self._get_records: DirectCall[Page] | None = None
+        self._get_shard_iterator: DirectCall[str] | None = None
         if not settings.sdk_parser:
             self._get_records = DirectCall(self._client, "GetRecords", WirePage)
             if attempts == 1:  # a direct call is made once
-                self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", ShardIterator)
+                self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
         meta = self._client.meta
         self.settings = ClientSettings(
             meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser
@@ -181,7 +185,7 @@ class StreamClient:
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
         given, _ = self._directly(self._get_shard_iterator, named, _seat(None))
-        return given.shard_iterator
+        return given
 
     def get_records(self, iterator: str, limit: int, seat: Seat | None = None) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
@@ -191,22 +195,21 @@ class StreamClient:
         """
         if self._get_records is None:
             return self._get_records_by_sdk(iterator, limit, _seat(seat))
-        answer, date = self._directly(
+        page, date = self._directly(
             self._get_records, {"ShardIterator": iterator, "Limit": limit}, _seat(seat)
         )
         try:
-            page = answer.page()
-        except ValueError as error:
-            raise self._incomplete("GetRecords", str(error)) from error
-        return self._checked(page), self._time("GetRecords", date)
+            return page, self._time("GetRecords", date)
+        finally:
+            del page  # an error keeps what is in its frames
 
     def _directly(
-        self, call: DirectCall[AnswerT], arguments: Mapping[str, Any], seat: Seat
-    ) -> tuple[AnswerT, str | None]:
+        self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat
+    ) -> tuple[AnswerT_co, str | None]:
         with self._failures(call.operation):
             answer, date = call(arguments, seat)
         if isinstance(answer, IncompleteBody):
-            raise self._incomplete(call.operation, answer.reason)
+            raise CallFailed(self.stream, call.operation, "IncompleteBody", answer.reason)
         return answer, date
 
     def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat) -> tuple[Page, datetime]:
@@ -216,18 +219,9 @@ class StreamClient:
                 answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
                 page = page_of(answer)
             except (ResponseParserError, KeyError, TypeError, ValueError) as error:
-                raise self._incomplete("GetRecords", f"{type(error).__name__}: {error}") from error
-        return self._checked(page), self._service_time("GetRecords", answer)
-
-    def _checked(self, page: Page) -> Page:
-        """The page, if its sequence numbers are such."""
-        wrong = first_that_is_no_number(page.records.number_column)
-        if wrong is not None:
-            raise self._incomplete("GetRecords", f"{wrong[:80]!r} is no sequence number")
-        return page
-
-    def _incomplete(self, operation: str, why: str) -> CallFailed:
-        return CallFailed(self.stream, operation, "IncompleteBody", why)
+                told = f"{type(error).__name__}: {error}"
+                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
+        return page, self._service_time("GetRecords", answer)
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))

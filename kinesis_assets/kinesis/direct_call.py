@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,33 +26,45 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.room import Seat
 
-AnswerT = TypeVar("AnswerT")
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+
+class Wire(Protocol[AnswerT_co]):
+    """A struct that an answer's JSON is decoded to."""
+
+    def answer(self) -> AnswerT_co:
+        """What it means.
+
+        Raises:
+            ValueError: It can mean nothing.
+        """
+
 
 LARGEST_BODY = 16 << 20
 """No page is longer: 10 MiB as base64, and what is around it."""
 
 COPIES = 2.5
-"""Memory that a page takes at most for each byte of its body: the body and the records taken out of it, as
-text; later these as text and as bytes, then as bytes and as Arrow columns."""
+"""Memory that a page takes at most for each byte of its body, if its records have 100 bytes or more: the body
+and the records taken out of it, as text; later these as text and bytes, then as bytes and Arrow columns."""
 
 _encoder = msgspec.json.Encoder()
 
 
-class DirectCall(Generic[AnswerT]):
+class DirectCall(Generic[AnswerT_co]):
     """An operation, made with a botocore client's own parts; it is made once, never tried again.
 
     Args:
         client: Of Kinesis.
         operation: Its name.
-        answer: What its answers are.
+        wire: What its answers are as JSON.
 
     Attributes:
         operation: Its name.
     """
 
-    def __init__(self, client: Any, operation: str, answer: type[AnswerT]) -> None:
+    def __init__(self, client: Any, operation: str, wire: type[Wire[AnswerT_co]]) -> None:
         self.operation = operation
-        self._decoder = msgspec.json.Decoder(answer)
+        self._decoder = msgspec.json.Decoder(wire)
         # botocore has these, and no public way to them.
         self._signer = client._request_signer  # noqa: SLF001
         self._session = client._endpoint.http_session  # noqa: SLF001
@@ -68,7 +80,7 @@ class DirectCall(Generic[AnswerT]):
 
     def __call__(
         self, arguments: Mapping[str, Any], seat: Seat
-    ) -> tuple[AnswerT | IncompleteBody, str | None]:
+    ) -> tuple[AnswerT_co | IncompleteBody, str | None]:
         """What the service answers, and its `Date`. The answer has a seat from when its body is read.
 
         What is not read stays with the sender, and the answer's head tells how long the body is: so the
@@ -86,11 +98,15 @@ class DirectCall(Generic[AnswerT]):
         with let_go():
             body = _body(response, seat)
         if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
-            raise ClientError(self._refusal(response, body), self.operation)
+            refusal = self._refusal(response, body)
+            del body  # an error keeps what is in its frames
+            raise ClientError(refusal, self.operation)
         date = response.headers.get("date")
         try:
-            return self._decoder.decode(body), date
-        except msgspec.MsgspecError as error:
+            wire = self._decoder.decode(body)
+            del body  # for what is made of it
+            return wire.answer(), date
+        except ValueError as error:  # msgspec's are such, too
             return IncompleteBody(str(error)), date
 
     def _refresh_credentials(self) -> None:

@@ -25,7 +25,7 @@ _ZERO, _NINE = np.uint8(ord("0")), 9
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record: as the wire has it, or taken out of an aggregate.
+    """One record: as it was put, or taken out of an aggregate.
 
     Attributes:
         sequence_number: Decimal text.
@@ -78,9 +78,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record], *, continued: bool = False) -> Records:
-        """Any records."""
-        if isinstance(records, cls):
-            return records
+        """Any records, some of which may come out of aggregates."""
         return cls(
             [record.sequence_number for record in records],
             [record.approximate_arrival_timestamp for record in records],
@@ -205,27 +203,35 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
     millis_behind_latest: int
     next_shard_iterator: str | None = None
 
-    def page(self) -> Page:
+    def answer(self) -> Page:
         """The page that it tells of.
 
         Raises:
-            ValueError: The data of a record are not base64.
+            ValueError: A record's data are not base64, or its sequence number is none.
         """
         wire = self.records
+        try:
+            # Without validation it takes anything, and longer.
+            payloads = [b64decode(record.data, None, True) for record in wire]
+        except ValueError as error:
+            raise ValueError(f"the data of a record are no base64: {error}") from None
         records = Records(
             [record.sequence_number for record in wire],
             [record.approximate_arrival_timestamp for record in wire],
-            # Without validation it takes anything, and longer.
-            [b64decode(record.data, None, True) for record in wire],
+            payloads,
             [record.partition_key for record in wire],
         )
-        return Page(records, self.millis_behind_latest, self.next_shard_iterator)
+        return Page(_numbered(records), self.millis_behind_latest, self.next_shard_iterator)
 
 
-class ShardIterator(msgspec.Struct, frozen=True, rename="pascal"):
-    """One answer of GetShardIterator."""
+class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
+    """An answer of GetShardIterator as JSON has it."""
 
     shard_iterator: str
+
+    def answer(self) -> str:
+        """The iterator."""
+        return self.shard_iterator
 
 
 class IncompleteBody(msgspec.Struct, frozen=True):
@@ -249,7 +255,15 @@ def page_of(answer: dict[str, Any]) -> Page:
         [_text(record["PartitionKey"]) for record in listed],
     )
     behind = msgspec.convert(answer["MillisBehindLatest"], int)
-    return Page(records, behind, msgspec.convert(answer.get("NextShardIterator"), str | None))
+    return Page(_numbered(records), behind, msgspec.convert(answer.get("NextShardIterator"), str | None))
+
+
+def _numbered(records: Records) -> Records:
+    """The records, if their sequence numbers are such."""
+    wrong = first_that_is_no_number(records.number_column)
+    if wrong is not None:
+        raise ValueError(f"{wrong[:80]!r} is no sequence number")
+    return records
 
 
 def _text(value: str) -> str:

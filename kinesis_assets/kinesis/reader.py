@@ -1,6 +1,6 @@
 """Reading one shard's range, page by page, and knowing at every moment how far it got.
 
-A reading does not wait by itself: its steps are lists of records, and pauses before it may go on. Who reads
+A reading does not wait by itself: its steps are records, and pauses before it may go on. Who reads
 one shard waits them out; who reads many gives its thread to another shard meanwhile (`turns`). Only where
 records may have expired unread, it waits for a look at the last one.
 """
@@ -159,7 +159,7 @@ class Pause:
 class ShardReading:
     """One pass over a shard's range.
 
-    Iterate it for lists of records, in order, none empty. KPL aggregates come as their sub-records. Its
+    Iterate it for its records, some at a time, in order. KPL aggregates come as their sub-records. Its
     attributes tell the truth about what the iteration has handed out, at any moment and after any error.
     `steps` is the same without the waiting.
 
@@ -358,7 +358,7 @@ class ShardReading:
         return found is not None and found[0].sequence_number == sequence_number
 
     def _user_records(self, page: Page) -> Iterator[Records]:
-        """The page's records, aggregates as their sub-records, in lists that are not much too long."""
+        """The page's records, aggregates as their sub-records, about `PAGE_LIMIT` at a time."""
         begin, wire = self.position, page.records
         if begin.sub_sequence_number is None and not any_aggregate(wire):
             yield wire
@@ -393,11 +393,12 @@ class ShardReading:
         if until is not None and count:
             seconds = until.timestamp()
             if max(records.arrivals) >= seconds:
-                late = (index for index, arrival in enumerate(records.arrivals) if arrival >= seconds)
+                late = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
                 count = next(late, count)
         if self.range.up_to is not None:
             end = self.range.up_to
-            count = next((i for i in range(count) if not _is_before(records[i], end)), count)
+            rest = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, end))
+            count = next(rest, count)
         self._refused = None
         if self.range.max_bad_records is not None and records.errors is not None:
             room = self.range.max_bad_records - self.bad_records

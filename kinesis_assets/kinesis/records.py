@@ -33,7 +33,8 @@ RECORD_SCHEMA = pa.schema(
 
 def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
     """The records of one shard as a batch of `RECORD_SCHEMA`, in their order."""
-    records = Records.of(records)
+    if not isinstance(records, Records):
+        records = Records.of(records)
     count = len(records)
     if records.subs is None:
         subs, errors = pa.repeat(pa.scalar(0, pa.int64()), count), pa.nulls(count, pa.string())
@@ -62,9 +63,8 @@ def checksum(record: Record) -> int:
     return crc32(f"{record.sequence_number}:{record.sub_sequence_number}".encode())
 
 
-def checksums(records: Sequence[Record]) -> int:
+def checksums(records: Records) -> int:
     """The sum of `checksum` over records."""
-    records = Records.of(records)
     if not records:
         return 0
     if records.subs is None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.kinesis.pages import Record, Records
+    from kinesis_assets.kinesis.pages import Records
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
 
@@ -156,7 +156,7 @@ class _Found:
         self._first: str | None = None
         self._last: str | None = None
 
-    def add(self, records: Sequence[Record], lacking: pa.BooleanArray) -> None:
+    def add(self, records: Records, lacking: pa.BooleanArray) -> None:
         for record, lacks in zip(records, lacking.to_pylist(), strict=True):
             if lacks:
                 self._rows += 1

@@ -249,7 +249,7 @@ def _watching(stop: StopObject, stopping: threading.Event, then: Callable[[], No
 
 @lru_cache(maxsize=8)
 def client_of(stream: str, settings: ClientSettings) -> StreamClient:
-    """Kept by a worker process from task to task: making one costs 50 ms and new connections."""
+    """Kept by a worker process from task to task: making one costs CPU, and new connections."""
     # The reader tries again by itself: the SDK's budget of retries would be one for all shards.
     return StreamClient(stream, settings, attempts=1)
 

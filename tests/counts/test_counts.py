@@ -10,10 +10,10 @@ from functools import partial
 
 import msgspec
 import pytest
-from botocore.loaders import JSONFileLoader
+from botocore.loaders import JSONFileLoader, create_loader
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.client import StreamClient, _loader
 from kinesis_assets.kinesis.pages import WirePage
 from kinesis_assets.kinesis.records import checksums, record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -108,6 +108,28 @@ def test_a_further_client_reads_none_of_the_sdks_data_files(monkeypatch):
     assert not read
 
 
+def test_a_further_client_leaves_nothing_behind_in_what_they_share():
+    settings = ClientSettings("us-east-1", "http://127.0.0.1:1")
+    paths = [len(_loader(None).search_paths) for _ in range(3) if StreamClient("orders", settings)]
+    assert len(set(paths)) == 1
+
+
+def test_the_sdks_data_may_be_ones_own(tmp_path, monkeypatch):
+    own = tmp_path / "kinesis" / "2013-12-02"
+    own.mkdir(parents=True)
+    model = create_loader().load_service_model("kinesis", "service-2")
+    model["metadata"] |= {"targetPrefix": "Own"}
+    (own / "service-2.json").write_text(json.dumps(model))
+
+    def prefix():
+        client = StreamClient("orders", ClientSettings("us-east-1", "http://127.0.0.1:1"))
+        return client._client.meta.service_model.metadata["targetPrefix"]
+
+    before = prefix()
+    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
+    assert [before, prefix()] == ["Kinesis_20131202", "Own"]
+
+
 def page() -> bytes:
     data = b64encode(bytes(1_000)).decode()
     records = [
@@ -126,7 +148,7 @@ def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
     body, decoder = page(), msgspec.json.Decoder(WirePage)
     gc.collect()
     seen, blocks = len(gc.get_objects()), sys.getallocatedblocks()
-    records = decoder.decode(body).page().records
+    records = decoder.decode(body).answer().records
     grown = sys.getallocatedblocks() - blocks
     assert grown / RECORDS <= MOST_BLOCKS
     assert len(gc.get_objects()) - seen < 100
@@ -134,7 +156,7 @@ def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
 
 
 def test_a_batch_keeps_no_object_for_each_record():
-    records = msgspec.json.decode(page(), type=WirePage).page().records
+    records = msgspec.json.decode(page(), type=WirePage).answer().records
     checksums(records)
     record_batch("stream", "shard", records)
     blocks = sys.getallocatedblocks()

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis import budget as budget_module
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
-from kinesis_assets.kinesis.pages import Record
+from kinesis_assets.kinesis.pages import Record, Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.testing import UserRecord, aggregate
@@ -41,7 +41,7 @@ def virtual(monkeypatch):
 
 
 def records(*data):
-    return [Record(str(number), 0.0, item, "k") for number, item in enumerate(data)]
+    return Records.of([Record(str(number), 0.0, item, "k") for number, item in enumerate(data)])
 
 
 # Allowances
@@ -117,7 +117,7 @@ def test_both_bounds_of_a_budget_hold():
 
 def test_nothing_is_taken_of_nothing():
     budget = Budget(Allowance(records=1, bytes=1))
-    assert budget.take([]) == 0
+    assert budget.take(records()) == 0
     assert budget.take(records(b"333")) == 1
 
 

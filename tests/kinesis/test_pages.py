@@ -107,7 +107,7 @@ def test_data_that_are_no_base64_make_no_page(kinesis, stream, client, faults, d
         "PartitionKey": "k",
     }
     faults.answer("GetRecords", lambda _, answer: answer.but(Records=[record]))
-    with pytest.raises(CallFailed, match="IncompleteBody"):
+    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are no base64"):
         first_page(client)
 
 
@@ -142,8 +142,16 @@ def test_explicit_nulls_are_as_good_as_absent(kinesis, stream, client, faults):
 
 def test_members_of_a_newer_service_are_passed_over(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("GetRecords", lambda _, answer: answer.but(Later={"more": 1}))
-    assert not first_page(client).records
+    record = {
+        "SequenceNumber": "1",
+        "ApproximateArrivalTimestamp": 1.5,
+        "Data": "eA==",
+        "PartitionKey": "k",
+        "SubSequenceNumber": 7,
+        "Error": "later",
+    }
+    faults.answer("GetRecords", lambda _, answer: answer.but(Later={"more": 1}, Records=[record]))
+    assert list(first_page(client).records) == [Record("1", 1.5, b"x", "k")]
 
 
 def test_batch_has_the_records_columns_in_their_order():

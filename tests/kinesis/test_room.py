@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from traceback import walk_tb
 
 import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.pages import Page, Records, WirePage
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.room import Room
 
@@ -129,6 +132,34 @@ def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream,
     room = Told(1 << 30)
     page(client, room)
     assert room.asked == [int(COPIES * LARGEST_BODY)]
+
+
+def kept_by(error):
+    """What an error's frames in the package keep."""
+    while error is not None:
+        for frame, _ in walk_tb(error.__traceback__):
+            if "kinesis_assets" in frame.f_code.co_filename:
+                yield from frame.f_locals.values()
+        error = error.__context__
+
+
+@pytest.mark.parametrize("wrong", ["data", "number", "date", "refused"])
+def test_a_page_that_fails_is_not_kept_by_its_error(kinesis, stream, settings, faults, monkeypatch, wrong):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    good = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA==", "PartitionKey": "k"}
+    bad = {"data": {"Data": "e!"}, "number": {"SequenceNumber": "one"}}.get(wrong, {})
+    status = 400 if wrong == "refused" else 200
+    records = [good] * 10_000 + [good | bad]
+    faults.answer("GetRecords", lambda _, answer: replace(answer.but(Records=records), status=status))
+    if wrong == "date":
+        call = DirectCall.__call__
+        monkeypatch.setattr(DirectCall, "__call__", lambda *arguments: (call(*arguments)[0], None))
+    with pytest.raises(CallFailed) as caught:
+        page(StreamClient(stream, settings, attempts=1), Room(1 << 30))
+    kept = list(kept_by(caught.value))
+    assert kept
+    assert not [each for each in kept if isinstance(each, (Page, Records, WirePage))]
+    assert max(len(each) for each in kept if isinstance(each, (str, bytes))) < 10_000
 
 
 @pytest.mark.parametrize("on_wire", [False, True])
