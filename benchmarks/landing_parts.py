@@ -1,6 +1,6 @@
 """What landing consists of: the CPU of each part alone, over the same pages, in one process.
 
-    python -m benchmarks.landing_parts URL ROUNDS
+    python -m benchmarks.landing_parts alone | whole URL ROUNDS
 
 prints CPU seconds for each part as JSON, medians. Where a target is missed, this tells why: what only another
 HTTP stack, JSON decoder or Parquet writer could save, and what is left to this package.
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +58,17 @@ _DATE = "Sat, 21 Nov 2026 00:00:00 GMT"
 
 
 def parts(server: ReplayServer, rounds: int) -> dict[str, float]:
-    """CPU seconds for 10^9 bytes of record data, by part."""
+    """CPU seconds for 10^9 bytes of record data, by part.
+
+    The whole is measured in a process of its own: beside all the pages that the parts hold, memory is slower.
+    """
     server.create(SPEC)
-    command = [sys.executable, "-m", "benchmarks.landing_parts", server.url, str(rounds)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    seconds: dict[str, float] = {}
+    for kind in KINDS:
+        command = [sys.executable, "-m", "benchmarks.landing_parts", kind, server.url, str(rounds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        seconds |= json.loads(done.stdout)
     server.delete(SPEC.name)
-    seconds: Mapping[str, float] = json.loads(done.stdout)
     return {part: each * 1e9 / SPEC.data_bytes for part, each in seconds.items()}
 
 
@@ -116,12 +122,6 @@ class _Parts:
     def write(self) -> None:
         written(Order(self._url, SPEC.name, SPEC.records, self._folder), self._tables)
 
-    def task(self, threads: int) -> None:
-        """The whole of it, without Spark, plan and commit."""
-        kept, side_by_side.THREADS = side_by_side.THREADS, threads
-        landing_of(self._url, SPEC.name, self._folder)()
-        side_by_side.THREADS = kept
-
 
 class _Pages:
     """Answers with pages that are there."""
@@ -143,19 +143,30 @@ class _Undecoded:
         return WirePage([], 0)
 
 
-def measure(url: str, rounds: int) -> dict[str, float]:
+def _alone(url: str, folder: str) -> dict[str, Callable[[], None]]:
+    of = _Parts(url, folder)
+    return {CALLS: of.call, DECODE: of.decode, CHECK: of.check, WRITE: of.write}
+
+
+def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
+    """All of it, without Spark, plan and commit."""
+
+    def task(threads: int) -> None:
+        kept, side_by_side.THREADS = side_by_side.THREADS, threads
+        landing_of(url, SPEC.name, folder)()
+        side_by_side.THREADS = kept
+
+    return {ONE: partial(task, 1), MANY: partial(task, side_by_side.THREADS)}
+
+
+KINDS = {"alone": _alone, "whole": _whole}
+
+
+def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
     """CPU seconds of each part over the whole of `SPEC`, median."""
     give_memory_back()  # as a task does
     with tempfile.TemporaryDirectory() as folder, unpaced():
-        of = _Parts(url, folder)
-        work: dict[str, Callable[[], Any]] = {
-            CALLS: of.call,
-            DECODE: of.decode,
-            CHECK: of.check,
-            WRITE: of.write,
-            ONE: lambda: of.task(1),
-            MANY: lambda: of.task(side_by_side.THREADS),
-        }
+        work = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in work}
         for number in range(rounds + 1):
             for part, do in work.items():
@@ -169,4 +180,4 @@ def measure(url: str, rounds: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))  # noqa: T201  # for who started it
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))  # noqa: T201  # for who started it

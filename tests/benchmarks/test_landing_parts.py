@@ -14,7 +14,9 @@ def test_each_part_reads_every_page(monkeypatch):
     with replay_server() as server:
         server.create(spec)
         server.calls()
-        seconds = landing_parts.measure(server.url, 1)
+        seconds = {}
+        for kind in landing_parts.KINDS:
+            seconds |= landing_parts.measure(kind, server.url, 1)
         calls = server.calls()
     assert [*seconds] == [*ALONE, ONE, MANY]
     assert all(each > 0 for each in seconds.values())
