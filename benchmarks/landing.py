@@ -186,8 +186,8 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
         text.append(
             "The calls, the decoders and the Parquet writer, hardly this package's own, have "
             f"{least:.1f} together. A task adds {of[ONE] - least:.1f} for checks, columns and all between, "
-            f"which makes it {of[ONE] / least:.2f} of them, and {of[MANY] - of[ONE]:.1f} for many calls at once, which make "
-            "it fast; Spark's job, the plan and the commit are the other "
+            f"which makes it {of[ONE] / least:.2f} of them, and {of[MANY] - of[ONE]:.1f} for many calls at "
+            "once, which make it fast; Spark's job, the plan and the commit are the other "
             f"{landed - of[MANY]:.1f} of the landing's {landed:.1f}."
         )
     return "\n\n".join(text)
