@@ -18,8 +18,8 @@ from botocore.loaders import create_loader
 from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.connections import use_patient_connections
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
+from kinesis_assets.kinesis.http_answer import LARGEST_BODY
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
@@ -75,12 +75,9 @@ def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
     region_name = settings.region_name or os.environ.get("AWS_REGION")
     session.get_credentials()  # kept by the session; they may come over the network, so not while others wait
     with _making_client:  # it writes into the loader's data
-        client = session.create_client(
+        return session.create_client(
             "kinesis", region_name=region_name, endpoint_url=settings.endpoint_url, config=config
         )
-    if not settings.sdk_parser:
-        use_patient_connections(client._endpoint.http_session)  # noqa: SLF001  # there is no other way to it
-    return client
 
 
 class StreamClient:
@@ -107,17 +104,17 @@ class StreamClient:
                 f"{stream[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'"
             )
         self.stream = stream
+        self._get_records: DirectCall[Page] | None = None
+        self._get_shard_iterator: DirectCall[str] | None = None
         try:
             self._client = _sdk_client(settings, attempts)
+            if not settings.sdk_parser:
+                self._get_records = DirectCall(self._client, "GetRecords", WirePage)
+                if attempts == 1:  # a direct call is made once
+                    self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
-        self._get_records: DirectCall[Page] | None = None
-        self._get_shard_iterator: DirectCall[str] | None = None
-        if not settings.sdk_parser:
-            self._get_records = DirectCall(self._client, "GetRecords", WirePage)
-            if attempts == 1:  # a direct call is made once
-                self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
         meta = self._client.meta
         self.settings = ClientSettings(
             meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser

@@ -1,8 +1,9 @@
 """Calls without what the AWS SDK does around each one anew: for those that every shard needs.
 
-The SDK's own parts give credentials, sign, hold the connections and name what went wrong. Left out are its
-parser, which makes dicts one field at a time and costs more CPU than all else (benchmarks, landing); and its
-rules of endpoints, its validation and its hooks, which find the same for every call.
+The SDK's own parts give credentials, sign, open the connections and keep them, and name what went wrong. Left
+out are its parser, which makes dicts one field at a time and costs more CPU than all else (benchmarks,
+landing); its HTTP (`http_endpoint`); and its rules of endpoints, its validation and its hooks, which find the
+same for every call.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import urllib3.exceptions
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
+from botocore.exceptions import ClientError
 from botocore.parsers import JSONParser, ResponseParserError
 
+from kinesis_assets.kinesis.http_endpoint import HttpEndpoint
 from kinesis_assets.kinesis.pages import IncompleteBody
 from kinesis_assets.kinesis.work_lock import let_go
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kinesis_assets.kinesis.http_answer import HttpAnswer
     from kinesis_assets.kinesis.room import Seat
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
@@ -40,9 +42,6 @@ class Wire(Protocol[AnswerT_co]):
         """
 
 
-LARGEST_BODY = 16 << 20
-"""No page is longer: 10 MiB as base64, and what is around it."""
-
 COPIES = 2.5
 """Memory that a page takes at most for each byte of its body, if its records have 100 bytes or more: the body
 and the records taken out of it, as text; later these as text and bytes, then as bytes and Arrow columns."""
@@ -58,6 +57,9 @@ class DirectCall(Generic[AnswerT_co]):
         operation: Its name.
         wire: What its answers are as JSON.
 
+    Raises:
+        ValueError: The settings of proxies cannot be meant.
+
     Attributes:
         operation: Its name.
     """
@@ -65,13 +67,12 @@ class DirectCall(Generic[AnswerT_co]):
     def __init__(self, client: Any, operation: str, wire: type[Wire[AnswerT_co]]) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
-        # botocore has these, and no public way to them.
-        self._signer = client._request_signer  # noqa: SLF001
-        self._session = client._endpoint.http_session  # noqa: SLF001
+        self._signer = client._request_signer  # noqa: SLF001  # botocore has no public way to it
         model = client.meta.service_model
         self._shape = model.operation_model(operation).output_shape
         endpoint = client.meta.endpoint_url
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
+        self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url)  # noqa: SLF001
         self._headers = {
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
             "User-Agent": client.meta.config.user_agent,
@@ -90,21 +91,20 @@ class DirectCall(Generic[AnswerT_co]):
             ClientError: The service refused.
             BotoCoreError: No whole answer came.
         """
-        body = _encoder.encode(arguments)
-        request = AWSRequest("POST", self._url, self._headers, body, stream_output=True)
+        request = AWSRequest("POST", self._url, self._headers, _encoder.encode(arguments))
         self._refresh_credentials()
         self._signer.sign(self.operation, request)
-        response = self._session.send(request.prepare())
-        with let_go():
-            body = _body(response, seat)
-        if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
-            refusal = self._refusal(response, body)
-            del body  # an error keeps what is in its frames
+        answer = self._endpoint.post(
+            request.headers.items(), request.data, lambda length: seat.take(int(COPIES * length))
+        )
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+            refusal = self._refusal(answer)
+            del answer  # an error keeps what is in its frames
             raise ClientError(refusal, self.operation)
-        date = response.headers.get("date")
+        date = answer.headers.get("date")
         try:
-            wire = self._decoder.decode(body)
-            del body  # for what is made of it
+            wire = self._decoder.decode(answer.body)
+            del answer  # for what is made of it
             return wire.answer(), date
         except ValueError as error:  # msgspec's are such, too
             return IncompleteBody(str(error)), date
@@ -117,28 +117,13 @@ class DirectCall(Generic[AnswerT_co]):
             with let_go():
                 credentials.get_frozen_credentials()
 
-    def _refusal(self, response: Any, body: bytes) -> dict[str, Any]:
-        answer = {"status_code": response.status_code, "headers": response.headers, "body": body}
+    def _refusal(self, answer: HttpAnswer) -> dict[str, Any]:
+        parsed = {"status_code": answer.status, "headers": answer.headers, "body": answer.body}
         refusal: dict[str, Any] = {}
         # What is no answer of the service's, as of a proxy, can be anything.
         with suppress(ResponseParserError, ValueError, AttributeError, TypeError, KeyError):
-            refusal = JSONParser().parse(answer, self._shape)
-        status = response.status_code
+            refusal = JSONParser().parse(parsed, self._shape)
         return {
-            "Error": {"Code": str(status), "Message": ""},
-            "ResponseMetadata": {"HTTPStatusCode": status},
+            "Error": {"Code": str(answer.status), "Message": ""},
+            "ResponseMetadata": {"HTTPStatusCode": answer.status},
         } | refusal
-
-
-def _body(response: Any, seat: Seat) -> bytes:
-    told = response.headers.get("content-length", "")
-    length = int(told) if told.isdecimal() and int(told) <= LARGEST_BODY else None
-    seat.take(int(COPIES * (LARGEST_BODY if length is None else length)))
-    try:
-        # A shorter one was cut on its way: it is no whole page to the parser.
-        body: bytes = b"".join(response.raw.stream()) if length is None else response.raw.read(length or None)
-    except urllib3.exceptions.ReadTimeoutError as error:
-        raise ReadTimeoutError(endpoint_url=response.url, error=error) from error
-    except urllib3.exceptions.HTTPError as error:
-        raise ConnectionClosedError(endpoint_url=response.url, error=error) from error
-    return body

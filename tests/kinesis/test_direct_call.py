@@ -189,7 +189,6 @@ def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
 def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings, monkeypatch):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     monkeypatch.setattr("kinesis_assets.kinesis.client.DirectCall", None)
-    monkeypatch.setattr("kinesis_assets.kinesis.client.use_patient_connections", None)
     client = StreamClient(stream, replace(settings, sdk_parser=True))
     page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
     assert not page.records

@@ -11,7 +11,8 @@ import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
+from kinesis_assets.kinesis.http_answer import LARGEST_BODY
 from kinesis_assets.kinesis.pages import Page, Records, WirePage
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.room import Room

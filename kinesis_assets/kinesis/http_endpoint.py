@@ -1,0 +1,116 @@
+"""HTTP calls over the connections of the AWS SDK's session: what surrounds a body costs next to nothing.
+
+The session opens the connections, through proxies and TLS as it is set, and keeps them. A request goes out in
+one piece, and httptools parses the answer's head: done by urllib3 and http.client, the same costs more CPU
+than all else of a call that brings little, and such are most calls (benchmarks, landing).
+"""
+
+from __future__ import annotations
+
+import ssl
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+
+from botocore import exceptions as named
+from botocore.auth import _host_from_url
+from botocore.httpsession import mask_proxy_url
+from urllib3 import exceptions as urllib3_errors
+from urllib3.util.proxy import connection_requires_http_tunnel
+
+from kinesis_assets.kinesis.http_answer import HttpAnswer, receive
+from kinesis_assets.kinesis.work_lock import let_go
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_NAMES = (
+    ((urllib3_errors.SSLError, ssl.SSLError, ssl.CertificateError), named.SSLError),
+    (urllib3_errors.NewConnectionError, named.EndpointConnectionError),
+    (urllib3_errors.ConnectTimeoutError, named.ConnectTimeoutError),
+    (TimeoutError, named.ReadTimeoutError),
+    ((OSError, HTTPException), named.ConnectionClosedError),
+)
+"""What the SDK raises for what happened; the first that fits."""
+
+
+class HttpEndpoint:
+    """A URL that is posted to. Safe to share between threads; who waits for the network lets others work.
+
+    Args:
+        session: A botocore client's own, of HTTP.
+        url: With its path.
+
+    Raises:
+        ValueError: The settings of proxies cannot be meant.
+    """
+
+    def __init__(self, session: Any, url: str) -> None:
+        self._url = url
+        # botocore has these, and no public way to them.
+        self._proxy_url = session._proxy_config.proxy_url_for(url)  # noqa: SLF001
+        manager = session._get_connection_manager(url, self._proxy_url)  # noqa: SLF001
+        pool = self._pool = manager.connection_from_url(url)
+        session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
+        target = session._get_request_target(url, self._proxy_url)  # noqa: SLF001
+        always = {"Host": _host_from_url(url), "Accept-Encoding": "identity"}  # the host as it is signed
+        self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, pool.scheme)
+        if pool.proxy and not self._tunnels:
+            always |= pool.proxy_headers
+        self._begin = f"POST {target} HTTP/1.1\r\n{_lines(always.items())}"
+
+    def post(
+        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], None]
+    ) -> HttpAnswer:
+        """One request, and what is answered; nothing is tried again.
+
+        Args:
+            headers: Beside the host and the body's length.
+            body: Of the request.
+            before_body: Called before the answer's body is read, with the bytes that it has at most.
+
+        Raises:
+            BotoCoreError: No answer came, named as the SDK does.
+        """
+        head = f"{self._begin}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n"
+        connection = self._pool._get_conn()  # noqa: SLF001
+        keeps = False
+        try:
+            if connection.is_closed:
+                self._open(connection)
+            connection.sock.sendall(head.encode("ascii") + body)
+            answer = receive(connection.sock, before_body)
+            keeps = answer.keeps
+        except (OSError, HTTPException, urllib3_errors.HTTPError) as error:
+            # An error keeps what is in its frames: there, a part of a body.
+            raise self._named(error.with_traceback(None), connection) from error
+        finally:
+            if not keeps:
+                connection.close()
+            self._pool._put_conn(connection)  # noqa: SLF001
+        return answer
+
+    def _open(self, connection: Any) -> None:
+        connection.timeout = self._pool.timeout.connect_timeout
+        with let_go():
+            if self._tunnels:
+                self._pool._prepare_proxy(connection)  # noqa: SLF001
+            else:
+                connection.connect()
+        connection.sock.settimeout(self._pool.timeout.read_timeout)
+
+    def _named(self, error: Exception, connection: Any) -> named.BotoCoreError:
+        if connection.proxy and not connection.has_connected_to_proxy:
+            return named.ProxyConnectionError(proxy_url=mask_proxy_url(self._proxy_url), error=error)
+        for kinds, name in _NAMES:
+            if isinstance(error, kinds):
+                return name(endpoint_url=self._url, error=error)
+        return named.HTTPClientError(error=error)
+
+
+def _lines(headers: Iterable[tuple[str, str]]) -> str:
+    lines = []
+    for name, value in headers:
+        if not (value.isascii() and value.isprintable()):
+            raise named.HTTPClientError(error=f"the header {name} would have a line break, or is not ASCII")
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines)
