@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from botocore.auth import _host_from_url
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 from botocore.parsers import JSONParser, ResponseParserError
@@ -74,6 +75,7 @@ class DirectCall(Generic[AnswerT_co]):
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
         self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url)  # noqa: SLF001
         self._headers = {
+            "Host": _host_from_url(self._url),  # else the signer finds it anew for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
             "User-Agent": client.meta.config.user_agent,
             "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",

@@ -19,7 +19,9 @@ LARGEST_BODY = 16 << 20
 """Bytes of a body at most. None of the service's is longer: 10 MiB as base64, and what is around it."""
 
 _PIECE = 64 << 10
-"""Bytes that are received at once before it is known how many come; no head is longer."""
+"""Bytes that are received at once, at most, before it is known how many come."""
+
+_LONGEST_HEAD = 64 << 10
 
 _END_OF_HEAD = b"\r\n\r\n"
 
@@ -54,7 +56,7 @@ class _Found:
         self.answers += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_body(self, part: bytes) -> None:
         self.body += part
@@ -107,8 +109,8 @@ def receive(connection: socket, before_body: Callable[[int], None]) -> HttpAnswe
 def _head(connection: socket, came: bytes) -> tuple[bytes, bytes]:
     """The head of an answer, a part of which came already, and what came after it."""
     while _END_OF_HEAD not in came:
-        if len(came) >= _PIECE:
-            raise ProtocolError(f"the answer has a head of more than {_PIECE} bytes")
+        if len(came) >= _LONGEST_HEAD:
+            raise ProtocolError(f"the answer has a head of more than {_LONGEST_HEAD} bytes")
         piece = _piece(connection)
         if not piece:
             raise ConnectionResetError(f"the connection ended after {len(came)} bytes of an answer's head")

@@ -12,10 +12,10 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as named
-from botocore.auth import _host_from_url
 from botocore.httpsession import mask_proxy_url
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util.proxy import connection_requires_http_tunnel
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_assets.kinesis.http_answer import HttpAnswer, receive
 from kinesis_assets.kinesis.work_lock import let_go
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _NAMES = (
-    ((urllib3_errors.SSLError, ssl.SSLError, ssl.CertificateError), named.SSLError),
+    ((urllib3_errors.SSLError, ssl.SSLError, CertificateError), named.SSLError),
     (urllib3_errors.NewConnectionError, named.EndpointConnectionError),
     (urllib3_errors.ConnectTimeoutError, named.ConnectTimeoutError),
     (TimeoutError, named.ReadTimeoutError),
@@ -52,11 +52,9 @@ class HttpEndpoint:
         pool = self._pool = manager.connection_from_url(url)
         session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
         target = session._get_request_target(url, self._proxy_url)  # noqa: SLF001
-        always = {"Host": _host_from_url(url), "Accept-Encoding": "identity"}  # the host as it is signed
         self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, pool.scheme)
-        if pool.proxy and not self._tunnels:
-            always |= pool.proxy_headers
-        self._begin = f"POST {target} HTTP/1.1\r\n{_lines(always.items())}"
+        to_proxy = pool.proxy_headers if pool.proxy and not self._tunnels else {}
+        self._begin = f"POST {target} HTTP/1.1\r\nAccept-Encoding: identity\r\n{_lines(to_proxy.items())}"
 
     def post(
         self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], None]
@@ -64,7 +62,7 @@ class HttpEndpoint:
         """One request, and what is answered; nothing is tried again.
 
         Args:
-            headers: Beside the host and the body's length.
+            headers: All but the body's length.
             body: Of the request.
             before_body: Called before the answer's body is read, with the bytes that it has at most.
 
@@ -80,7 +78,7 @@ class HttpEndpoint:
             connection.sock.sendall(head.encode("ascii") + body)
             answer = receive(connection.sock, before_body)
             keeps = answer.keeps
-        except (OSError, HTTPException, urllib3_errors.HTTPError) as error:
+        except (OSError, HTTPException, urllib3_errors.HTTPError, CertificateError) as error:
             # An error keeps what is in its frames: there, a part of a body.
             raise self._named(error.with_traceback(None), connection) from error
         finally:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -38,7 +36,6 @@ class Endpoint:
         head_sent: Set when an answer's head is sent; the body follows once
         body_let: is set, or the connection ends.
         paths: Of the calls that came.
-        connections: That were made.
     """
 
     url: str = ""
@@ -47,7 +44,6 @@ class Endpoint:
     head_sent: threading.Event = field(default_factory=threading.Event)
     body_let: threading.Event = field(default_factory=threading.Event)
     paths: list[str] = field(default_factory=list)
-    connections: int = 0
 
 
 @pytest.fixture
@@ -57,10 +53,6 @@ def endpoint():
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-
-        def setup(self):
-            super().setup()
-            told.connections += 1
 
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -117,16 +109,6 @@ def test_a_body_that_comes_slowly_lets_others_work(endpoint, served):
     assert page.next_shard_iterator == "i"
 
 
-def test_an_answer_that_does_not_come_is_a_failed_call_after_the_timeout(settings):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        client = StreamClient("orders", ClientSettings(settings.region_name, url))
-        client._client._endpoint.http_session._manager.connection_pool_kw["timeout"] = 0.2
-        with pytest.raises(CallFailed) as raised:
-            client.get_records("i", 10)
-    assert raised.value.code == "ReadTimeoutError"
-
-
 def test_new_credentials_that_come_slowly_let_others_work(served):
     signer = served._get_records._signer
     asked, come = threading.Event(), threading.Event()
@@ -170,14 +152,6 @@ def test_an_error_that_is_not_the_services_own_is_a_failed_call(endpoint, served
     with pytest.raises(CallFailed) as raised:
         served.get_records("i", 10)
     assert raised.value.status == status
-
-
-def test_calls_after_an_empty_error_use_the_same_connection(endpoint, served):
-    endpoint.status, endpoint.body = 503, b""
-    for _ in range(3):
-        with pytest.raises(CallFailed):
-            served.get_records("i", 10)
-    assert endpoint.connections == 1
 
 
 def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
@@ -284,19 +258,3 @@ def test_the_sdk_tries_again_for_an_iterator_where_the_caller_does_not(kinesis, 
         StreamClient(stream, settings, attempts=1).shard_iterator(SHARD, BEGINNING)
     faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
     assert StreamClient(stream, settings, attempts=2).shard_iterator(SHARD, BEGINNING)
-
-
-def test_a_call_goes_out_in_one_piece(kinesis, stream, settings, monkeypatch):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    client = StreamClient(stream, settings, attempts=1)
-    pieces = []
-    send = HTTPConnection.send
-
-    def note(self, data):
-        pieces.append(data)
-        send(self, data)
-
-    monkeypatch.setattr(HTTPConnection, "send", note)
-    client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
-    assert len(pieces) == 2
-    assert all(piece.startswith(b"POST") and piece.endswith(b"}") for piece in pieces)

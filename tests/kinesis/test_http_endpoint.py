@@ -1,0 +1,403 @@
+"""Calls over the wire: connections, proxies and TLS as the SDK has them; its names for what goes wrong."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from traceback import walk_tb
+
+import pytest
+import trustme
+from botocore.config import Config
+
+from kinesis_assets.errors import CallFailed, InvalidInput
+from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
+
+from raw_peer import RawPeer, Sent, Then, read_request  # isort: skip  # this folder's own
+
+PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
+HEAD = b"HTTP/1.1 200 OK\r\nDate: Sun, 22 Nov 2026 10:00:00 GMT\r\n"
+SIZED = HEAD + f"Content-Length: {len(PAGE)}\r\n\r\n".encode() + PAGE
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(PAGE), PAGE)
+LONG = HEAD + b"Content-Length: 1000000\r\n\r\n"
+
+directly_and_by_the_sdk = pytest.mark.parametrize("by_sdk", [False, True], ids=["direct", "SDK"])
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    """None but the test's own."""
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Whoever answers has 0.2 s."""
+    limits = {"read_timeout": 0.2, "connect_timeout": 0.2}
+    monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | limits))
+
+
+def client_of(url, by_sdk=False):
+    return StreamClient("orders", ClientSettings("us-east-1", url, sdk_parser=by_sdk), attempts=1)
+
+
+def call(client):
+    page, _ = client.get_records("i", 10)
+    assert page.next_shard_iterator == "i"
+
+
+def code_of(client):
+    """What a call that fails fails with."""
+    with pytest.raises(CallFailed) as raised:
+        call(client)
+    return raised.value.code
+
+
+# Connections
+
+
+def test_a_request_is_whole_and_names_its_host_once():
+    with RawPeer(Sent(SIZED)) as peer:
+        call(client_of(peer.url))
+        head, _, body = peer.requests[0].partition(b"\r\n\r\n")
+    request, *headers = head.decode().split("\r\n")
+    assert request == "POST / HTTP/1.1"
+    names = sorted(header.partition(": ")[0].lower() for header in headers)
+    assert names == [
+        "accept-encoding",
+        "authorization",
+        "content-length",
+        "content-type",
+        "host",
+        "user-agent",
+        "x-amz-date",
+        "x-amz-target",
+    ]
+    assert f"Host: {peer.address}" in headers
+    assert body == b'{"ShardIterator":"i","Limit":10}'
+
+
+def test_a_request_goes_out_in_one_piece(monkeypatch):
+    pieces = []
+    sendall = socket.socket.sendall
+
+    def note(self, data):
+        pieces.append(data)
+        sendall(self, data)
+
+    with RawPeer(Sent(SIZED)) as peer:
+        client = client_of(peer.url)
+        call(client)
+        monkeypatch.setattr(socket.socket, "sendall", note)
+        call(client)
+    assert [piece for piece in pieces if piece.startswith(b"POST")] == [peer.requests[1]]
+
+
+@pytest.mark.parametrize("sent", [SIZED, CHUNKED, SIZED.replace(b"200", b"503")])
+def test_calls_share_a_connection_that_is_kept(sent):
+    with RawPeer(Sent(sent)) as peer:
+        client = client_of(peer.url)
+        for _ in range(3):
+            with suppress(CallFailed):
+                call(client)
+        assert (len(peer.requests), peer.connections) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Sent(SIZED.replace(b"Date", b"Connection: close\r\nDate"), Then.END),
+        Sent(HEAD + b"\r\n" + PAGE, Then.END),
+        Sent(SIZED, Then.END),
+        Sent(SIZED, Then.RESET),
+    ],
+)
+def test_a_connection_that_has_ended_is_opened_anew(sent):
+    with RawPeer(sent) as peer:
+        client = client_of(peer.url)
+        for _ in range(3):
+            call(client)
+            assert peer.ended.wait(5)
+            peer.ended.clear()
+        assert peer.connections == 3
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Sent(b"", Then.END),
+        Sent(b"", Then.RESET),
+        Sent(b"", Then.HOLD),
+        Sent(LONG, Then.HOLD),
+        Sent(SIZED + b"!"),
+        Sent(b"<html>\r\n\r\n"),
+    ],
+)
+def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
+    with RawPeer(sent, Sent(SIZED)) as peer:
+        client = client_of(peer.url)
+        code_of(client)
+        call(client)
+        assert peer.connections == 2
+
+
+def test_the_sdk_uses_the_same_connections():
+    with RawPeer(Sent(SIZED)) as peer:
+        client = client_of(peer.url)
+        call(client)
+        client._client.get_records(ShardIterator="i")
+        call(client)
+        assert (len(peer.requests), peer.connections) == (3, 1)
+
+
+# What goes wrong, by its name
+
+
+@directly_and_by_the_sdk
+def test_an_endpoint_that_nobody_serves_is_named_so(by_sdk):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert code_of(client_of(f"http://127.0.0.1:{port}", by_sdk)) == "EndpointConnectionError"
+
+
+@directly_and_by_the_sdk
+def test_a_host_that_is_unknown_is_named_so(by_sdk):
+    assert code_of(client_of("http://kinesis.invalid", by_sdk)) == "EndpointConnectionError"
+
+
+@pytest.mark.usefixtures("impatient")
+@directly_and_by_the_sdk
+def test_an_endpoint_that_takes_no_connection_in_time_is_named_so(by_sdk):
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(address)
+        assert code_of(client_of(f"http://127.0.0.1:{address[1]}", by_sdk)) == "ConnectTimeoutError"
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.usefixtures("impatient")
+@directly_and_by_the_sdk
+@pytest.mark.parametrize("data", [b"", HEAD])
+def test_an_answer_that_does_not_come_in_time_is_named_so(by_sdk, data):
+    with RawPeer(Sent(data, Then.HOLD)) as peer:
+        assert code_of(client_of(peer.url, by_sdk)) == "ReadTimeoutError"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_body_that_does_not_come_in_time_is_named_so():
+    with RawPeer(Sent(LONG, Then.HOLD)) as peer:
+        assert code_of(client_of(peer.url)) == "ReadTimeoutError"
+
+
+@directly_and_by_the_sdk
+@pytest.mark.parametrize("then", [Then.END, Then.RESET])
+def test_a_connection_that_ends_before_the_answer_is_named_so(by_sdk, then):
+    with RawPeer(Sent(b"", then)) as peer:
+        assert code_of(client_of(peer.url, by_sdk)) == "ConnectionClosedError"
+
+
+def test_a_connection_that_is_reset_within_the_body_is_named_so():
+    with RawPeer(Sent(LONG, Then.RESET)) as peer:
+        assert code_of(client_of(peer.url)) == "ConnectionClosedError"
+
+
+def test_what_is_no_http_is_told_as_it_is():
+    with RawPeer(Sent(b"220 mail ready\r\n\r\n")) as peer, pytest.raises(CallFailed) as raised:
+        call(client_of(peer.url))
+    assert raised.value.code == "HTTPClientError"
+    assert "the answer is not HTTP/1.1" in str(raised.value)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_answer_that_stops_is_not_kept_by_its_error():
+    with RawPeer(Sent(LONG + bytes(500_000), Then.HOLD)) as peer, pytest.raises(CallFailed) as raised:
+        call(client_of(peer.url))
+    kept, error = [], raised.value
+    while error is not None:
+        kept += [value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+        error = error.__context__
+    assert kept
+    assert max(len(each) for each in kept if isinstance(each, (bytes, bytearray, str))) < 100_000
+
+
+def test_credentials_with_a_line_break_are_neither_sent_nor_told(monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "hidden\r\nX-Evil: 1")
+    with RawPeer(Sent(SIZED)) as peer, pytest.raises(CallFailed, match="X-Amz-Security-Token") as raised:
+        call(client_of(peer.url))
+    assert not peer.requests
+    assert "hidden" not in str(raised.value)
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority():
+    """Who certifies a server on loopback."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority):
+    """What such a server speaks TLS with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def trusted(authority, monkeypatch, tmp_path):
+    """The SDK is told to trust that authority."""
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "authority.pem"))
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("sent", [SIZED, CHUNKED])
+def test_calls_by_tls_share_a_connection(tls, sent):
+    with RawPeer(Sent(sent), tls=tls) as peer:
+        client = client_of(peer.url)
+        for _ in range(3):
+            call(client)
+        assert (len(peer.requests), peer.connections) == (3, 1)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_long_body_comes_by_tls_as_it_is(tls):
+    page = PAGE + b" " * 1_000_000
+    sent = HEAD + f"Content-Length: {len(page)}\r\n\r\n".encode() + page
+    with RawPeer(Sent(sent), tls=tls) as peer:
+        call(client_of(peer.url))
+
+
+@directly_and_by_the_sdk
+def test_a_certificate_that_nobody_vouches_for_is_named_so_and_nothing_is_sent(tls, by_sdk):
+    with RawPeer(Sent(SIZED), tls=tls) as peer:
+        assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
+        assert not peer.requests
+
+
+@directly_and_by_the_sdk
+@pytest.mark.usefixtures("trusted")
+def test_a_certificate_of_another_host_is_named_so_and_nothing_is_sent(authority, by_sdk):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    with RawPeer(Sent(SIZED), tls=context) as peer:
+        assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
+        assert not peer.requests
+
+
+# Proxies
+
+
+class Tunnel:
+    """A proxy on loopback that connects to one peer, whatever is asked for, and notes what is asked."""
+
+    def __init__(self, peer):
+        self.asked = []
+        self._to = ("127.0.0.1", int(peer.address.rpartition(":")[2]))
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._serving = threading.Thread(target=self._serve)
+
+    def __enter__(self):
+        self._serving.start()
+        return self
+
+    def __exit__(self, *_):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._serving.join()
+        self._listening.close()
+
+    def _serve(self):
+        with suppress(OSError):  # the end of listening
+            while True:
+                near, _ = self._listening.accept()
+                self.asked.append(read_request(near))
+                near.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+                far = socket.create_connection(self._to)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _pump(source, sink):
+        with suppress(OSError), source, sink:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+
+
+def test_a_proxy_of_plain_http_is_asked_for_the_whole_url(monkeypatch):
+    with RawPeer(Sent(SIZED)) as peer:
+        monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@{peer.address}")
+        client = client_of("http://kinesis.example")
+        call(client)
+        call(client)
+    for request in peer.requests:
+        lines = request.decode().split("\r\n")
+        assert lines[0] == "POST http://kinesis.example/ HTTP/1.1"
+        assert "Host: kinesis.example" in lines
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:secret').decode()}" in lines
+    assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_proxy_tunnels_tls_and_its_password_stays_with_it(authority, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kinesis.example").configure_cert(context)
+    with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{tunnel.address}")
+        client = client_of("https://kinesis.example")
+        call(client)
+        call(client)
+        assert (len(peer.requests), len(tunnel.asked)) == (2, 1)
+    assert tunnel.asked[0].startswith(b"CONNECT kinesis.example:443 HTTP/1.")
+    assert b"Proxy-Authorization: Basic" in tunnel.asked[0]
+    for request in peer.requests:
+        assert request.startswith(b"POST / HTTP/1.1\r\n")
+        assert b"roxy" not in request
+
+
+@directly_and_by_the_sdk
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch, by_sdk, scheme):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv(f"{scheme}_proxy", f"http://user:secret@127.0.0.1:{port}")
+    with pytest.raises(CallFailed) as raised:
+        call(client_of(f"{scheme}://kinesis.example", by_sdk))
+    assert raised.value.code == "ProxyConnectionError"
+    assert "secret" not in str(raised.value)
+
+
+@directly_and_by_the_sdk
+def test_a_proxy_that_refuses_is_named_so(monkeypatch, by_sdk):
+    with RawPeer(Sent(b"HTTP/1.1 407 No\r\n\r\n", Then.END)) as peer:
+        monkeypatch.setenv("https_proxy", f"http://{peer.address}")
+        assert code_of(client_of("https://kinesis.example", by_sdk)) == "ProxyConnectionError"
+
+
+def test_an_endpoint_that_needs_no_proxy_is_called_itself(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with RawPeer(Sent(SIZED)) as peer:
+        call(client_of(peer.url))
+
+
+@pytest.mark.parametrize("proxy", ["http://user:secret@proxy:port", "http://:80"])
+def test_a_proxy_that_cannot_be_meant_is_invalid_input_without_its_password(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(InvalidInput) as raised:
+        client_of("http://kinesis.example")
+    assert "secret" not in str(raised.value)
