@@ -88,7 +88,6 @@ class HttpEndpoint:
         return answer
 
     def _open(self, connection: Any) -> None:
-        connection.timeout = self._pool.timeout.connect_timeout
         with let_go():
             if self._tunnels:
                 self._pool._prepare_proxy(connection)  # noqa: SLF001

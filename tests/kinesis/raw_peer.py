@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -28,10 +29,15 @@ class Then(Enum):
 
 @dataclass(frozen=True)
 class Sent:
-    """One answer."""
+    """One answer.
+
+    Attributes:
+        after: Seconds for which it is held back.
+    """
 
     data: bytes
     then: Then = Then.KEEP
+    after: float = 0
 
 
 class RawPeer:
@@ -45,6 +51,7 @@ class RawPeer:
         address: Host and port.
         url: Where it is.
         requests: That came, heads and bodies.
+        asked: Set when one has come.
         connections: That were made.
         ended: Set when a connection was ended by it.
     """
@@ -52,6 +59,7 @@ class RawPeer:
     def __init__(self, *answers: Sent, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[bytes] = []
         self.connections = 0
+        self.asked = threading.Event()
         self.ended = threading.Event()
         self._answers = list(answers)
         self._tls = tls
@@ -98,7 +106,9 @@ class RawPeer:
         if not request:
             return False
         self.requests.append(request)
+        self.asked.set()
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        time.sleep(answer.after)
         connection.sendall(answer.data)
         if answer.then is Then.HOLD:
             return bool(connection.recv(1))  # until the other end goes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,7 @@ from botocore.awsrequest import AWSRequest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import DirectCall
+from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.work_lock import WorkLock
 
@@ -33,14 +35,18 @@ class Endpoint:
         url: Its address.
         status: Of the answer.
         body: Its body.
-        head_sent: Set when an answer's head is sent; the body follows once
-        body_let: is set, or the connection ends.
+        asked: Set when a request has come; the answer's head follows once
+        head_let: is set, and then
+        head_sent: is; the body follows once
+        body_let: is set.
         paths: Of the calls that came.
     """
 
     url: str = ""
     status: int = 200
     body: bytes = PAGE
+    asked: threading.Event = field(default_factory=threading.Event)
+    head_let: threading.Event = field(default_factory=threading.Event)
     head_sent: threading.Event = field(default_factory=threading.Event)
     body_let: threading.Event = field(default_factory=threading.Event)
     paths: list[str] = field(default_factory=list)
@@ -49,6 +55,7 @@ class Endpoint:
 @pytest.fixture
 def endpoint():
     told = Endpoint()
+    told.head_let.set()
     told.body_let.set()
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,14 +64,16 @@ def endpoint():
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             told.paths.append(self.path)
+            told.asked.set()
+            told.head_let.wait()
             self.send_response_only(told.status)
             self.send_header("Date", formatdate(usegmt=True))
             self.send_header("Content-Length", str(len(told.body)))
             self.end_headers()
             self.wfile.flush()
             told.head_sent.set()
-            if told.body_let.wait(5):
-                self.wfile.write(told.body)
+            told.body_let.wait()
+            self.wfile.write(told.body)
 
         def log_message(self, *_):
             """Nothing."""
@@ -77,6 +86,7 @@ def endpoint():
     try:
         yield told
     finally:
+        told.head_let.set()
         told.body_let.set()
         server.shutdown()
         serving.join()
@@ -95,16 +105,17 @@ def read_at_work(work, client):
         return client.get_records("i", 10)
 
 
-def test_a_body_that_comes_slowly_lets_others_work(endpoint, served):
-    endpoint.body_let.clear()
+@pytest.mark.parametrize(("before", "let"), [("asked", "head_let"), ("head_sent", "body_let")])
+def test_an_answer_that_comes_slowly_lets_others_work(endpoint, served, before, let):
+    getattr(endpoint, let).clear()
     work = WorkLock()
 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_at_work, work, served)
-        assert endpoint.head_sent.wait(5)
+        assert getattr(endpoint, before).wait(5)
         with work.held():
             assert not reading.done()
-            endpoint.body_let.set()
+            getattr(endpoint, let).set()
         page, _ = reading.result(timeout=5)
     assert page.next_shard_iterator == "i"
 
@@ -134,6 +145,28 @@ def test_new_credentials_that_come_slowly_let_others_work(served):
         with work.held():
             come.set()
         assert reading.result(timeout=5)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 100_000])
+def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size):
+    data = base64.b64encode(bytes(size)).decode()
+    number = "49590338271490256608559692538361571095921575989136588898"  # as AWS gives them
+    record = {
+        "SequenceNumber": number,
+        "ApproximateArrivalTimestamp": 1545083650.987,
+        "Data": data,
+        "PartitionKey": "partitionKey-1",
+    }
+    endpoint.body = json.dumps(json.loads(PAGE) | {"Records": [record] * (4_000_000 // size)}).encode()
+    served.get_records("i", 10_000)
+    tracemalloc.start()
+    try:
+        page, _ = served.get_records("i", 10_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(page.records) == 4_000_000 // size
+    assert most <= COPIES * len(endpoint.body)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import base64
 import socket
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from traceback import walk_tb
 
@@ -17,6 +18,7 @@ from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.work_lock import WorkLock
 
 from raw_peer import RawPeer, Sent, Then, read_request  # isort: skip  # this folder's own
 
@@ -40,8 +42,12 @@ def no_proxy(monkeypatch):
 @pytest.fixture
 def impatient(monkeypatch):
     """Whoever answers has 0.2 s."""
-    limits = {"read_timeout": 0.2, "connect_timeout": 0.2}
-    monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | limits))
+    limit(monkeypatch, read_timeout=0.2, connect_timeout=0.2)
+
+
+def limit(monkeypatch, **seconds):
+    """Clients that are made from now on wait no longer."""
+    monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | seconds))
 
 
 def client_of(url, by_sdk=False):
@@ -147,6 +153,12 @@ def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
         code_of(client)
         call(client)
         assert peer.connections == 2
+
+
+def test_an_answer_may_take_longer_than_a_connection(monkeypatch):
+    limit(monkeypatch, connect_timeout=0.2)
+    with RawPeer(Sent(SIZED, after=0.5)) as peer:
+        call(client_of(peer.url))
 
 
 def test_the_sdk_uses_the_same_connections():
@@ -378,7 +390,22 @@ def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch
     with pytest.raises(CallFailed) as raised:
         call(client_of(f"{scheme}://kinesis.example", by_sdk))
     assert raised.value.code == "ProxyConnectionError"
-    assert "secret" not in str(raised.value)
+    assert "secret" not in f"{raised.value}{raised.value.__cause__}"
+
+
+def test_a_proxy_that_connects_slowly_lets_others_work(monkeypatch):
+    work = WorkLock()
+
+    def call_at_work(client):
+        with work.held():
+            return code_of(client)
+
+    with ThreadPoolExecutor(1) as pool, RawPeer(Sent(b"", Then.HOLD)) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
+        calling = pool.submit(call_at_work, client_of("https://kinesis.example"))
+        assert proxy.asked.wait(5)
+        with work.held():
+            assert not calling.done()
 
 
 @directly_and_by_the_sdk
