@@ -7,20 +7,23 @@ import json
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.work_lock import WorkLock
+
+from raw_peer import RawPeer, Sent  # isort: skip  # this folder's own
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
@@ -225,40 +228,38 @@ def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monk
 
 
 @pytest.fixture
-def sent(monkeypatch):
-    """What is sent to the service from now on."""
-    requests = []
-    prepare = AWSRequest.prepare
+def recording():
+    """A service that gives every call the same answer, and keeps what was sent."""
+    body = PAGE.replace(b"{", b'{"ShardIterator": "i", ', 1)
+    head = f"HTTP/1.1 200 OK\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with RawPeer(Sent(head.encode() + body)) as peer:
+        yield peer
 
-    def note(request):
-        requests.append(request)
-        return prepare(request)
 
-    monkeypatch.setattr(AWSRequest, "prepare", note)
-    return requests
+def parsed(request):
+    """A request's first line, its headers by their names in lower case, its body."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    return first, {name.lower(): value for name, value in headers.items()}, body
 
 
 def assert_alike(ours, sdks):
     """Two requests say the same to the service, by the same signer."""
-    assert (ours.method, ours.url) == (sdks.method, sdks.url)
-    assert json.loads(ours.data) == json.loads(sdks.data)
-    for name in ("Content-Type", "User-Agent", "X-Amz-Target"):
-        mine, its = (
-            value.decode() if isinstance(value, bytes) else value
-            for value in (ours.headers[name], sdks.headers[name])
-        )
-        assert mine == its
-    mine, its = (str(request.headers["Authorization"]).split(", ")[0] for request in (ours, sdks))
+    (our_line, our_headers, our_body), (sdks_line, sdks_headers, sdks_body) = parsed(ours), parsed(sdks)
+    assert our_line == sdks_line
+    assert json.loads(our_body) == json.loads(sdks_body)
+    for name in ("host", "accept-encoding", "content-type", "user-agent", "x-amz-target"):
+        assert our_headers[name] == sdks_headers[name]
+    mine, its = (headers["authorization"].split(", ")[0] for headers in (our_headers, sdks_headers))
     assert mine == its
 
 
-def test_get_records_is_signed_and_addressed_as_the_sdk_does(kinesis, stream, client, sent):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    iterator = client.shard_iterator(SHARD, BEGINNING)
-    sent.clear()
-    client.get_records(iterator, 10)
-    client._client.get_records(ShardIterator=iterator, Limit=10)
-    assert_alike(sent[0], sent[-1])
+def test_get_records_is_asked_for_as_the_sdk_does(recording):
+    client = StreamClient("orders", ClientSettings("us-east-1", recording.url))
+    client.get_records("i", 10)
+    client._client.get_records(ShardIterator="i", Limit=10)
+    assert_alike(*recording.requests)
 
 
 @pytest.mark.parametrize(
@@ -270,18 +271,28 @@ def test_get_records_is_signed_and_addressed_as_the_sdk_does(kinesis, stream, cl
     ],
     ids=lambda position: position.kind,
 )
-def test_get_shard_iterator_is_asked_for_as_the_sdk_does(
-    kinesis, stream, settings, sent, position, monkeypatch
-):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    by_sdk = StreamClient(stream, settings)  # which tries again by itself
-    direct = StreamClient(stream, settings, attempts=1)
-    monkeypatch.setattr(direct._client, "get_shard_iterator", None)
-    sent.clear()
-    for client in (direct, by_sdk):
-        with suppress(CallFailed):  # the number is none of the shard's
-            client.shard_iterator(SHARD, position)
-    assert_alike(sent[0], sent[-1])
+def test_get_shard_iterator_is_asked_for_as_the_sdk_does(recording, position):
+    for attempts in (1, 2):  # directly; by the SDK, which tries again by itself
+        client = StreamClient("orders", ClientSettings("us-east-1", recording.url), attempts=attempts)
+        assert client.shard_iterator(SHARD, position) == "i"
+    assert "amz-sdk-request" not in parsed(recording.requests[0])[1]
+    assert_alike(*recording.requests)
+
+
+@pytest.mark.parametrize("token", [None, "of a session"])
+def test_what_comes_over_the_wire_is_what_was_signed(recording, monkeypatch, token):
+    if token:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    StreamClient("orders", ClientSettings("us-east-1", recording.url)).get_records("i", 10)
+    _, headers, body = parsed(recording.requests[0])
+    told = headers["authorization"]
+    signed = told.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    request = AWSRequest("POST", recording.url, {name: headers[name] for name in signed}, body)
+    signer = SigV4Auth(Credentials("test", "test", token), "kinesis", "us-east-1")
+    came = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: came)
+    signer.add_auth(request)
+    assert request.headers["Authorization"] == told
 
 
 def test_the_sdk_tries_again_for_an_iterator_where_the_caller_does_not(kinesis, stream, settings, faults):
