@@ -18,8 +18,7 @@ from botocore.loaders import create_loader
 from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
-from kinesis_assets.kinesis.http_answer import LARGEST_BODY
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,

@@ -43,6 +43,9 @@ class Wire(Protocol[AnswerT_co]):
         """
 
 
+LARGEST_BODY = 16 << 20
+"""Bytes of an answer's body at most. None is longer: 10 MiB as base64, and what is around it."""
+
 COPIES = 2.5
 """Memory that a page takes at most for each byte of its body, if its records have 100 bytes or more: the body
 and the records taken out of it, as text; later these as text and bytes, then as bytes and Arrow columns."""
@@ -67,7 +70,7 @@ class DirectCall(Generic[AnswerT_co]):
         wire: What its answers are as JSON.
 
     Raises:
-        ValueError: The settings of proxies cannot be meant.
+        ValueError: The endpoint's URL, or that of a proxy, cannot be meant.
 
     Attributes:
         operation: Its name.
@@ -81,7 +84,7 @@ class DirectCall(Generic[AnswerT_co]):
         self._shape = model.operation_model(operation).output_shape
         endpoint = client.meta.endpoint_url
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
-        self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url)  # noqa: SLF001
+        self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url, LARGEST_BODY)  # noqa: SLF001
         self._headers = {
             "Host": _host_from_url(self._url),  # else the signer finds it anew for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
-from kinesis_assets.kinesis.work_lock import let_go
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
-
-LARGEST_BODY = 16 << 20
-"""Bytes of a body at most. None of the service's is longer: 10 MiB as base64, and what is around it."""
 
 _PIECE = 64 << 10
 """Bytes that are received at once, at most, before it is known how many come."""
@@ -39,16 +34,17 @@ class HttpAnswer:
 
     status: int
     headers: dict[str, str]
-    body: bytes | bytearray
+    body: bytearray
     keeps: bool
 
 
 class _Found:
-    """What httptools finds in an answer, as it comes."""
+    """What httptools finds in an answer, as it comes; without trailers."""
 
     def __init__(self) -> None:
         self.answers = 0
         self.headers: dict[str, str] = {}
+        self.has_head = False
         self.body = bytearray()
         self.is_whole = False
 
@@ -56,7 +52,12 @@ class _Found:
         self.answers += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        if not self.has_head:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        self.has_head = True
 
     def on_body(self, part: bytes) -> None:
         self.body += part
@@ -65,39 +66,36 @@ class _Found:
         self.is_whole = True
 
 
-def receive(connection: socket, before_body: Callable[[int], None]) -> HttpAnswer:
-    """The answer to a request that was sent; others work while it comes.
+def receive(connection: socket, largest_body: int, before_body: Callable[[int], None]) -> HttpAnswer:
+    """The answer to a request that was sent.
 
     Args:
         connection: With a time limit.
+        largest_body: Bytes of a body at most.
         before_body: Called before the body is received, with the bytes that it has at most.
 
     Raises:
         OSError: The connection broke or ended before the body; `TimeoutError` if nothing came in time.
-        ProtocolError: That is no answer, more than one, or longer than any of the service's.
+        ProtocolError: That is no answer, more than one, or a longer one.
     """
     status = 0
     came = b""
-    while status < HTTPStatus.OK:  # those say that one will come
+    while status < HTTPStatus.OK:  # 1xx only announces the answer
         head, came = _head(connection, came)
         found = _Found()
         parser = HttpResponseParser(found)
         _parse(parser, head)
         status = parser.get_status_code()
-    length = int(found.headers.get("content-length", LARGEST_BODY))
-    _check(length)
+    length = 0 if found.is_whole else int(found.headers.get("content-length", largest_body))
+    if length > largest_body:
+        raise ProtocolError(f"the answer has {length} bytes, more than {largest_body}")
     before_body(length)
-    body: bytes | bytearray = found.body
+    body = found.body
     if "content-length" in found.headers and not found.is_whole:
         body = _body(connection, length, came)
         found.is_whole = len(body) == length
     else:
-        _parse(parser, came)
-        while not found.is_whole and (came := _piece(connection)):
-            _parse(parser, came)
-            _check(len(found.body))
-        if found.answers > 1:
-            raise ProtocolError("another answer follows")
+        _parse_body(connection, parser, found, came, largest_body)
     keeps = (
         found.is_whole
         and parser.get_http_version() == "1.1"
@@ -111,7 +109,7 @@ def _head(connection: socket, came: bytes) -> tuple[bytes, bytes]:
     while _END_OF_HEAD not in came:
         if len(came) >= _LONGEST_HEAD:
             raise ProtocolError(f"the answer has a head of more than {_LONGEST_HEAD} bytes")
-        piece = _piece(connection)
+        piece = connection.recv(_PIECE)
         if not piece:
             raise ConnectionResetError(f"the connection ended after {len(came)} bytes of an answer's head")
         came += piece
@@ -119,34 +117,40 @@ def _head(connection: socket, came: bytes) -> tuple[bytes, bytes]:
     return head + end, rest
 
 
-def _body(connection: socket, length: int, came: bytes) -> bytes | bytearray:
+def _body(connection: socket, length: int, came: bytes) -> bytearray:
     """So many bytes, or what there is; some came already."""
+    body = bytearray(length + 1)  # TLS would hide what is too much, and give it as the next answer
     got = len(came)
-    if got > length:
-        raise ProtocolError("the answer has more bytes than it says")
-    if got == length:
-        return came
-    body = bytearray(length)
     body[:got] = came
-    with let_go(), memoryview(body) as view:
+    with memoryview(body) as view:
         while got < length and (more := connection.recv_into(view[got:])):
             got += more
+    if got > length:
+        raise ProtocolError("the answer has more bytes than it says")
     del body[got:]
     return body
 
 
-def _piece(connection: socket) -> bytes:
-    with let_go():
-        return connection.recv(_PIECE)
+def _parse_body(
+    connection: socket, parser: HttpResponseParser, found: _Found, came: bytes, largest: int
+) -> None:
+    """Parse a body that ends by itself, or with the connection; some came already."""
+    received = len(came)
+    _parse(parser, came)
+    while not found.is_whole and (came := connection.recv(_PIECE)):
+        received += len(came)
+        if received > largest:
+            raise ProtocolError(f"the answer has more than {largest} bytes")
+        _parse(parser, came)
+    if found.answers > 1:
+        raise ProtocolError("the answer is followed by another")
 
 
 def _parse(parser: HttpResponseParser, piece: bytes) -> None:
+    wrong = None
     try:
         parser.feed_data(piece)
     except (HttpParserError, HttpParserUpgrade) as error:
-        raise ProtocolError(f"the answer is not HTTP/1.1: {error}") from None
-
-
-def _check(length: int) -> None:
-    if length > LARGEST_BODY:
-        raise ProtocolError(f"the answer has more than {LARGEST_BODY} bytes; none of the service's has")
+        wrong = str(error)
+    if wrong is not None:  # raised apart from that error, which keeps the parser and all that it found
+        raise ProtocolError(f"the answer is not HTTP/1.1: {wrong}")

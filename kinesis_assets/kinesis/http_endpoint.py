@@ -7,6 +7,7 @@ than all else of a call that brings little, and such are most calls (benchmarks,
 
 from __future__ import annotations
 
+import re
 import ssl
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from botocore import exceptions as named
 from botocore.httpsession import mask_proxy_url
 from urllib3 import exceptions as urllib3_errors
+from urllib3.util import parse_url
 from urllib3.util.proxy import connection_requires_http_tunnel
 from urllib3.util.ssl_match_hostname import CertificateError
 
@@ -23,6 +25,8 @@ from kinesis_assets.kinesis.work_lock import let_go
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
 _NAMES = (
     ((urllib3_errors.SSLError, ssl.SSLError, CertificateError), named.SSLError),
     (urllib3_errors.NewConnectionError, named.EndpointConnectionError),
@@ -30,7 +34,7 @@ _NAMES = (
     (TimeoutError, named.ReadTimeoutError),
     ((OSError, HTTPException), named.ConnectionClosedError),
 )
-"""What the SDK raises for what happened; the first that fits."""
+"""What is raised for what happened, the first that fits; else `HTTPClientError`."""
 
 
 class HttpEndpoint:
@@ -39,22 +43,28 @@ class HttpEndpoint:
     Args:
         session: A botocore client's own, of HTTP.
         url: With its path.
+        largest_body: Bytes of an answer's body at most.
 
     Raises:
-        ValueError: The settings of proxies cannot be meant.
+        ValueError: The URL, or that of a proxy, cannot be meant.
     """
 
-    def __init__(self, session: Any, url: str) -> None:
+    def __init__(self, session: Any, url: str, largest_body: int) -> None:
         self._url = url
+        self._largest_body = largest_body
         # botocore has these, and no public way to them.
         self._proxy_url = session._proxy_config.proxy_url_for(url)  # noqa: SLF001
         manager = session._get_connection_manager(url, self._proxy_url)  # noqa: SLF001
         pool = self._pool = manager.connection_from_url(url)
         session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
-        target = session._get_request_target(url, self._proxy_url)  # noqa: SLF001
-        self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, pool.scheme)
-        to_proxy = pool.proxy_headers if pool.proxy and not self._tunnels else {}
-        self._begin = f"POST {target} HTTP/1.1\r\nAccept-Encoding: identity\r\n{_lines(to_proxy.items())}"
+        parts = parse_url(url)
+        self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, parts.scheme)
+        if pool.proxy and not self._tunnels:
+            target, to_proxy = parts._replace(fragment=None).url, pool.proxy_headers
+        else:
+            target, to_proxy = parts.request_uri, {}
+        first = f"POST {target} HTTP/1.1\r\nAccept-Encoding: identity\r\n".encode("ascii")
+        self._begin = first + _lines(to_proxy.items())
 
     def post(
         self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], None]
@@ -62,21 +72,23 @@ class HttpEndpoint:
         """One request, and what is answered; nothing is tried again.
 
         Args:
-            headers: All but the body's length.
+            headers: With the host, without what HTTP itself needs.
             body: Of the request.
-            before_body: Called before the answer's body is read, with the bytes that it has at most.
+            before_body: Called before the answer's body is received, with the bytes that it has at most.
 
         Raises:
-            BotoCoreError: No answer came, named as the SDK does.
+            BotoCoreError: No answer came.
         """
-        head = f"{self._begin}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n"
+        length = b"Content-Length: %d\r\n\r\n" % len(body)
+        request = b"".join([self._begin, _lines(headers), length, body])
         connection = self._pool._get_conn()  # noqa: SLF001
         keeps = False
         try:
             if connection.is_closed:
                 self._open(connection)
-            connection.sock.sendall(head.encode("ascii") + body)
-            answer = receive(connection.sock, before_body)
+            connection.sock.sendall(request)
+            with let_go():
+                answer = receive(connection.sock, self._largest_body, before_body)
             keeps = answer.keeps
         except (OSError, HTTPException, urllib3_errors.HTTPError, CertificateError) as error:
             # An error keeps what is in its frames: there, a part of a body.
@@ -88,6 +100,7 @@ class HttpEndpoint:
         return answer
 
     def _open(self, connection: Any) -> None:
+        connection.timeout = self._pool.timeout.connect_timeout  # the SDK leaves the other one there
         with let_go():
             if self._tunnels:
                 self._pool._prepare_proxy(connection)  # noqa: SLF001
@@ -104,10 +117,10 @@ class HttpEndpoint:
         return named.HTTPClientError(error=error)
 
 
-def _lines(headers: Iterable[tuple[str, str]]) -> str:
+def _lines(headers: Iterable[tuple[str, str]]) -> bytes:
     lines = []
     for name, value in headers:
-        if not (value.isascii() and value.isprintable()):
-            raise named.HTTPClientError(error=f"the header {name} would have a line break, or is not ASCII")
+        if not _VALUE.fullmatch(value):
+            raise named.HTTPClientError(error=f"{name} has a character that no header may have")
         lines.append(f"{name}: {value}\r\n")
-    return "".join(lines)
+    return "".join(lines).encode("latin-1")

@@ -32,11 +32,15 @@ class Sent:
     """One answer.
 
     Attributes:
-        after: Seconds for which it is held back.
+        data: What is sent at once.
+        then: What becomes of the connection.
+        more: Is sent after it, by TLS in a record of its own.
+        after: Seconds for which all is held back.
     """
 
     data: bytes
     then: Then = Then.KEEP
+    more: bytes = b""
     after: float = 0
 
 
@@ -110,6 +114,7 @@ class RawPeer:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         time.sleep(answer.after)
         connection.sendall(answer.data)
+        connection.sendall(answer.more)
         if answer.then is Then.HOLD:
             return bool(connection.recv(1))  # until the other end goes
         if answer.then is Then.RESET:

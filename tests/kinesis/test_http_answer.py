@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 from contextlib import suppress
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis import http_answer
-from kinesis_assets.kinesis.http_answer import LARGEST_BODY, receive
+from kinesis_assets.kinesis.http_answer import receive
 
+LARGEST = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
 SIZED = OK + b"Content-Length: 5\r\n\r\nhello"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"
@@ -34,7 +36,7 @@ def answer_in(sent, before_body=lambda _: None):
         sending = threading.Thread(target=send)
         sending.start()
         try:
-            return receive(ours, before_body)
+            return receive(ours, LARGEST, before_body)
         finally:
             ours.shutdown(socket.SHUT_RD)
             sending.join()
@@ -84,6 +86,7 @@ def test_a_connection_is_kept_after_a_whole_answer_also_if_others_announce_it(se
         CHUNKED[:-2],
         SIZED.replace(b"OK\r\n", b"OK\r\nConnection: Close\r\n"),
         CHUNKED.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"),
+        SIZED.replace(b"OK\r\n", b"OK\r\nConnection: close\r\nConnection: keep-alive\r\n"),
         SIZED.replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
 )
@@ -96,11 +99,34 @@ def test_a_body_that_is_cut_is_what_came(sent):
     assert answer_in(sent).body == b"hel"
 
 
+def test_trailers_are_no_headers():
+    answer = answer_in(CHUNKED[:-2] + b"Date: later\r\nConnection: close\r\n\r\n")
+    assert answer.headers == {"transfer-encoding": "chunked"}
+    assert answer.keeps
+
+
+def test_trailers_without_end_are_refused():
+    with pytest.raises(ProtocolError, match="more than 1048576"):
+        answer_in(CHUNKED[:-2] + b"x: y\r\n" * LARGEST)
+
+
+def test_what_was_parsed_is_not_kept_by_the_error_of_what_follows():
+    kept = None
+    try:
+        answer_in(CHUNKED[:-5] + b"wrong\r\n")
+    except ProtocolError as error:
+        kept = error.with_traceback(None)  # as callers have it
+    assert kept
+    found = [each for each in gc.get_objects() if isinstance(each, http_answer._Found)]
+    assert not [each for each in found if each.body == b"hello"]
+
+
 def test_what_a_body_has_at_most_is_told_before_it_is_received():
     told = []
     for sent in (SIZED, CHUNKED, ENDED):
         answer_in(sent, told.append)
-    assert told == [5, LARGEST_BODY, LARGEST_BODY]
+    answer_in(b"HTTP/1.1 204 None\r\n\r\n", told.append)
+    assert told == [5, LARGEST, LARGEST, 0]
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nDate: x\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
@@ -134,17 +160,17 @@ def test_a_head_without_end_is_refused():
         answer_in(OK + b"x: y\r\n" * 100_000)
 
 
-def test_a_body_longer_than_the_services_is_refused_before_it_is_received():
+def test_a_body_longer_than_allowed_is_refused_before_it_is_received():
     told = []
-    with pytest.raises(ProtocolError, match="none of the service's"):
-        answer_in(OK + f"Content-Length: {LARGEST_BODY + 1}\r\n\r\n".encode(), told.append)
+    with pytest.raises(ProtocolError, match="more than 1048576"):
+        answer_in(OK + f"Content-Length: {LARGEST + 1}\r\n\r\n".encode(), told.append)
     assert not told
 
 
-def test_a_body_of_unknown_length_is_refused_when_it_is_longer_than_the_services():
+def test_a_body_of_unknown_length_is_refused_when_it_is_longer_than_allowed():
     chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
-    with pytest.raises(ProtocolError, match="none of the service's"):
-        answer_in(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST_BODY // (1 << 16) + 1))
+    with pytest.raises(ProtocolError, match="more than 1048576"):
+        answer_in(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST // (1 << 16) + 1))
 
 
 def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
@@ -154,4 +180,4 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
             ours.settimeout(0.05)
             theirs.sendall(sent)
             with pytest.raises(TimeoutError):
-                receive(ours, lambda _: None)
+                receive(ours, LARGEST, lambda _: None)

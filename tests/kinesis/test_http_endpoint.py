@@ -12,6 +12,7 @@ from traceback import walk_tb
 
 import pytest
 import trustme
+import urllib3
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, InvalidInput
@@ -90,6 +91,15 @@ def test_a_request_is_whole_and_names_its_host_once():
     assert body == b'{"ShardIterator":"i","Limit":10}'
 
 
+@pytest.mark.parametrize("path", ["", "/", "/kinesis", "/k\xe4se", "/a b", "/?x=y z", "/a?b#c"])
+def test_a_path_is_asked_for_as_the_sdk_does(path):
+    with RawPeer(Sent(SIZED)) as peer:
+        for by_sdk in (False, True):
+            call(client_of(peer.url + path, by_sdk))
+    ours, sdks = (request.partition(b"\r\n")[0] for request in peer.requests)
+    assert ours == sdks
+
+
 def test_a_request_goes_out_in_one_piece(monkeypatch):
     pieces = []
     sendall = socket.socket.sendall
@@ -159,6 +169,23 @@ def test_an_answer_may_take_longer_than_a_connection(monkeypatch):
     limit(monkeypatch, connect_timeout=0.2)
     with RawPeer(Sent(SIZED, after=0.5)) as peer:
         call(client_of(peer.url))
+
+
+def test_a_connection_that_the_sdk_used_is_opened_anew_within_the_time_for_that(monkeypatch):
+    limit(monkeypatch, connect_timeout=3, read_timeout=7)
+    given = []
+    create_connection = urllib3.util.connection.create_connection
+
+    def note(address, timeout, **options):
+        given.append(timeout)
+        return create_connection(address, timeout, **options)
+
+    monkeypatch.setattr(urllib3.util.connection, "create_connection", note)
+    with RawPeer(Sent(SIZED.replace(b"Date", b"Connection: close\r\nDate"), Then.END)) as peer:
+        client = client_of(peer.url)
+        client._client.get_records(ShardIterator="i")
+        call(client)
+    assert given == [3, 3]
 
 
 def test_the_sdk_uses_the_same_connections():
@@ -294,6 +321,16 @@ def test_a_long_body_comes_by_tls_as_it_is(tls):
         call(client_of(peer.url))
 
 
+@pytest.mark.usefixtures("trusted")
+def test_a_second_answer_by_tls_is_not_given_to_the_next_call(tls):
+    head, _, body = SIZED.partition(b"\r\n\r\n")
+    twice = Sent(head + b"\r\n\r\n", more=body + SIZED.replace(b'"i"', b'"x"'))
+    with RawPeer(twice, Sent(SIZED), tls=tls) as peer:
+        client = client_of(peer.url)
+        assert code_of(client) == "HTTPClientError"
+        call(client)
+
+
 @directly_and_by_the_sdk
 def test_a_certificate_that_nobody_vouches_for_is_named_so_and_nothing_is_sent(tls, by_sdk):
     with RawPeer(Sent(SIZED), tls=tls) as peer:
@@ -362,6 +399,14 @@ def test_a_proxy_of_plain_http_is_asked_for_the_whole_url(monkeypatch):
         assert "Host: kinesis.example" in lines
         assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:secret').decode()}" in lines
     assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_proxy_by_tls_is_asked_for_the_whole_url_of_plain_http(monkeypatch, tls):
+    with RawPeer(Sent(SIZED), tls=tls) as peer:
+        monkeypatch.setenv("HTTP_PROXY", peer.url)
+        call(client_of("http://kinesis.example/a#b"))
+    assert peer.requests[0].startswith(b"POST http://kinesis.example/a HTTP/1.1\r\n")
 
 
 @pytest.mark.usefixtures("trusted")
