@@ -131,7 +131,7 @@ class DirectCall(Generic[AnswerT_co]):
                 credentials.get_frozen_credentials()
 
     def _refusal(self, answer: HttpAnswer) -> dict[str, Any]:
-        parsed = {"status_code": answer.status, "headers": answer.headers, "body": answer.body}
+        parsed = {"status_code": answer.status, "headers": answer.headers, "body": bytes(answer.body)}
         refusal: dict[str, Any] = {}
         # What is no answer of the service's, as of a proxy, can be anything.
         with suppress(ResponseParserError, ValueError, AttributeError, TypeError, KeyError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import numpy as np
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
-_PIECE = 64 << 10
-"""Bytes that are received at once, at most, before it is known how many come."""
+_PIECE = 256 << 10
+"""Bytes that are received at once, at most, before it is known how many come. What comes often is shorter."""
 
 _LONGEST_HEAD = 64 << 10
 
@@ -34,7 +35,7 @@ class HttpAnswer:
 
     status: int
     headers: dict[str, str]
-    body: bytearray
+    body: memoryview
     keeps: bool
 
 
@@ -79,7 +80,7 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
         ProtocolError: That is no answer, more than one, or a longer one.
     """
     status = 0
-    came = b""
+    came = memoryview(b"")
     while status < HTTPStatus.OK:  # 1xx only announces the answer
         head, came = _head(connection, came)
         found = _Found()
@@ -90,12 +91,12 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
     if length > largest_body:
         raise ProtocolError(f"the answer has {length} bytes, more than {largest_body}")
     before_body(length)
-    body = found.body
     if "content-length" in found.headers and not found.is_whole:
         body = _body(connection, length, came)
         found.is_whole = len(body) == length
     else:
         _parse_body(connection, parser, found, came, largest_body)
+        body = memoryview(found.body)
     keeps = (
         found.is_whole
         and parser.get_http_version() == "1.1"
@@ -104,39 +105,41 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
     return HttpAnswer(status, found.headers, body, keeps)
 
 
-def _head(connection: socket, came: bytes) -> tuple[bytes, bytes]:
+def _head(connection: socket, rest: memoryview) -> tuple[memoryview, memoryview]:
     """The head of an answer, a part of which came already, and what came after it."""
-    while _END_OF_HEAD not in came:
+    came = bytes(rest)
+    while (end := came.find(_END_OF_HEAD)) < 0:
         if len(came) >= _LONGEST_HEAD:
             raise ProtocolError(f"the answer has a head of more than {_LONGEST_HEAD} bytes")
         piece = connection.recv(_PIECE)
         if not piece:
             raise ConnectionResetError(f"the connection ended after {len(came)} bytes of an answer's head")
         came += piece
-    head, end, rest = came.partition(_END_OF_HEAD)
-    return head + end, rest
+    view, end = memoryview(came), end + len(_END_OF_HEAD)
+    return view[:end], view[end:]
 
 
-def _body(connection: socket, length: int, came: bytes) -> bytearray:
+def _body(connection: socket, length: int, came: memoryview) -> memoryview:
     """So many bytes, or what there is; some came already."""
-    body = bytearray(length + 1)  # TLS would hide what is too much, and give it as the next answer
     got = len(came)
-    body[:got] = came
-    with memoryview(body) as view:
-        while got < length and (more := connection.recv_into(view[got:])):
+    if got < length:
+        # Not zeroed before. One more, as TLS would hide what is too much and give it as the next answer.
+        body = np.empty(length + 1, np.uint8).data
+        body[:got] = came
+        while got < length and (more := connection.recv_into(body[got:])):
             got += more
+        came = body[:got]
     if got > length:
         raise ProtocolError("the answer has more bytes than it says")
-    del body[got:]
-    return body
+    return came
 
 
 def _parse_body(
-    connection: socket, parser: HttpResponseParser, found: _Found, came: bytes, largest: int
+    connection: socket, parser: HttpResponseParser, found: _Found, rest: memoryview, largest: int
 ) -> None:
     """Parse a body that ends by itself, or with the connection; some came already."""
-    received = len(came)
-    _parse(parser, came)
+    received = len(rest)
+    _parse(parser, rest)
     while not found.is_whole and (came := connection.recv(_PIECE)):
         received += len(came)
         if received > largest:
@@ -146,7 +149,7 @@ def _parse_body(
         raise ProtocolError("the answer is followed by another")
 
 
-def _parse(parser: HttpResponseParser, piece: bytes) -> None:
+def _parse(parser: HttpResponseParser, piece: bytes | memoryview) -> None:
     wrong = None
     try:
         parser.feed_data(piece)
