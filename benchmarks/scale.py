@@ -370,7 +370,7 @@ def section(full: bool) -> Section:
         of_whole = whole(server, BACKLOG)
         of_ticks = ticks(server)
         rates = [
-            *small_pages(server, 64, 80 if full else 25, rounds),
+            *small_pages(server, 64, 100, rounds),
             *small_pages(server, 256, 40 if full else 10, rounds),
         ]
         profile = profiles(server)
