@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -113,8 +114,8 @@ class DataFileWriter:
     """Writes record batches to new data files in a table's folder; `close` tells which.
 
     A row group is written while the next one is gathered. For threads at work (`work_lock`): who has to wait
-    for the folder lets others work, but for opening a file. What a row group's writing raises comes out of a
-    later call, of `close` at the latest.
+    for the folder lets others work. What a row group's writing raises comes out of a later call, at last
+    of `close`.
 
     Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, and for each thread one
     batch, whatever is written.
@@ -125,6 +126,7 @@ class DataFileWriter:
         self._batch_id = batch_id
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
+        self._opening = threading.Lock()  # one at a time, or there might be two of a date, or too many
         self._closing = threading.Lock()  # one at a time, since it counts no more among the open ones
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
@@ -145,21 +147,33 @@ class DataFileWriter:
 
     def _file(self, arrival_date: str) -> _OpenFile:
         while arrival_date not in self._open:
-            if len(self._open) < _OPEN_FILES:
-                self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
-            else:
-                self._close(*next(iter(self._open.items())))
+            with _alone(self._opening):
+                if arrival_date in self._open:
+                    continue  # another thread has opened it meanwhile
+                if len(self._open) < _OPEN_FILES:
+                    with let_go():
+                        file = _OpenFile(self._filesystem, self._batch_id, arrival_date)
+                    self._open[arrival_date] = file
+                else:
+                    self._close(*next(iter(self._open.items())))
         return self._open[arrival_date]
 
     def _close(self, arrival_date: str, file: _OpenFile) -> None:
         """Close a file that was open, unless another thread has done so meanwhile."""
-        with let_go():
-            self._closing.acquire()
-        try:
+        with _alone(self._closing):
             if self._open.get(arrival_date) is file:
                 self._closed.append(self._open.pop(arrival_date).close())
-        finally:
-            self._closing.release()
+
+
+@contextmanager
+def _alone(lock: threading.Lock) -> Iterator[None]:
+    """Within, this thread has a lock; who waits for it lets others work."""
+    with let_go():
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _OpenFile:

@@ -175,6 +175,33 @@ def test_who_waits_for_a_slow_folder_lets_others_work(table, slow):
     assert writer.close()[0].rows == 4
 
 
+def test_who_opens_a_file_in_a_slow_folder_lets_others_work_but_not_open_it_too(table, monkeypatch):
+    begun, let = threading.Event(), threading.Event()
+    begin = files_module._OpenFile.__init__
+
+    def late(*arguments):
+        begun.set()
+        assert let.wait(10)
+        begin(*arguments)
+
+    monkeypatch.setattr(files_module._OpenFile, "__init__", late)
+    work, writer = WorkLock(), DataFileWriter(table.files, 77)
+
+    def write(first):
+        with work.held():
+            writer.write("a", record_batch(STREAM.name, "a", records(first, 2)))
+
+    with ThreadPoolExecutor(2) as pool:
+        writing = [pool.submit(write, first) for first in (1, 3)]
+        assert begun.wait(10)
+        with work.held():
+            assert not any(each.done() for each in writing)
+            let.set()
+        for each in writing:
+            each.result(timeout=10)
+    assert [file.rows for file in writer.close()] == [4]
+
+
 def hold_each_other_up(write, threads):
     """Let so many threads do something one at a time, as a task does."""
     work = WorkLock()
@@ -214,7 +241,7 @@ def test_many_threads_write_each_row_once(table, monkeypatch, row_group, size, o
 
     hold_each_other_up(write_all, 16)
     files = writer.close()
-    assert len(files) > 10
+    assert len(files) > days
     rows = Counter()
     for file in files:
         found = Counter(read(table.files, file)["shard_id"].to_pylist())
