@@ -135,7 +135,7 @@ class StreamClient:
                 arn=summary["StreamARN"],
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
-            service_time=self._service_time("DescribeStreamSummary", answer),
+            service_time=self._time("DescribeStreamSummary", _date(answer)),
             retention_hours=summary["RetentionPeriodHours"],
         )
 
@@ -189,11 +189,11 @@ class StreamClient:
         It takes a seat, if there is one, when its body is read.
         The call is made once, whatever `attempts` says, unless the SDK makes it.
         """
+        arguments = {"ShardIterator": iterator, "Limit": limit}
         if self._get_records is None:
-            return self._get_records_by_sdk(iterator, limit, _seat(seat))
-        page, date = self._directly(
-            self._get_records, {"ShardIterator": iterator, "Limit": limit}, _seat(seat)
-        )
+            page, date = self._whole("GetRecords", self._get_records_by_sdk(arguments, _seat(seat)))
+        else:
+            page, date = self._directly(self._get_records, arguments, _seat(seat))
         try:
             return page, self._time("GetRecords", date)
         finally:
@@ -203,21 +203,27 @@ class StreamClient:
         self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat
     ) -> tuple[AnswerT_co, str | None]:
         with self._failures(call.operation):
-            answer, date = call(arguments, seat)
-        if isinstance(answer, IncompleteBody):
-            raise CallFailed(self.stream, call.operation, "IncompleteBody", answer.reason)
-        return answer, date
+            given = call(arguments, seat)
+        return self._whole(call.operation, given)
 
-    def _get_records_by_sdk(self, iterator: str, limit: int, seat: Seat) -> tuple[Page, datetime]:
+    def _get_records_by_sdk(
+        self, arguments: Mapping[str, Any], seat: Seat
+    ) -> tuple[Page | IncompleteBody, str | None]:
         with let_go():  # the SDK reads the body and parses it in one go
             seat.take(int(COPIES * LARGEST_BODY))
             try:
-                answer = self._call("GetRecords", "Records", ShardIterator=iterator, Limit=limit)
-                page = page_of(answer)
+                answer = self._call("GetRecords", "Records", **arguments)
+                return page_of(answer), _date(answer)
             except (ResponseParserError, KeyError, TypeError, ValueError) as error:
-                told = f"{type(error).__name__}: {error}"
-                raise CallFailed(self.stream, "GetRecords", "IncompleteBody", told) from error
-        return page, self._service_time("GetRecords", answer)
+                return IncompleteBody(f"{type(error).__name__}: {error}"), None
+
+    def _whole(
+        self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
+    ) -> tuple[AnswerT_co, str | None]:
+        answer, date = given
+        if isinstance(answer, IncompleteBody):
+            raise CallFailed(self.stream, operation, "IncompleteBody", answer.reason)
+        return answer, date
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
@@ -250,9 +256,6 @@ class StreamClient:
             raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
         return answer
 
-    def _service_time(self, operation: str, answer: dict[str, Any]) -> datetime:
-        return self._time(operation, answer["ResponseMetadata"]["HTTPHeaders"].get("date"))
-
     def _time(self, operation: str, date: str | None) -> datetime:
         """The service's clock at an answer: its `Date` header, whole seconds, rounded down."""
         try:
@@ -283,6 +286,11 @@ class StreamClient:
             raise CallFailed(self.stream, operation, code, message, status) from None
         except BotoCoreError as error:
             raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
+
+
+def _date(answer: dict[str, Any]) -> str | None:
+    date: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return date
 
 
 def _seat(seat: Seat | None) -> Seat:

@@ -144,8 +144,11 @@ def kept_by(error):
         error = error.__context__
 
 
+@pytest.mark.parametrize("by_sdk", [False, True])
 @pytest.mark.parametrize("wrong", ["data", "number", "date", "refused"])
-def test_a_page_that_fails_is_not_kept_by_its_error(kinesis, stream, settings, faults, monkeypatch, wrong):
+def test_a_page_that_fails_is_not_kept_by_its_error(
+    kinesis, stream, settings, faults, monkeypatch, wrong, by_sdk
+):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     good = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA==", "PartitionKey": "k"}
     bad = {"data": {"Data": "e!"}, "number": {"SequenceNumber": "one"}}.get(wrong, {})
@@ -153,14 +156,20 @@ def test_a_page_that_fails_is_not_kept_by_its_error(kinesis, stream, settings, f
     records = [good] * 10_000 + [good | bad]
     faults.answer("GetRecords", lambda _, answer: replace(answer.but(Records=records), status=status))
     if wrong == "date":
-        call = DirectCall.__call__
-        monkeypatch.setattr(DirectCall, "__call__", lambda *arguments: (call(*arguments)[0], None))
+        of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (DirectCall, "__call__")
+        call = getattr(of, name)
+        monkeypatch.setattr(of, name, lambda *arguments: (call(*arguments)[0], None))
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
     with pytest.raises(CallFailed) as caught:
-        page(StreamClient(stream, settings, attempts=1), Room(1 << 30))
+        page(client, Room(1 << 30))
     kept = list(kept_by(caught.value))
     assert kept
     assert not [each for each in kept if isinstance(each, (HttpAnswer, Page, Records, WirePage))]
-    assert max(len(each) for each in kept if isinstance(each, (str, bytes, bytearray, memoryview))) < 10_000
+    assert (
+        max(len(each) for each in kept if isinstance(each, (str, bytes, bytearray, memoryview, dict)))
+        < 10_000
+    )
+    assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
 
 
 @pytest.mark.parametrize("on_wire", [False, True])
