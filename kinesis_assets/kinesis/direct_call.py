@@ -95,7 +95,8 @@ class DirectCall(Generic[AnswerT_co]):
     def __call__(
         self, arguments: Mapping[str, Any], seat: Seat
     ) -> tuple[AnswerT_co | IncompleteBody, str | None]:
-        """What the service answers, and its `Date`. The answer has a seat from when its body is read.
+        """What the service answers, and its `Date`. The answer has a seat from when its body is read, but for
+        the first 256 KiB, which come with its head.
 
         What is not read stays with the sender, and the answer's head tells how long the body is: so the
         memory of a task is bounded by what comes, and not by a guess.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from socket import socket
 
 _PIECE = 256 << 10
-"""Bytes that are received at once, at most, before it is known how many come. What comes often is shorter."""
+"""Bytes that are received at once, at most, before it is known how many come: most answers are shorter."""
 
 _LONGEST_HEAD = 64 << 10
 
@@ -81,7 +81,7 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
     """
     status = 0
     came = memoryview(b"")
-    while status < HTTPStatus.OK:  # 1xx only announces the answer
+    while status < HTTPStatus.OK:  # 1xx announces the answer
         head, came = _head(connection, came)
         found = _Found()
         parser = HttpResponseParser(found)
@@ -123,7 +123,7 @@ def _body(connection: socket, length: int, came: memoryview) -> memoryview:
     """So many bytes, or what there is; some came already."""
     got = len(came)
     if got < length:
-        # Not zeroed before. One more, as TLS would hide what is too much and give it as the next answer.
+        # Not zeroed before. One byte more, or TLS might keep what is too much for the next answer.
         body = np.empty(length + 1, np.uint8).data
         body[:got] = came
         while got < length and (more := connection.recv_into(body[got:])):

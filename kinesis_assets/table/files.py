@@ -114,8 +114,8 @@ class DataFileWriter:
     """Writes record batches to new data files in a table's folder; `close` tells which.
 
     A row group is written while the next one is gathered. For threads at work (`work_lock`): who has to wait
-    for the folder lets others work. What a row group's writing raises comes out of a later call, at last
-    of `close`.
+    for the folder lets others work. What a row group's writing raises comes out of a later call, of
+    `close` at the latest.
 
     Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, and for each thread one
     batch, whatever is written.
@@ -127,7 +127,7 @@ class DataFileWriter:
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._opening = threading.Lock()  # one at a time, or there might be two of a date, or too many
-        self._closing = threading.Lock()  # one at a time, since it counts no more among the open ones
+        self._closing = threading.Lock()  # one at a time: what is being closed counts no more among the open
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
         """Add one shard's records, a batch of `RECORD_SCHEMA`."""
@@ -147,15 +147,14 @@ class DataFileWriter:
 
     def _file(self, arrival_date: str) -> _OpenFile:
         while arrival_date not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                self._close(*next(iter(self._open.items())))
+                continue
             with _alone(self._opening):
-                if arrival_date in self._open:
-                    continue  # another thread has opened it meanwhile
-                if len(self._open) < _OPEN_FILES:
+                if arrival_date not in self._open and len(self._open) < _OPEN_FILES:
                     with let_go():
                         file = _OpenFile(self._filesystem, self._batch_id, arrival_date)
                     self._open[arrival_date] = file
-                else:
-                    self._close(*next(iter(self._open.items())))
         return self._open[arrival_date]
 
     def _close(self, arrival_date: str, file: _OpenFile) -> None:

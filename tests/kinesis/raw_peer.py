@@ -81,11 +81,15 @@ class RawPeer:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()
         self._listening.close()
-        for connection in self._open:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self.end()
         for thread in self._threads:
             thread.join()
+
+    def end(self) -> None:
+        """End all connections that are open."""
+        for connection in self._open:
+            with suppress(OSError):  # it has ended by itself
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         with suppress(OSError):  # the end of listening
@@ -132,7 +136,11 @@ def read_request(connection: socket.socket) -> bytes:
                 return b""
             head += line
         lengths = [line for line in head.lower().splitlines() if line.startswith(b"content-length:")]
+        length = int(lengths[0].split(b":")[1]) if lengths else 0
         body = b""
-        while lengths and len(body) < int(lengths[0].split(b":")[1]):
-            body += coming.read(int(lengths[0].split(b":")[1]) - len(body)) or b""
+        while len(body) < length:
+            piece = coming.read(length - len(body))
+            if not piece:
+                return b""
+            body += piece
         return head + body

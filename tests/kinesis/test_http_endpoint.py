@@ -145,7 +145,6 @@ def test_a_connection_that_has_ended_is_opened_anew(sent):
         assert peer.connections == 3
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -157,7 +156,8 @@ def test_a_connection_that_has_ended_is_opened_anew(sent):
         Sent(b"<html>\r\n\r\n"),
     ],
 )
-def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
+def test_a_connection_is_not_used_again_after_a_call_that_failed(sent, monkeypatch):
+    limit(monkeypatch, read_timeout=2)
     with RawPeer(sent, Sent(SIZED)) as peer:
         client = client_of(peer.url)
         code_of(client)
@@ -208,7 +208,11 @@ def test_an_endpoint_that_nobody_serves_is_named_so(by_sdk):
 
 
 @directly_and_by_the_sdk
-def test_a_host_that_is_unknown_is_named_so(by_sdk):
+def test_a_host_that_is_unknown_is_named_so(by_sdk, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     assert code_of(client_of("http://kinesis.invalid", by_sdk)) == "EndpointConnectionError"
 
 
@@ -359,32 +363,41 @@ class Tunnel:
         self._to = ("127.0.0.1", int(peer.address.rpartition(":")[2]))
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        self._serving = threading.Thread(target=self._serve)
+        self._open = []
+        self._threads = [threading.Thread(target=self._serve)]
 
     def __enter__(self):
-        self._serving.start()
+        self._threads[0].start()
         return self
 
     def __exit__(self, *_):
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._serving.join()
-        self._listening.close()
+        for end in (self._listening, *self._open):
+            with suppress(OSError):  # it has ended by itself
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for end in (self._listening, *self._open):
+            end.close()
 
     def _serve(self):
         with suppress(OSError):  # the end of listening
             while True:
                 near, _ = self._listening.accept()
+                self._open.append(near)
                 self.asked.append(read_request(near))
                 near.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
                 far = socket.create_connection(self._to)
+                self._open.append(far)
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
+                    self._threads.append(threading.Thread(target=self._pump, args=ends))
+                    self._threads[-1].start()
 
     @staticmethod
     def _pump(source, sink):
-        with suppress(OSError), source, sink:
+        with suppress(OSError):
             while data := source.recv(1 << 16):
                 sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
 
 
 def test_a_proxy_of_plain_http_is_asked_for_the_whole_url(monkeypatch):
@@ -451,6 +464,8 @@ def test_a_proxy_that_connects_slowly_lets_others_work(monkeypatch):
         assert proxy.asked.wait(5)
         with work.held():
             assert not calling.done()
+            proxy.end()
+        assert calling.result(timeout=5) == "ConnectionClosedError"
 
 
 @directly_and_by_the_sdk

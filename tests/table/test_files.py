@@ -253,15 +253,31 @@ def test_many_threads_write_each_row_once(table, monkeypatch, row_group, size, o
         assert sorted(found) == list(range(1, 31))
 
 
-def test_one_file_at_a_time_is_closed_beside_those_that_are_open(table, slow, monkeypatch):
-    begun = []
-    begin = files_module._OpenFile.__init__
+@pytest.mark.parametrize("late", ["__init__", "_write_row_group"])
+def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypatch, late):
+    let, too_many, standing = threading.Event(), threading.Event(), set()
+    of = files_module._OpenFile
+    do, begin, close = getattr(of, late), of.__init__, of.close
 
-    def note(*arguments):
-        begun.append(arguments)
-        begin(*arguments)
+    def do_late(*arguments):
+        assert let.wait(10)
+        do(*arguments)
 
-    monkeypatch.setattr(files_module._OpenFile, "__init__", note)
+    def note_begin(file, *arguments):
+        (do_late if late == "__init__" else begin)(file, *arguments)
+        standing.add(file)
+        if len(standing) > files_module._OPEN_FILES + 1:
+            too_many.set()
+
+    def note_close(file):
+        done = close(file)
+        standing.remove(file)
+        return done
+
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(of, late, do_late)
+    monkeypatch.setattr(of, "__init__", note_begin)
+    monkeypatch.setattr(of, "close", note_close)
     writer = DataFileWriter(table.files, 77)
     waiting = threading.Semaphore(0)
 
@@ -273,10 +289,11 @@ def test_one_file_at_a_time_is_closed_beside_those_that_are_open(table, slow, mo
         writing = pool.submit(hold_each_other_up, write_a_day, 12)
         for _ in range(12):  # all have been at work, and those that may not go on wait
             assert waiting.acquire(timeout=10)
-        assert len(begun) <= 5
-        slow.let.set()
+        too_many.wait(0.3)
+        let.set()
         writing.result(timeout=60)
     assert sum(file.rows for file in writer.close()) == 12
+    assert not too_many.is_set()
 
 
 def test_an_error_is_told_though_two_waited_for_the_row_group_before(table, slow, monkeypatch):
