@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from benchmarks.alone import REGION, landing_of, unpaced, whole_run
+from benchmarks.empty_calls import cpu_of_empty_calls
 from benchmarks.measure import ROOT, Command, Spread, started, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
@@ -367,6 +368,7 @@ def section(full: bool) -> Section:
     rounds = FULL_ROUNDS if full else ROUNDS
     with replay_server() as server:
         of_idle = idle(server, rounds)
+        of_calls = cpu_of_empty_calls(server, rounds)
         of_whole = whole(server, BACKLOG)
         of_ticks = ticks(server)
         rates = [
@@ -376,6 +378,7 @@ def section(full: bool) -> Section:
         profile = profiles(server)
     text = [
         _about_idle(of_idle),
+        _about_calls(of_calls),
         _about_whole(of_whole),
         *_about_ticks(of_ticks),
         *_about_rates(rates),
@@ -391,6 +394,11 @@ def _about_idle(of: Idle) -> str:
         f"{of.cpu_ms.text(2)} ms of CPU (process tree, JVM and workers) a shard and takes "
         f"{of.wall.text(1)} s. Its calls: {calls}."
     )
+
+
+def _about_calls(of: Mapping[str, Spread]) -> str:
+    told = "; ".join(f"{spread.text(2)} ms {way}" for way, spread in of.items())
+    return f"CPU of one call that brings nothing, without waits between calls: {told}."
 
 
 def _about_whole(of: Whole) -> str:

@@ -1,8 +1,8 @@
 """HTTP calls over the connections of the AWS SDK's session: what surrounds a body costs next to nothing.
 
 The session opens the connections, through proxies and TLS as it is set, and keeps them. A request goes out in
-one piece, and httptools parses the answer's head: done by urllib3 and http.client, the same costs more CPU
-than all else of a call that brings little, and such are most calls (benchmarks, landing).
+one piece, and httptools parses the answer's head. Done by urllib3 and http.client, the same is most of the
+CPU of a call that brings little, and such are most calls (benchmarks, scale).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from benchmarks import charts
+from benchmarks import charts, empty_calls
 from benchmarks.alone import unpaced, whole_run
 from benchmarks.contention import standing
 from benchmarks.follow import _Seen
@@ -49,6 +49,15 @@ def test_pace_is_lifted_within_the_block_alone():
     with unpaced():
         assert reader.SECONDS_BETWEEN_CALLS == 0
     assert paced == (reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND)
+
+
+@pytest.mark.usefixtures("environment")
+def test_each_way_to_call_makes_as_many_calls(monkeypatch):
+    monkeypatch.setattr(empty_calls, "CALLS", 7)
+    with replay_server() as server:
+        spent = empty_calls.cpu_of_empty_calls(server, rounds=2)
+        assert server.calls()["GetRecords"] == 3 * (1 + 2) * 7
+    assert list(spent) == [empty_calls.DIRECT, empty_calls.SESSION, empty_calls.SDK]
 
 
 @pytest.mark.usefixtures("environment")
