@@ -1,4 +1,4 @@
-"""HTTP calls over the connections of the AWS SDK's session: what surrounds a body costs next to nothing.
+"""HTTP calls over the connections of the AWS SDK's session, without the rest of its HTTP.
 
 The session opens the connections, through proxies and TLS as it is set, and keeps them. A request goes out in
 one piece, and httptools parses the answer's head. Done by urllib3 and http.client, the same is most of the
