@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from benchmarks.replay import ReplayServer
     from kinesis_assets.kinesis.pages import Page
+    from kinesis_assets.kinesis.waits import Waits
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 
@@ -49,7 +50,7 @@ DECODE = "JSON and base64 to bytes, typed; sequence numbers"
 CHECK = "positions, bounds, checksums, Arrow columns"
 WRITE = "Parquet written"
 ONE = "all of these, as a task does them, one call at once"
-MANY = f"the same, {side_by_side.THREADS} calls at once"
+MANY = f"the same, {side_by_side.CALLS} calls at once"
 
 ALONE = [CALLS, DECODE, CHECK, WRITE]
 """What is measured alone, and adds up to a landing."""
@@ -131,7 +132,8 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> tuple[Page, str]:
+    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> Waits[tuple[Page, str]]:
+        yield from ()  # it waits for nothing
         page = self._pages[arguments["ShardIterator"]]
         return replace(page, records=page.records[:]), _DATE  # whose columns are not made yet
 
@@ -151,12 +153,12 @@ def _alone(url: str, folder: str) -> dict[str, Callable[[], None]]:
 def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
     """All of it, without Spark, plan and commit."""
 
-    def task(threads: int) -> None:
-        kept, side_by_side.THREADS = side_by_side.THREADS, threads
+    def task(calls: int) -> None:
+        kept, side_by_side.CALLS = side_by_side.CALLS, calls
         landing_of(url, SPEC.name, folder)()
-        side_by_side.THREADS = kept
+        side_by_side.CALLS = kept
 
-    return {ONE: partial(task, 1), MANY: partial(task, side_by_side.THREADS)}
+    return {ONE: partial(task, 1), MANY: partial(task, side_by_side.CALLS)}
 
 
 KINDS = {"alone": _alone, "whole": _whole}

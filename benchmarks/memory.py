@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import LandingJob, land_group
-from kinesis_assets.spark.side_by_side import THREADS
+from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 CALL_BYTES = 9 * MIB
 MOST_MIB = 512
-GOAL_THREADS = 64
+GOAL_CALLS = 64
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _measured(case: Case) -> dict[str, Any]:
 def section(full: bool) -> Section:
     """The cases as a table."""
     del full
-    at_once = min(THREADS, CASES[0].shards)
+    at_once = min(CALLS, CASES[0].shards)
     what = (
         f"One task lands {CASES[0].shards} shards, {at_once} at once: the peak of its resident memory over "
         "what it has at rest."
@@ -156,7 +156,7 @@ def section(full: bool) -> Section:
         [row["name"], f"{row['rows']:,}", f"{row['mib']:,.0f}", f"{row['peak_mib']:,.0f}"] for row in measured
     ]
     peak = max(row["peak_mib"] for row in measured)
-    met = peak <= MOST_MIB and at_once >= GOAL_THREADS
+    met = peak <= MOST_MIB and at_once >= GOAL_CALLS
     target = Target(Goal.PEAK_MEMORY, f"{peak:,.0f} MiB, {at_once} shards at once", met)
     text = table(["backlog", "rows", "payload, MiB", "peak over idle, MiB"], rows)
     return Section("Memory of a landing task", f"{what}\n\n{text}", [target])

@@ -33,7 +33,7 @@ from kinesis_assets.kinesis.reader import PAGE_LIMIT
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.sensor import evaluate
-from kinesis_assets.spark.side_by_side import THREADS
+from kinesis_assets.spark.side_by_side import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -335,7 +335,7 @@ def _seconds_alone(server: ReplayServer, spec: StreamSpec) -> float:
 
 
 def _most(shards: int, pages: int, alone: float, *, paced: bool) -> float:
-    calls_a_second = min(shards, TASKS * THREADS) / alone
+    calls_a_second = min(shards, TASKS * CALLS) / alone
     if paced:
         calls_a_second = min(calls_a_second, shards * CALLS_A_SECOND)
     return calls_a_second * PAGE_RECORDS * pages / (pages + 1)
@@ -357,8 +357,8 @@ def profiles(server: ReplayServer) -> str:
         return "; ".join(f"{where} {share:.0%}" for where, share in hottest(spent))
 
     return (
-        "Where the CPU goes, by samples of all threads, without Spark and Dagster; a thread that waits when "
-        "it is looked at has what it did just before counted there (in threading). "
+        "Where the CPU goes, by samples of all threads, without Spark and Dagster; what a thread did just "
+        "before it waited counts for where it waits. "
         f"Pages of {PAGE_RECORDS} records: {told(of_small)}. A run over idle shards: {told(of_idle)}."
     )
 

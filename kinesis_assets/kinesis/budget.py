@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_right
 from itertools import accumulate
@@ -14,14 +13,13 @@ if TYPE_CHECKING:
 
 
 class Budget:
-    """An allowance while it is used up, by any number of threads."""
+    """An allowance while it is used up, by any number of readings."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._records = allowance.records
         self._bytes = allowance.bytes
         self._deadline = None if allowance.seconds is None else time.monotonic() + allowance.seconds
         self._taken = False
-        self._lock = threading.Lock()
 
     @property
     def used_up(self) -> bool:
@@ -47,15 +45,14 @@ class Budget:
         """How many of the leading records may be taken; they are taken with that."""
         if self._records is None and self._bytes is None:
             return len(records)
-        with self._lock:
-            count = len(records) if self._records is None else min(len(records), self._records)
-            if count and self._bytes is not None:
-                count = self._take_bytes(records.first(count), self._bytes)
-            if count:
-                self._taken = True
-                if self._records is not None:
-                    self._records -= count
-            return count
+        count = len(records) if self._records is None else min(len(records), self._records)
+        if count and self._bytes is not None:
+            count = self._take_bytes(records.first(count), self._bytes)
+        if count:
+            self._taken = True
+            if self._records is not None:
+                self._records -= count
+        return count
 
     def _take_bytes(self, records: Records, left: int) -> int:
         """How many of them are within the bytes that are left; these are taken."""

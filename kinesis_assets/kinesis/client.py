@@ -37,12 +37,13 @@ from kinesis_assets.kinesis.shards import (
     is_well_formed,
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kinesis_assets.kinesis.direct_call import AnswerT_co
+    from kinesis_assets.kinesis.waits import Waits
 
 CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""
@@ -173,27 +174,37 @@ class StreamClient:
 
         The SDK makes the call, unless `attempts` is 1.
         """
+        return waited_out(self.getting_iterator(shard_id, position))
+
+    def getting_iterator(self, shard_id: str, position: Position) -> Waits[str]:
+        """`shard_iterator`, without the waiting."""
         named = {"StreamName": self.stream, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
-            with let_go():
-                answer = self._call("GetShardIterator", "ShardIterator", **named)
+            answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
             return str(answer["ShardIterator"])
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
-        given, _ = self._directly(self._get_shard_iterator, named, _seat(None))
+        given, _ = yield from self._directly(self._get_shard_iterator, named, _seat(None))
         return given
 
-    def get_records(self, iterator: str, limit: int, seat: Seat | None = None) -> tuple[Page, datetime]:
+    def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
 
-        It takes a seat, if there is one, when its body is read.
         The call is made once, whatever `attempts` says, unless the SDK makes it.
         """
+        return waited_out(self.getting_records(iterator, limit))
+
+    def getting_records(
+        self, iterator: str, limit: int, seat: Seat | None = None
+    ) -> Waits[tuple[Page, datetime]]:
+        """`get_records`, without the waiting. The page takes its seat when its body is read."""
         arguments = {"ShardIterator": iterator, "Limit": limit}
         if self._get_records is None:
-            page, date = self._whole("GetRecords", self._get_records_by_sdk(arguments, _seat(seat)))
+            given = yield from self._get_records_by_sdk(arguments, _seat(seat))
+            page, date = self._whole("GetRecords", given)
+            del given
         else:
-            page, date = self._directly(self._get_records, arguments, _seat(seat))
+            page, date = yield from self._directly(self._get_records, arguments, _seat(seat))
         try:
             return page, self._time("GetRecords", date)
         finally:
@@ -201,21 +212,24 @@ class StreamClient:
 
     def _directly(
         self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat
-    ) -> tuple[AnswerT_co, str | None]:
+    ) -> Waits[tuple[AnswerT_co, str | None]]:
         with self._failures(call.operation):
-            given = call(arguments, seat)
+            given = yield from call(arguments, seat)
         return self._whole(call.operation, given)
 
     def _get_records_by_sdk(
         self, arguments: Mapping[str, Any], seat: Seat
-    ) -> tuple[Page | IncompleteBody, str | None]:
-        with let_go():  # the SDK reads the body and parses it in one go
-            seat.take(int(COPIES * LARGEST_BODY))
+    ) -> Waits[tuple[Page | IncompleteBody, str | None]]:
+        yield from seat.take(int(COPIES * LARGEST_BODY))
+
+        def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
                 answer = self._call("GetRecords", "Records", **arguments)
                 return page_of(answer), _date(answer)
             except (ResponseParserError, KeyError, TypeError, ValueError) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
+
+        return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
 
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]

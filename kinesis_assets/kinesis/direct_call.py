@@ -21,13 +21,14 @@ from botocore.parsers import JSONParser, ResponseParserError
 
 from kinesis_assets.kinesis.http_endpoint import HttpEndpoint
 from kinesis_assets.kinesis.pages import IncompleteBody
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import by_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.kinesis.http_answer import HttpAnswer
     from kinesis_assets.kinesis.room import Seat
+    from kinesis_assets.kinesis.waits import Waits
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
@@ -94,7 +95,7 @@ class DirectCall(Generic[AnswerT_co]):
 
     def __call__(
         self, arguments: Mapping[str, Any], seat: Seat
-    ) -> tuple[AnswerT_co | IncompleteBody, str | None]:
+    ) -> Waits[tuple[AnswerT_co | IncompleteBody, str | None]]:
         """What the service answers, and its `Date`. The answer has a seat from when its body is read, but for
         the first 256 KiB, which come with its head.
 
@@ -106,9 +107,8 @@ class DirectCall(Generic[AnswerT_co]):
             BotoCoreError: No whole answer came.
         """
         request = _Request("POST", self._url, self._headers, _encoder.encode(arguments))
-        self._refresh_credentials()
-        self._signer.sign(self.operation, request)
-        answer = self._endpoint.post(
+        yield from self._sign(request)
+        answer = yield from self._endpoint.post(
             request.headers.items(), request.body, lambda length: seat.take(int(COPIES * length))
         )
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
@@ -123,13 +123,15 @@ class DirectCall(Generic[AnswerT_co]):
         except ValueError as error:  # msgspec's are such, too
             return IncompleteBody(str(error)), date
 
-    def _refresh_credentials(self) -> None:
-        """Near their end one thread gets new ones over the network; the others sign with the old ones."""
-        credentials = self._signer._credentials  # noqa: SLF001
-        needed = getattr(credentials, "refresh_needed", None)
+    def _sign(self, request: _Request) -> Waits[None]:
+        """Near the credentials' end one call gets new ones over the network; the others sign with the old
+        ones.
+        """
+        needed = getattr(self._signer._credentials, "refresh_needed", None)  # noqa: SLF001
         if needed is not None and needed():
-            with let_go():
-                credentials.get_frozen_credentials()
+            yield from by_a_thread(lambda: self._signer.sign(self.operation, request))
+        else:
+            self._signer.sign(self.operation, request)
 
     def _refusal(self, answer: HttpAnswer) -> dict[str, Any]:
         parsed = {"status_code": answer.status, "headers": answer.headers, "body": bytes(answer.body)}

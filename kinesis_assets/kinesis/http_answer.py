@@ -10,9 +10,13 @@ import numpy as np
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
+from kinesis_assets.kinesis.waits import until_it_can, when_it_can
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
+
+    from kinesis_assets.kinesis.waits import Waits
 
 _PIECE = 256 << 10
 """Bytes that are received at once, at most, before it is known how many come: most answers are shorter."""
@@ -67,22 +71,27 @@ class _Found:
         self.is_whole = True
 
 
-def receive(connection: socket, largest_body: int, before_body: Callable[[int], None]) -> HttpAnswer:
+def receive(
+    connection: socket, seconds: float, largest_body: int, before_body: Callable[[int], Waits[None]]
+) -> Waits[HttpAnswer]:
     """The answer to a request that was sent.
 
     Args:
-        connection: With a time limit.
+        connection: One that does not block.
+        seconds: How long it may take until more comes.
         largest_body: Bytes of a body at most.
-        before_body: Called before the body is received, with the bytes that it has at most.
+        before_body: Done before the body is received, with the bytes that it has at most.
 
     Raises:
         OSError: The connection broke or ended before the body; `TimeoutError` if nothing came in time.
         ProtocolError: That is no answer, more than one, or a longer one.
     """
+    yield from until_it_can(connection, seconds)  # to try before costs more
+    coming = _Coming(connection, seconds)
     status = 0
     came = memoryview(b"")
     while status < HTTPStatus.OK:  # 1xx announces the answer
-        head, came = _head(connection, came)
+        head, came = yield from _head(coming, came)
         found = _Found()
         parser = HttpResponseParser(found)
         _parse(parser, head)
@@ -90,12 +99,12 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
     length = 0 if found.is_whole else int(found.headers.get("content-length", largest_body))
     if length > largest_body:
         raise ProtocolError(f"the answer has {length} bytes, more than {largest_body}")
-    before_body(length)
+    yield from before_body(length)
     if "content-length" in found.headers and not found.is_whole:
-        body = _body(connection, length, came)
+        body = yield from _body(coming, length, came)
         found.is_whole = len(body) == length
     else:
-        _parse_body(connection, parser, found, came, largest_body)
+        yield from _parse_body(coming, parser, found, came, largest_body)
         body = memoryview(found.body)
     keeps = (
         found.is_whole
@@ -105,13 +114,29 @@ def receive(connection: socket, largest_body: int, before_body: Callable[[int], 
     return HttpAnswer(status, found.headers, body, keeps)
 
 
-def _head(connection: socket, rest: memoryview) -> tuple[memoryview, memoryview]:
+class _Coming:
+    """What comes over a connection."""
+
+    def __init__(self, connection: socket, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    def piece(self) -> Waits[bytes]:
+        """Some bytes; none at the connection's end."""
+        return when_it_can(lambda: self._connection.recv(_PIECE), self._connection, self._seconds)
+
+    def into(self, place: memoryview) -> Waits[int]:
+        """How many bytes came into a place; none at the connection's end."""
+        return when_it_can(lambda: self._connection.recv_into(place), self._connection, self._seconds)
+
+
+def _head(coming: _Coming, rest: memoryview) -> Waits[tuple[memoryview, memoryview]]:
     """The head of an answer, a part of which came already, and what came after it."""
     came = bytes(rest)
     while (end := came.find(_END_OF_HEAD)) < 0:
         if len(came) >= _LONGEST_HEAD:
             raise ProtocolError(f"the answer has a head of more than {_LONGEST_HEAD} bytes")
-        piece = connection.recv(_PIECE)
+        piece = yield from coming.piece()
         if not piece:
             raise ConnectionResetError(f"the connection ended after {len(came)} bytes of an answer's head")
         came += piece
@@ -119,14 +144,14 @@ def _head(connection: socket, rest: memoryview) -> tuple[memoryview, memoryview]
     return view[:end], view[end:]
 
 
-def _body(connection: socket, length: int, came: memoryview) -> memoryview:
+def _body(coming: _Coming, length: int, came: memoryview) -> Waits[memoryview]:
     """So many bytes, or what there is; some came already."""
     got = len(came)
     if got < length:
         # Not zeroed before. One byte more, or TLS might keep what is too much for the next answer.
         body = np.empty(length + 1, np.uint8).data
         body[:got] = came
-        while got < length and (more := connection.recv_into(body[got:])):
+        while got < length and (more := (yield from coming.into(body[got:]))):
             got += more
         came = body[:got]
     if got > length:
@@ -135,12 +160,12 @@ def _body(connection: socket, length: int, came: memoryview) -> memoryview:
 
 
 def _parse_body(
-    connection: socket, parser: HttpResponseParser, found: _Found, rest: memoryview, largest: int
-) -> None:
+    coming: _Coming, parser: HttpResponseParser, found: _Found, rest: memoryview, largest: int
+) -> Waits[None]:
     """Parse a body that ends by itself, or with the connection; some came already."""
     received = len(rest)
     _parse(parser, rest)
-    while not found.is_whole and (came := connection.recv(_PIECE)):
+    while not found.is_whole and (came := (yield from coming.piece())):
         received += len(came)
         if received > largest:
             raise ProtocolError(f"the answer has more than {largest} bytes")

@@ -20,10 +20,12 @@ from urllib3.util.proxy import connection_requires_http_tunnel
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_assets.kinesis.http_answer import HttpAnswer, receive
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import by_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from kinesis_assets.kinesis.waits import Waits
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
@@ -38,7 +40,7 @@ _NAMES = (
 
 
 class HttpEndpoint:
-    """A URL that is posted to. Safe to share between threads; who waits for the network lets others work.
+    """A URL that is posted to. Safe to share between threads.
 
     Args:
         session: A botocore client's own, of HTTP.
@@ -67,14 +69,14 @@ class HttpEndpoint:
         self._begin = first + _lines(to_proxy.items())
 
     def post(
-        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], None]
-    ) -> HttpAnswer:
+        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], Waits[None]]
+    ) -> Waits[HttpAnswer]:
         """One request, and what is answered; nothing is tried again.
 
         Args:
             headers: With the host, without what HTTP itself needs.
             body: Of the request.
-            before_body: Called before the answer's body is received, with the bytes that it has at most.
+            before_body: Done before the answer's body is received, with the bytes that it has at most.
 
         Raises:
             BotoCoreError: No answer came.
@@ -85,10 +87,12 @@ class HttpEndpoint:
         keeps = False
         try:
             if connection.is_closed:
-                self._open(connection)
-            connection.sock.sendall(request)
-            with let_go():
-                answer = receive(connection.sock, self._largest_body, before_body)
+                yield from by_a_thread(lambda: self._open(connection))
+            seconds = self._pool.timeout.read_timeout
+            connection.sock.sendall(request)  # shorter than what a connection takes at once
+            connection.sock.settimeout(0)
+            answer = yield from receive(connection.sock, seconds, self._largest_body, before_body)
+            connection.sock.settimeout(seconds)  # as the SDK expects it
             keeps = answer.keeps
         except (OSError, HTTPException, urllib3_errors.HTTPError, CertificateError) as error:
             # An error keeps what is in its frames: there, a part of a body.
@@ -101,11 +105,10 @@ class HttpEndpoint:
 
     def _open(self, connection: Any) -> None:
         connection.timeout = self._pool.timeout.connect_timeout  # the SDK leaves the other one there
-        with let_go():
-            if self._tunnels:
-                self._pool._prepare_proxy(connection)  # noqa: SLF001
-            else:
-                connection.connect()
+        if self._tunnels:
+            self._pool._prepare_proxy(connection)  # noqa: SLF001
+        else:
+            connection.connect()
         connection.sock.settimeout(self._pool.timeout.read_timeout)
 
     def _named(self, error: Exception, connection: Any) -> named.BotoCoreError:

@@ -1,15 +1,13 @@
 """Reading one shard's range, page by page, and knowing at every moment how far it got.
 
-A reading does not wait by itself: its steps are records, and pauses before it may go on. Who reads
-one shard waits them out; who reads many gives its thread to another shard meanwhile (`turns`). Only where
-records may have expired unread, it waits for a look at the last one.
+A reading does not wait by itself: its steps are records, and what is to be waited for before it may go on
+(`waits`). Who reads one shard waits that out; who reads many reads others meanwhile (`event_loop`).
 """
 
 from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
@@ -27,7 +25,7 @@ from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records import checksums
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import Pause, by_a_thread
 
 if TYPE_CHECKING:
     import threading
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.pages import Page, Record
     from kinesis_assets.kinesis.room import Room
+    from kinesis_assets.kinesis.waits import Wait, Waits
 
 PAGE_LIMIT = 10_000
 """Most records in one GetRecords answer (AWS API reference, GetRecords)."""
@@ -145,17 +144,6 @@ class RangeEnd(StrEnum):
     SHARD_END = "shard_end"
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A reading goes on in so many seconds, not before; earlier only if it is told to stop.
-
-    Attributes:
-        seconds: 0 or more.
-    """
-
-    seconds: float
-
-
 class ShardReading:
     """One pass over a shard's range.
 
@@ -232,15 +220,15 @@ class ShardReading:
     def __iter__(self) -> Iterator[Records]:
         """Hand out the range's records, at most a page at a time; wait where that is needed."""
         for step in self.steps():
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
-            else:
+            if isinstance(step, Records):
                 yield step
+            else:
+                step.wait_out()
 
-    def steps(self) -> Generator[Pause | Records]:
-        """Hand out the range's records, at most a page at a time, and the pauses between them.
+    def steps(self) -> Generator[Wait | Records]:
+        """Hand out the range's records, at most a page at a time, and what is to be waited for between them.
 
-        Any thread may take the next step, one at a time. Close it if it is not taken to its end.
+        Pauses may be shorter than they say for who is told to stop. Close it if it is not taken to its end.
         """
         try:
             self._last_progress = time.monotonic()
@@ -260,8 +248,8 @@ class ShardReading:
         finally:
             self._leave()
 
-    def _hand_out(self, page: Page, served: datetime) -> Generator[Pause | Records]:
-        self._look_for_loss(page, served)
+    def _hand_out(self, page: Page, served: datetime) -> Generator[Wait | Records]:
+        yield from self._look_for_loss(page, served)
         if self.end is not None:
             return
         before = self.records
@@ -309,7 +297,7 @@ class ShardReading:
     def _stalled(self) -> bool:
         return time.monotonic() - self._last_progress > STALL_SECONDS
 
-    def _look_for_loss(self, page: Page, served: datetime) -> None:
+    def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
         expiry, since, number = self.range.expiry, self._complete_until, self.position.sequence_number
         first = page.records[0] if page.records else None
@@ -326,7 +314,7 @@ class ShardReading:
             next_sequence_number=None if first is None else first.sequence_number,
             until=served if first is None else first.arrival,
         )
-        if not broken and number is not None and self._is_there(number):
+        if not broken and number is not None and (yield from self._is_there(number)):
             return
         if self._told_to_stop():  # the look may have ended without an answer
             self.end = RangeEnd.BOUND
@@ -342,18 +330,17 @@ class ShardReading:
             )
         self.gaps.append(gap)
 
-    def _is_there(self, sequence_number: str) -> bool:
+    def _is_there(self, sequence_number: str) -> Waits[bool]:
         """Whether a record can still be read; then so can all after it.
 
-        Waits where it has to: to go on with other shards meanwhile would be to hold their pages beside this
-        one, whose seat is taken.
+        By a thread: with its pauses others would come to be under way meanwhile, and wait for the room that
+        this one's page has.
         """
         at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
         range_ = ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
         look = ShardReading(self._client, range_, stop=self._stop)
         look._next_call = self._next_call  # the shard's five calls a second are one's own
-        with let_go():
-            found = next(iter(look), None)
+        found = yield from by_a_thread(lambda: next(iter(look), None))
         self._next_call = look._next_call
         return found is not None and found[0].sequence_number == sequence_number
 
@@ -458,18 +445,22 @@ class ShardReading:
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
-    def _next_page(self) -> Generator[Pause, None, tuple[Page, datetime] | None]:
+    def _next_page(self) -> Waits[tuple[Page, datetime] | None]:
         """The page after `position`, tried again within bounds; None if these end while it is tried."""
         throttled = failed = 0
         while True:
             try:
                 if self._iterator is None:
-                    self._iterator = self._client.shard_iterator(self.range.shard_id, self.position)
+                    self._iterator = yield from self._client.getting_iterator(
+                        self.range.shard_id, self.position
+                    )
                 yield self._pause()
                 if self._told_to_stop():
                     return None
                 sent = time.monotonic()
-                page, served = self._client.get_records(self._iterator, self._limit(), self._seat)
+                page, served = yield from self._client.getting_records(
+                    self._iterator, self._limit(), self._seat
+                )
             except CallFailed as error:
                 self._leave()
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS

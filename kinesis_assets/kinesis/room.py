@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
+from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import RoomWait
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.waits import Waits
 
 
 class Room:
-    """So many bytes, for the pages that are on their way from the wire to a file. Shared by threads.
+    """So many bytes, for the pages that are on their way from the wire to a file. For one thread.
 
     Who waits is served in the order of coming, so that a large page is not passed by small ones for ever.
     What asks for more than all of it is given all of it: it waits until it is alone.
@@ -25,43 +28,31 @@ class Room:
         self.most_taken = 0
         self._capacity = capacity
         self._taken = 0
-        self._lock = threading.Lock()
-        self._waiting: deque[threading.Condition] = deque()
+        self._waiting: deque[Seat] = deque()
 
     def seat(self) -> Seat:
         """One page's place in it, empty at first."""
         return Seat(self)
 
-    def take(self, amount: int) -> int:
-        """Take bytes, once they are free; what was taken, to be given back."""
+    def take(self, amount: int, seat: Seat) -> Waits[int]:
+        """Take bytes for a seat, once they are free; what was taken, to be given back."""
         amount = min(amount, self._capacity)
-        with self._lock:
-            if not self._waiting and self._taken + amount <= self._capacity:
-                self._note(amount)
-                return amount
-        with let_go():
-            turn = threading.Condition(self._lock)
-            with self._lock:
-                self._waiting.append(turn)
-                turn.wait_for(lambda: self._waiting[0] is turn and self._taken + amount <= self._capacity)
-                self._waiting.popleft()
-                self._note(amount)
-                self._call_first()
+        self._waiting.append(seat)
+        try:
+            while not self._is_free(amount, seat):
+                yield RoomWait(lambda: self._is_free(amount, seat))
+        finally:
+            self._waiting.remove(seat)
+        self._taken += amount
+        self.most_taken = max(self.most_taken, self._taken)
         return amount
 
     def give_back(self, amount: int) -> None:
         """Free what was taken."""
-        with self._lock:
-            self._taken -= amount
-            self._call_first()
+        self._taken -= amount
 
-    def _note(self, amount: int) -> None:
-        self._taken += amount
-        self.most_taken = max(self.most_taken, self._taken)
-
-    def _call_first(self) -> None:
-        if self._waiting:
-            self._waiting[0].notify()
+    def _is_free(self, amount: int, seat: Seat) -> bool:
+        return self._waiting[0] is seat and self._taken + amount <= self._capacity
 
 
 class Seat:
@@ -73,10 +64,10 @@ class Seat:
         self._room = room
         self._held = 0
 
-    def take(self, amount: int) -> None:
+    def take(self, amount: int) -> Waits[None]:
         """Hold so many bytes from now on, in place of what was held."""
         self.leave()
-        self._held = self._room.take(amount)
+        self._held = yield from self._room.take(amount, self)
 
     def leave(self) -> None:
         """Hold nothing."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.work_lock import let_go
+from kinesis_assets.kinesis.waits import by_a_thread
 from kinesis_assets.spark.land import BYTES_IN_FLIGHT, LandingJob, client_of, packed, parallelism
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.side_by_side import SideBySide
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.pages import Records
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.waits import Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,10 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
     writer = DataFileWriter(filesystem, landing.batch_id)
     found: defaultdict[str, _Found] = defaultdict(_Found)
 
-    def take(reading: ShardReading, records: Records) -> None:
+    def take(reading: ShardReading, records: Records) -> Waits[None]:
         shard_id = reading.range.shard_id
         batch = record_batch(landing.stream, shard_id, records)
-        with let_go():  # it reads files
-            lacking = held.lacking(shard_id, batch)
+        lacking = yield from by_a_thread(lambda: held.lacking(shard_id, batch))  # it reads files
         wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
         lacking = pc.and_(lacking, wanted)
         if lacking.true_count:

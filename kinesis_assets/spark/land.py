@@ -31,7 +31,7 @@ from kinesis_assets.table.files import DataFile, DataFileWriter
 from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.kinesis.waits import Wait
     from kinesis_assets.table.storage import TableFolder
 
 BYTES_IN_FLIGHT = 128 << 20
@@ -213,11 +214,12 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     stopping = threading.Event()
     side_by_side = SideBySide([ShardReading(client, range_, budget, stopping, room) for range_ in ranges])
 
-    def take(reading: ShardReading, records: Records) -> None:
+    def take(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
         writer.write(shard_id, record_batch(job.stream, shard_id, records))
+        return ()
 
-    with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.turns.hurry):
+    with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.hurry):
         errors = side_by_side.read(take)
     landings = map(_shard_landing, side_by_side.readings, errors)
     return Landing(tuple(writer.close()), tuple(landings))

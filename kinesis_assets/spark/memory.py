@@ -17,8 +17,8 @@ def give_memory_back() -> None:
     """Have free memory go to whichever thread needs some next, and most of it back to the system.
 
     By default each thread keeps what it once had, Arrow's own allocator in a heap for each, glibc in up to
-    eight arenas a core. With 64 threads that is several times what is alive. One thread at a time holds
-    Python's lock, so one arena does.
+    eight arenas a core. What one thread reads, others write to files, so that is several times what is alive.
+    One thread at a time holds Python's lock, so one arena does.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

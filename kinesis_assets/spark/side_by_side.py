@@ -1,25 +1,25 @@
-"""A task's shards, read side by side by a few threads that take them in turns."""
+"""A task's shards, read side by side."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.client import CONNECTIONS
-from kinesis_assets.kinesis.reader import Pause, ShardReading
-from kinesis_assets.kinesis.turns import Turns
-from kinesis_assets.kinesis.work_lock import WorkLock
+from kinesis_assets.kinesis.event_loop import EventLoop
+from kinesis_assets.kinesis.pages import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kinesis_assets.kinesis.pages import Records
+    from kinesis_assets.kinesis.reader import ShardReading
+    from kinesis_assets.kinesis.waits import Wait, Waits
 
-    Take = Callable[[ShardReading, Records], object]
+    Take = Callable[[ShardReading, Records], Iterable[Wait]]
 
-THREADS = CONNECTIONS
-"""Calls made at once by a task, each for another shard. Shards that wait need none."""
+CALLS = CONNECTIONS
+"""Made at once by a task, each for another shard. Shards that wait for their pace make none."""
 
 
 class SideBySide:
@@ -30,51 +30,34 @@ class SideBySide:
 
     Attributes:
         readings: Which.
-        turns: Whose turn it is.
     """
 
     def __init__(self, readings: Sequence[ShardReading]) -> None:
         self.readings = readings
-        self.turns = Turns(len(readings))
-        self._steps = [reading.steps() for reading in readings]
         self._errors: list[ShardError | None] = [None] * len(readings)
-        self._work_lock = WorkLock()
+        self._loop = EventLoop(CALLS)
+
+    def hurry(self) -> None:
+        """From now on no shard pauses any longer. Any thread may call this."""
+        self._loop.hurry()
 
     def read(self, take: Take) -> list[ShardError | None]:
         """Read all of them to their ends; the error that ended each early. Raises what is no shard's own.
 
         Args:
-            take: Is given what is read of any shard, as it comes; by the thread that is at work.
+            take: Is given what is read of any shard, as it comes, and tells what it waits for.
         """
-        threads = max(1, min(THREADS, len(self.readings)))
-        with ThreadPoolExecutor(threads) as pool:
-            works = [pool.submit(self._work, take) for _ in range(threads)]
-        for work in works:
-            work.result()
+        self._loop.run([self._read(number, take) for number in range(len(self.readings))])
         return self._errors
 
-    def _work(self, take: Take) -> None:
+    def _read(self, number: int, take: Take) -> Waits[None]:
+        reading = self.readings[number]
         try:
-            with self._work_lock.held():
-                while (number := self.turns.next()) is not None:
-                    pause = self._go_on(number, take)
-                    if pause is None:
-                        self.turns.over()
+            with closing(reading.steps()) as steps:
+                for step in steps:
+                    if isinstance(step, Records):
+                        yield from take(reading, step)
                     else:
-                        self.turns.later(number, pause)
-        finally:
-            self.turns.end()  # after an error of one thread the others need not go on
-
-    def _go_on(self, number: int, take: Take) -> float | None:
-        """Take a shard's steps up to its next pause and tell its seconds; None if no more steps come."""
-        try:
-            for step in self._steps[number]:
-                if isinstance(step, Pause):
-                    return step.seconds
-                take(self.readings[number], step)
+                        yield step
         except ShardError as error:
-            self._errors[number] = error
-        except BaseException:
-            self._steps[number].close()  # it leaves its seat, for which others may wait
-            raise
-        return None
+            self._errors[number] = error.with_traceback(None)  # its frames keep the page

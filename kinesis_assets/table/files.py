@@ -6,10 +6,8 @@ This module runs in Spark tasks too, so it knows nothing of the table's log.
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,7 +21,6 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.records import RECORD_SCHEMA
-from kinesis_assets.kinesis.work_lock import let_go
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
@@ -113,12 +110,10 @@ class DataFile(msgspec.Struct, frozen=True):
 class DataFileWriter:
     """Writes record batches to new data files in a table's folder; `close` tells which.
 
-    A row group is written while the next one is gathered. For threads at work (`work_lock`): who has to wait
-    for the folder lets others work. What a row group's writing raises comes out of a later call, of
-    `close` at the latest.
+    Files are opened and closed, and their row groups written, while the next row group is gathered. What that
+    raises comes out of a later call, of `close` at the latest.
 
-    Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, and for each thread one
-    batch, whatever is written.
+    Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, whatever is written.
     """
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
@@ -126,8 +121,7 @@ class DataFileWriter:
         self._batch_id = batch_id
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
-        self._opening = threading.Lock()  # one at a time, or there might be two of a date, or too many
-        self._closing = threading.Lock()  # one at a time: what is being closed counts no more among the open
+        self._closing: Future[DataFile] | None = None
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
         """Add one shard's records, a batch of `RECORD_SCHEMA`."""
@@ -137,63 +131,46 @@ class DataFileWriter:
             file = self._file(arrival_date)
             file.write(shard_id, part, arrivals)
             if file.written >= FILE_BYTES:
-                self._close(arrival_date, file)
+                self._close(arrival_date)
 
     def close(self) -> list[DataFile]:
         """Finish every file; from here on they stand whole in the folder."""
-        for arrival_date, file in list(self._open.items()):
-            self._close(arrival_date, file)
+        for arrival_date in list(self._open):
+            self._close(arrival_date)
+        self._wait_for_closing()
         return self._closed
 
     def _file(self, arrival_date: str) -> _OpenFile:
-        while arrival_date not in self._open:
+        if arrival_date not in self._open:
             if len(self._open) >= _OPEN_FILES:
-                self._close(*next(iter(self._open.items())))
-                continue
-            with _alone(self._opening):
-                if arrival_date not in self._open and len(self._open) < _OPEN_FILES:
-                    with let_go():
-                        file = _OpenFile(self._filesystem, self._batch_id, arrival_date)
-                    self._open[arrival_date] = file
+                self._close(next(iter(self._open)))
+            self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
         return self._open[arrival_date]
 
-    def _close(self, arrival_date: str, file: _OpenFile) -> None:
-        """Close a file that was open, unless another thread has done so meanwhile."""
-        with _alone(self._closing):
-            if self._open.get(arrival_date) is file:
-                self._closed.append(self._open.pop(arrival_date).close())
+    def _close(self, arrival_date: str) -> None:
+        """Begin to close a file, once the one before it is closed."""
+        self._wait_for_closing()
+        self._closing = self._open.pop(arrival_date).close()
 
-
-@contextmanager
-def _alone(lock: threading.Lock) -> Iterator[None]:
-    """Within, this thread has a lock; who waits for it lets others work."""
-    with let_go():
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    def _wait_for_closing(self) -> None:
+        if self._closing is not None:
+            self._closed.append(self._closing.result())
+            self._closing = None
 
 
 class _OpenFile:
+    """A file whose thread opens it, writes its row groups and closes it."""
+
     def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str) -> None:
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
         self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
-        self._sink = write_new(filesystem, self._path)
         self.written = 0  # bytes, without the row group in flight
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            FILE_SCHEMA,
-            compression=CODEC,
-            use_dictionary=DICTIONARIES,
-            write_statistics=STATISTICS,
-        )
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._background = ThreadPoolExecutor(1)
-        self._in_flight: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1)
+        self._in_flight: Future[None] = self._thread.submit(self._begin)
         self._rows_by_shard: Counter[str] = Counter()
         self._arrivals: list[int] = []
 
@@ -203,17 +180,33 @@ class _OpenFile:
         self._rows_by_shard[shard_id] += batch.num_rows
         both = [*self._arrivals, *arrivals]
         self._arrivals = [min(both), max(both)]
-        while self._pending_bytes >= ROW_GROUP_BYTES:
-            self._write_on()
+        if self._pending_bytes >= ROW_GROUP_BYTES:
+            self._in_flight.result()
+            self._write_pending()
 
-    def close(self) -> DataFile:
-        while self._pending or self._in_flight:
-            self._write_on()
-        with let_go():
-            self._background.shutdown()
-            self._writer.close()
-            size = int(self._sink.tell())
-            self._sink.close()
+    def close(self) -> Future[DataFile]:
+        """Begin to write what is pending and to close the file."""
+        if self._pending:
+            self._write_pending()
+        closed = self._thread.submit(self._end, self._in_flight)
+        self._thread.shutdown(wait=False)
+        return closed
+
+    def _begin(self) -> None:
+        self._sink = write_new(self._filesystem, self._path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            FILE_SCHEMA,
+            compression=CODEC,
+            use_dictionary=DICTIONARIES,
+            write_statistics=STATISTICS,
+        )
+
+    def _end(self, before: Future[None]) -> DataFile:
+        before.result()
+        self._writer.close()
+        size = int(self._sink.tell())
+        self._sink.close()
         return DataFile(
             path=self._path,
             size=size,
@@ -224,26 +217,17 @@ class _OpenFile:
             last_arrival=_time(self._arrivals[1]),
         )
 
-    def _write_on(self) -> None:
-        """Begin with the row group that is pending, or wait for the one before it."""
-        in_flight = self._in_flight
-        if in_flight is None:
-            self._flush()
-            return
-        with let_go():
-            in_flight.result()
-        if self._in_flight is in_flight:  # else another thread has gone on meanwhile
-            self._in_flight = None
-
-    def _flush(self) -> None:
+    def _write_pending(self) -> None:
+        """Begin to write the row group that is pending."""
         table = pa.Table.from_batches(self._pending)
         batch_ids = pa.repeat(pa.scalar(self._batch_id, pa.int64()), table.num_rows)
         index = FILE_SCHEMA.get_field_index("batch_id")
         table = table.add_column(index, FILE_SCHEMA.field(index), batch_ids)
         self._pending, self._pending_bytes = [], 0
-        self._in_flight = self._background.submit(self._write_row_group, table)
+        self._in_flight = self._thread.submit(self._write_row_group, table, self._in_flight)
 
-    def _write_row_group(self, table: pa.Table) -> None:
+    def _write_row_group(self, table: pa.Table, before: Future[None]) -> None:
+        before.result()
         self._writer.write_table(table)
         self.written = int(self._sink.tell())
 
@@ -321,4 +305,4 @@ def without_shards(
                 if rows.num_rows:
                     rows = rows.cast(RECORD_SCHEMA)
                     copy.write(shard_id, rows, _arrivals(rows))
-    return [copy.close()]
+    return [copy.close().result()]

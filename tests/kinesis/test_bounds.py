@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
 from itertools import chain
 
 import pytest
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis import budget as budget_module
-from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis import reader, waits
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.pages import Record, Records
@@ -35,7 +32,7 @@ amounts = st.none() | st.integers(0, 10**12)
 def virtual(monkeypatch):
     """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (reader, budget_module):
+    for module in (reader, budget_module, waits):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -137,53 +134,6 @@ def test_seconds_of_a_budget_count_from_its_making(virtual):
 def test_budget_of_nothing_is_over(none_left):
     budget = Budget(none_left)
     assert budget.used_up or budget.late
-
-
-class SlowPayload(bytes):
-    """Its size takes long enough to be told for another thread to come in between."""
-
-    __slots__ = ()
-
-    def __len__(self):
-        time.sleep(0)
-        return super().__len__()
-
-
-@pytest.fixture
-def hurried_threads():
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("hurried_threads")
-@pytest.mark.parametrize(
-    ("allowance", "all_of_it"),
-    [
-        (Allowance(records=1000), 1000),
-        (Allowance(bytes=2001), 1000),
-        (Allowance(records=900, bytes=2001), 900),
-    ],
-)
-def test_many_threads_never_take_more_than_the_budget_and_leave_none_of_it(allowance, all_of_it):
-    budget = Budget(allowance)
-    together = threading.Barrier(16)
-    taken = []
-
-    def use_up(length):
-        together.wait()
-        while count := budget.take(records(*[SlowPayload(b"22")] * length)):
-            taken.append(count)
-
-    threads = [threading.Thread(target=use_up, args=(1 + number % 3,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(taken) == all_of_it
-    assert budget.used_up or allowance.records is None
 
 
 # Readings that share a budget

@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
@@ -20,8 +19,9 @@ from botocore.credentials import Credentials
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
+from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.work_lock import WorkLock
+from kinesis_assets.kinesis.waits import by_a_thread
 
 from raw_peer import RawPeer, Sent  # isort: skip  # this folder's own
 
@@ -102,28 +102,31 @@ def served(endpoint, settings):
     return StreamClient("orders", ClientSettings(settings.region_name, endpoint.url), attempts=1)
 
 
-def read_at_work(work, client):
-    """A page, by a thread that is at work."""
-    with work.held():
-        return client.get_records("i", 10)
+def read_beside(client, come, let):
+    """A page, for which other work waits until one event, and then sets another one."""
+    pages = []
+
+    def reads():
+        page, _ = yield from client.getting_records("i", 10)
+        pages.append(page)
+
+    def others():
+        assert (yield from by_a_thread(lambda: come.wait(5)))
+        assert not pages
+        let.set()
+
+    EventLoop(2).run([reads(), others()])
+    return pages[0]
 
 
 @pytest.mark.parametrize(("before", "let"), [("asked", "head_let"), ("head_sent", "body_let")])
-def test_an_answer_that_comes_slowly_lets_others_work(endpoint, served, before, let):
+def test_others_go_on_while_an_answer_comes_slowly(endpoint, served, before, let):
     getattr(endpoint, let).clear()
-    work = WorkLock()
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_at_work, work, served)
-        assert getattr(endpoint, before).wait(5)
-        with work.held():
-            assert not reading.done()
-            getattr(endpoint, let).set()
-        page, _ = reading.result(timeout=5)
+    page = read_beside(served, getattr(endpoint, before), getattr(endpoint, let))
     assert page.next_shard_iterator == "i"
 
 
-def test_new_credentials_that_come_slowly_let_others_work(served):
+def test_others_go_on_while_new_credentials_come_slowly(served):
     signer = served._get_records._signer
     asked, come = threading.Event(), threading.Event()
 
@@ -140,14 +143,7 @@ def test_new_credentials_that_come_slowly_let_others_work(served):
             return self._credentials.get_frozen_credentials()
 
     signer._credentials = Refreshed(signer._credentials)
-    work = WorkLock()
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_at_work, work, served)
-        assert asked.wait(5)
-        with work.held():
-            come.set()
-        assert reading.result(timeout=5)
+    assert read_beside(served, asked, come)
 
 
 @pytest.mark.parametrize("size", [100, 1000, 100_000])
@@ -222,7 +218,11 @@ def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monk
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
     call = DirectCall.__call__
-    monkeypatch.setattr(DirectCall, "__call__", lambda *arguments: (call(*arguments)[0], date))
+
+    def otherwise_dated(*arguments):
+        return (yield from call(*arguments))[0], date
+
+    monkeypatch.setattr(DirectCall, "__call__", otherwise_dated)
     with pytest.raises(CallFailed, match="no date"):
         client.get_records(iterator, 10)
 

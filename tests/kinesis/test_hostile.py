@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 
 from kinesis_assets.errors import ReadFailed, ShardStalled
-from kinesis_assets.kinesis import budget, reader
+from kinesis_assets.kinesis import budget, reader, waits
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
@@ -52,7 +52,7 @@ def each(troubles):
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reader, budget):
+    for module in (reader, budget, waits):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 

@@ -14,6 +14,7 @@ from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis import http_answer
 from kinesis_assets.kinesis.http_answer import receive
+from kinesis_assets.kinesis.waits import Pause, waited_out
 
 LARGEST = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -22,11 +23,16 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\
 ENDED = OK + b"\r\nhello"
 
 
-def answer_in(sent, before_body=lambda _: None):
-    """What is received where that is sent, and then nothing more."""
+def answer_in(sent, told=lambda _: None):
+    """What is received where that is sent, and then nothing more; what a body has at most is told before."""
+
+    def before_body(length):
+        told(length)
+        yield Pause(0)
+
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(5)
+        ours.setblocking(False)
 
         def send():
             with suppress(BrokenPipeError):  # it was not read to its end
@@ -36,7 +42,7 @@ def answer_in(sent, before_body=lambda _: None):
         sending = threading.Thread(target=send)
         sending.start()
         try:
-            return receive(ours, LARGEST, before_body)
+            return waited_out(receive(ours, 5, LARGEST, before_body))
         finally:
             ours.shutdown(socket.SHUT_RD)
             sending.join()
@@ -177,7 +183,38 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
     for sent in (b"", OK, SIZED[:-1], CHUNKED[:-1]):
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            ours.settimeout(0.05)
+            ours.setblocking(False)
             theirs.sendall(sent)
             with pytest.raises(TimeoutError):
-                receive(ours, LARGEST, lambda _: None)
+                waited_out(receive(ours, 0.05, LARGEST, lambda _: iter(())))
+
+
+def test_the_limit_is_for_each_piece_and_not_for_the_answer():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        work = receive(ours, 7, LARGEST, lambda _: iter(()))
+        limits = []
+        for piece in (OK, b"Content-Length: 5\r\n", b"\r\n", b"he", b"llo"):
+            limits.append(next(work).seconds)
+            theirs.sendall(piece)
+        with pytest.raises(StopIteration) as end:
+            next(work)
+        answer = end.value.value
+    assert limits == [7] * 5
+    assert answer.body == b"hello"
+
+
+@pytest.mark.parametrize("sent", [SIZED[:-5], CHUNKED[: -len("2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n")]])
+def test_nothing_of_a_body_is_received_before_what_is_done_before_it(sent):
+    ours, theirs = socket.socketpair()
+    pause = Pause(0)
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(sent)
+        work = receive(ours, 5, LARGEST, lambda _: iter([pause]))
+        while (wait := next(work)) is not pause:
+            wait.wait_out()
+        theirs.sendall(b"later")
+        assert ours.recv(100) == b"later"
+        work.close()

@@ -6,7 +6,6 @@ import base64
 import socket
 import ssl
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from traceback import walk_tb
 
@@ -18,8 +17,9 @@ from botocore.config import Config
 from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.work_lock import WorkLock
+from kinesis_assets.kinesis.waits import by_a_thread
 
 from raw_peer import RawPeer, Sent, Then, read_request  # isort: skip  # this folder's own
 
@@ -197,6 +197,29 @@ def test_the_sdk_uses_the_same_connections():
         assert (len(peer.requests), peer.connections) == (3, 1)
 
 
+def test_the_sdk_waits_for_the_answer_on_a_connection_of_a_direct_call(monkeypatch):
+    limit(monkeypatch, read_timeout=7)
+    with RawPeer(Sent(SIZED), Sent(SIZED, after=0.2)) as peer:
+        client = client_of(peer.url)
+        call(client)
+        connection = client._get_records._endpoint._pool.pool.queue[-1]
+        assert connection.sock.gettimeout() == 7
+        client._client.get_records(ShardIterator="i")
+        assert (len(peer.requests), peer.connections) == (2, 1)
+
+
+def test_a_call_that_is_given_up_does_not_leave_its_connection_to_others():
+    with RawPeer(Sent(SIZED, after=0.2), Sent(SIZED)) as peer:
+        client = client_of(peer.url)
+        getting = client.getting_records("i", 10)
+        next(getting).wait_out()  # it is connected
+        next(getting)
+        assert peer.asked.wait(5)
+        getting.close()
+        call(client)
+        assert (len(peer.requests), peer.connections) == (2, 2)
+
+
 # What goes wrong, by its name
 
 
@@ -358,8 +381,9 @@ def test_a_certificate_of_another_host_is_named_so_and_nothing_is_sent(authority
 class Tunnel:
     """A proxy on loopback that connects to one peer, whatever is asked for, and notes what is asked."""
 
-    def __init__(self, peer):
+    def __init__(self, peer, tls=None):
         self.asked = []
+        self._tls = tls
         self._to = ("127.0.0.1", int(peer.address.rpartition(":")[2]))
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
@@ -383,6 +407,8 @@ class Tunnel:
         with suppress(OSError):  # the end of listening
             while True:
                 near, _ = self._listening.accept()
+                if self._tls:
+                    near = self._tls.wrap_socket(near, server_side=True)
                 self._open.append(near)
                 self.asked.append(read_request(near))
                 near.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
@@ -439,6 +465,19 @@ def test_a_proxy_tunnels_tls_and_its_password_stays_with_it(authority, monkeypat
         assert b"roxy" not in request
 
 
+@pytest.mark.usefixtures("trusted")
+@directly_and_by_the_sdk
+def test_a_proxy_by_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kinesis.example").configure_cert(context)
+    with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer, tls) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://{tunnel.address}")
+        client = client_of("https://kinesis.example", by_sdk)
+        call(client)
+        call(client)
+        assert (len(peer.requests), len(tunnel.asked)) == (2, 1)
+
+
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch, by_sdk, scheme):
@@ -451,21 +490,24 @@ def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch
     assert "secret" not in f"{raised.value}{raised.value.__cause__}"
 
 
-def test_a_proxy_that_connects_slowly_lets_others_work(monkeypatch):
-    work = WorkLock()
+def test_a_proxy_that_connects_slowly_holds_no_other_work_back(monkeypatch):
+    codes = []
 
-    def call_at_work(client):
-        with work.held():
-            return code_of(client)
+    def calls(client):
+        try:
+            yield from client.getting_records("i", 10)
+        except CallFailed as error:
+            codes.append(error.code)
 
-    with ThreadPoolExecutor(1) as pool, RawPeer(Sent(b"", Then.HOLD)) as proxy:
+    def others():
+        assert (yield from by_a_thread(lambda: proxy.asked.wait(5)))
+        assert not codes
+        proxy.end()
+
+    with RawPeer(Sent(b"", Then.HOLD)) as proxy:
         monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
-        calling = pool.submit(call_at_work, client_of("https://kinesis.example"))
-        assert proxy.asked.wait(5)
-        with work.held():
-            assert not calling.done()
-            proxy.end()
-        assert calling.result(timeout=5) == "ConnectionClosedError"
+        EventLoop(2).run([calls(client_of("https://kinesis.example")), others()])
+    assert codes == ["ConnectionClosedError"]
 
 
 @directly_and_by_the_sdk

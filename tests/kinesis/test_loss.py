@@ -14,10 +14,13 @@ from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.waits import Pause, by_a_thread
 from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -236,6 +239,50 @@ def test_page_keeps_its_seat_while_it_is_looked_whether_the_last_record_is_there
     before_page, before_look, *_ = taken
     assert before_page == 0
     assert before_look > 0
+
+
+def test_who_pauses_holds_no_room_also_where_it_is_looked_whether_the_last_record_is_there(shard, faults):
+    """With its pauses others come to be under way, and may wait for that room."""
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    faults.fail(times=3)
+    room, taken = Room(1 << 30), []
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, room=room)
+    for step in reading.steps():
+        if isinstance(step, Pause):
+            taken.append(room._taken)
+        elif not isinstance(step, Records):
+            step.wait_out()
+    assert set(taken) == {0}
+    assert room.most_taken > 0
+
+
+def test_others_go_on_while_it_is_looked_whether_the_last_record_is_there(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    looked, let, in_time = threading.Event(), threading.Event(), []
+
+    def before():
+        if faults.count("GetRecords") == 2:
+            looked.set()
+            in_time.append(let.wait(5))
+
+    def reads():
+        for step in shard.reading(Position.after(read), since).steps():
+            if not isinstance(step, Records):
+                yield step
+
+    def others():
+        assert (yield from by_a_thread(lambda: looked.wait(5)))
+        let.set()
+
+    faults.before("GetRecords", before)
+    EventLoop(2).run([reads(), others()])
+    assert in_time == [True]
 
 
 def test_aggregate_that_is_half_read_still_being_there_proves_that_nothing_is_lost(shard):

@@ -8,12 +8,13 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.kinesis import aggregation, reader
+from kinesis_assets.kinesis import aggregation, reader, waits
 from kinesis_assets.kinesis.aggregation import deaggregate, sliced
 from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.pages import Record, first_that_is_no_number
+from kinesis_assets.kinesis.pages import Record, Records, first_that_is_no_number
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import Pause, RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.waits import Pause
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"
@@ -101,12 +102,21 @@ def test_what_is_unsound_in_a_later_slice_leaves_the_record_whole():
 # Steps and limits
 
 
+def own(steps):
+    """Records and pauses; all else is waited out."""
+    for step in steps:
+        if isinstance(step, (Pause, Records)):
+            yield step
+        else:
+            step.wait_out()
+
+
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 60.0)
-    monkeypatch.setattr(reader.time, "sleep", None)
+    monkeypatch.setattr(waits.time, "sleep", None)
     put(b"0", b"1")
     faults.page_size(1)
-    pauses = [step.seconds for step in reading_of(client).steps() if isinstance(step, Pause)]
+    pauses = [step.seconds for step in own(reading_of(client).steps()) if isinstance(step, Pause)]
     assert max(pauses) == pytest.approx(60, abs=1)
 
 
@@ -116,7 +126,7 @@ def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, fau
     faults.throttle()
     range_ = ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS)
     reading = ShardReading(client, range_, stop=stop)
-    steps = reading.steps()
+    steps = own(reading.steps())
     faults.clear()
     faults.fail(times=1, status=400, code="ExpiredIteratorException")
     next(steps), next(steps), next(steps)

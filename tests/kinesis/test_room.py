@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from traceback import walk_tb
 
@@ -12,20 +10,15 @@ import pytest
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.http_answer import HttpAnswer
 from kinesis_assets.kinesis.pages import Page, Records, WirePage
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.waits import Pause, RoomWait, by_a_thread, waited_out
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
-
-
-def until(condition):
-    """Wait for something that other threads do."""
-    deadline = time.monotonic() + 5
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.001)
 
 
 class Told(Room):
@@ -35,24 +28,32 @@ class Told(Room):
         super().__init__(capacity)
         self.asked = []
 
-    def take(self, amount):
+    def take(self, amount, seat):
         self.asked.append(amount)
-        return super().take(amount)
+        return super().take(amount, seat)
+
+
+def begun(work):
+    """What some work waits for, for a first time; None if it is over."""
+    return next(work, None)
 
 
 def test_never_more_than_there_is_and_all_are_served():
-    room, served = Room(100), []
+    room, served, held = Room(100), [], {}
 
     def work(number):
         seat = room.seat()
         for size in (number * 7 % 100, 100, 250, 1):
-            seat.take(size)
+            yield from seat.take(size)
+            held[number] = min(size, 100)
+            assert sum(held.values()) <= 100
             served.append(size)
+            yield from by_a_thread(lambda: None)
+            del held[number]
             seat.leave()
+            yield Pause(number % 3 * 0.001)
 
-    with ThreadPoolExecutor(16) as pool:
-        for work_ in [pool.submit(work, number) for number in range(40)]:
-            work_.result(timeout=30)
+    EventLoop(16).run([work(number) for number in range(40)])
     assert len(served) == 160
     assert room.most_taken == 100
 
@@ -60,45 +61,75 @@ def test_never_more_than_there_is_and_all_are_served():
 def test_who_asks_for_more_than_all_of_it_waits_until_it_is_alone():
     room = Room(100)
     small, large = room.seat(), room.seat()
-    small.take(1)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(large.take, 1000)
-        assert not waiting.done()
-        small.leave()
-        waiting.result(timeout=5)
+    waited_out(small.take(1))
+    waiting = large.take(1000)
+    wait = begun(waiting)
+    assert not wait.is_over()
+    small.leave()
+    assert wait.is_over()
+    assert begun(waiting) is None
     assert room.most_taken == 100
 
 
 def test_a_large_one_is_not_passed_by_small_ones_for_ever():
     room = Room(100)
     holder, large, small = room.seat(), room.seat(), room.seat()
-    holder.take(60)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(large.take, 80)
-        until(lambda: room._waiting)
-        second = pool.submit(small.take, 10)
-        until(lambda: len(room._waiting) == 2 or second.done())
-        passed = second.done()
-        holder.leave()
-        first.result(timeout=5)
-        second.result(timeout=5)
-    assert not passed
+    waited_out(holder.take(60))
+    larges, smalls = large.take(80), small.take(10)
+    first, second = begun(larges), begun(smalls)
+    assert not second.is_over()
+    holder.leave()
+    assert [first.is_over(), second.is_over()] == [True, False]
+    assert begun(larges) is None
+    assert second.is_over()
+    assert begun(smalls) is None
+
+
+def test_who_goes_while_it_waits_is_waited_for_no_longer():
+    room = Room(100)
+    holder, large, small = room.seat(), room.seat(), room.seat()
+    waited_out(holder.take(60))
+    larges, smalls = large.take(80), small.take(10)
+    _, wait = begun(larges), begun(smalls)
+    larges.close()
+    assert wait.is_over()
+    assert begun(smalls) is None
+    holder.leave()
+    small.leave()
+    waited_out(room.seat().take(100))
+
+
+def test_who_waits_holds_nothing_meanwhile():
+    room = Room(100)
+    one, other = room.seat(), room.seat()
+    waited_out(one.take(50))
+    waited_out(other.take(50))
+    ones, others = one.take(100), other.take(100)
+    _, wait = begun(ones), begun(others)
+    assert begun(ones) is None
+    assert not wait.is_over()
+    one.leave()
+    assert begun(others) is None
 
 
 def test_a_seat_that_is_taken_again_holds_the_new_page_alone():
     room = Room(100)
     seat = room.seat()
-    seat.take(90)
-    seat.take(90)
+    waited_out(seat.take(90))
+    waited_out(seat.take(90))
     seat.leave()
     seat.leave()
-    room.seat().take(100)
+    waited_out(room.seat().take(100))
+
+
+def getting_page(client, room):
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    found, _ = yield from client.getting_records(iterator, 10_000, room.seat())
+    return found
 
 
 def page(client, room):
-    seat = room.seat()
-    found, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10_000, seat)
-    return found
+    return waited_out(getting_page(client, room))
 
 
 def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, client, faults):
@@ -111,18 +142,21 @@ def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, cli
     assert room.asked == [int(COPIES * bodies[0])]
 
 
-def test_a_body_is_not_read_before_there_is_room(kinesis, stream, client):
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_body_is_not_read_before_there_is_room(kinesis, stream, settings, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    kinesis.put_record(StreamName=stream, Data=bytes(1_000_000), PartitionKey="k")
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk))
     room = Room(1000)
     holder = room.seat()
-    holder.take(1000)
-    with ThreadPoolExecutor(1) as pool:
-        read = pool.submit(page, client, room)
-        until(lambda: room._waiting)
-        assert not read.done()
-        holder.leave()
-        assert len(read.result(timeout=5).records) == 1
+    waited_out(holder.take(1000))
+    reading = getting_page(client, room)
+    while not isinstance(wait := next(reading), RoomWait):
+        wait.wait_out()
+    assert not wait.is_over()
+    holder.leave()
+    assert wait.is_over()
+    assert len(waited_out(reading).records) == 1
 
 
 def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream, settings):
@@ -158,7 +192,11 @@ def test_a_page_that_fails_is_not_kept_by_its_error(
     if wrong == "date":
         of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (DirectCall, "__call__")
         call = getattr(of, name)
-        monkeypatch.setattr(of, name, lambda *arguments: (call(*arguments)[0], None))
+
+        def dateless(*arguments):
+            return (yield from call(*arguments))[0], None
+
+        monkeypatch.setattr(of, name, dateless)
     client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
     with pytest.raises(CallFailed) as caught:
         page(client, Room(1 << 30))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +10,7 @@ from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.run import ShardState
 from kinesis_assets.spark.land import Landing, LandingJob, land_group
-from kinesis_assets.spark.side_by_side import THREADS
-from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.testing import UserRecord, aggregate
 
 
@@ -230,22 +228,12 @@ def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(clocked_bench, 
     assert list(clocked_bench.plan().ranges) == [*others, first]
 
 
-def test_no_more_pages_are_read_than_there_are_threads_however_many_shards_wait(bench, faults, monkeypatch):
-    shard_ids = bench.create(THREADS + 8)
+def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
+    shard_ids = bench.create(CALLS + 8)
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0", b"1", b"2")
-    faults.page_size(1)
-    more = threading.Event()
-    faults.answer("GetRecords", lambda *_: more.set() if faults.count("GetRecords") > THREADS else None)
-    write = DataFileWriter.write
-
-    def held_back(writer, shard_id, batch):
-        if not more.is_set():
-            assert not more.wait(timeout=1.5)
-            assert faults.count("GetRecords") > 1
-            more.set()
-        write(writer, shard_id, batch)
-
-    monkeypatch.setattr(DataFileWriter, "write", held_back)
+        bench.put(shard_id, b"0")
+    faults.delay(1.0, "GetRecords", times=CALLS)
     result = bench.run()
-    assert {outcome.rows for outcome in result.outcomes.values()} == {3}
+    assert {outcome.rows for outcome in result.outcomes.values()} == {1}
+    asked = sorted(call.at for call in faults.calls if call.operation == "GetRecords")
+    assert asked[CALLS - 1] - asked[0] < 1.0 <= asked[CALLS] - asked[0]

@@ -104,7 +104,7 @@ def _runs(**fields: SearchStrategy[Any]) -> SearchStrategy[Run]:
         "plan": st.sampled_from([0] * 8 + [1, 2, 3]),
         "asked": _rarely(_some_shards),
         "tasks": st.sampled_from([1, 1, 1, 2, 3]),
-        "threads": st.sampled_from([1, 1, 1, 16]),
+        "calls_at_once": st.sampled_from([1, 1, 1, 16]),
         "spare": _rarely(st.sampled_from(["before", "after"])),
     }
     return st.tuples(_bounds, st.fixed_dictionaries(usual | fields)).map(

@@ -130,7 +130,7 @@ class Run(_AsCode):
         run_bytes: The run's bound.
         max_bad_records: A shard's bound.
         tasks: Tasks of each landing.
-        threads: Threads of each task; 1 makes the order of calls certain.
+        calls_at_once: Of each task; 1 makes the order of calls certain.
         spare: Each task is run once more, before or after the attempt whose result counts.
         bends: Faults while it runs.
         events: What happens in the middle of it.
@@ -144,7 +144,7 @@ class Run(_AsCode):
     run_bytes: int | None = None
     max_bad_records: int | None = None
     tasks: int = 1
-    threads: int = 1
+    calls_at_once: int = 1
     spare: Literal["before", "after"] | None = None
     bends: tuple[Bend, ...] = ()
     events: tuple[Event, ...] = ()

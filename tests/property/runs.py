@@ -159,7 +159,7 @@ def _landing(run: Run) -> Land:
         landing = Landing()
         for task, share in enumerate(allowance.shares(tasks)):
             group = job, ranges[task::tasks], share
-            side_by_side.THREADS = run.threads
+            side_by_side.CALLS = run.calls_at_once
             if run.spare == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)

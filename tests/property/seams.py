@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,12 +39,12 @@ SEAMS: dict[str, tuple[Any, str]] = {
     # The stream.
     "describe": (StreamClient, "describe"),
     "list shards": (StreamClient, "list_shards"),
-    "shard iterator": (StreamClient, "shard_iterator"),
-    "page": (StreamClient, "get_records"),
+    "shard iterator": (StreamClient, "getting_iterator"),
+    "page": (StreamClient, "getting_records"),
     # Data files.
     "open data file": (files, "write_new"),
-    "write data": (files._OpenFile, "_flush"),
-    "close data file": (files._OpenFile, "close"),
+    "write data": (files._OpenFile, "_write_row_group"),
+    "close data file": (files._OpenFile, "_end"),
     "verify data file": (commit, "verify"),
     "take shards out": (commit, "without_shards"),
     # The table.
@@ -87,7 +88,13 @@ class Seams:
             self._pass(seam, after=True)
             return answer
 
-        return watched
+        def watched_waits(*arguments: Any, **named: Any) -> Any:
+            self._pass(seam, after=False)
+            answer = yield from call(*arguments, **named)
+            self._pass(seam, after=True)
+            return answer
+
+        return watched_waits if inspect.isgeneratorfunction(call) else watched
 
     def _pass(self, seam: str, *, after: bool) -> None:
         with self._lock:

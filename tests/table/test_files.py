@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,6 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import record_batch
-from kinesis_assets.kinesis.work_lock import WorkLock, let_go
 from kinesis_assets.table import files as files_module
 from kinesis_assets.table.files import FILE_SCHEMA, DataFileWriter, verify, without_shards
 
@@ -157,181 +155,127 @@ def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, slow,
     assert file.rows == 6
 
 
-def test_who_waits_for_a_slow_folder_lets_others_work(table, slow):
-    work, writer = WorkLock(), DataFileWriter(table.files, 77)
+def test_a_file_is_opened_while_its_first_records_are_gathered(table, monkeypatch):
+    let = threading.Event()
+    begin = files_module._OpenFile._begin
 
-    def write_two():
-        with work.held():
-            for first in (1, 3):
-                writer.write("a", record_batch(STREAM.name, "a", records(first, 2)))
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write_two)
-        assert slow.begun.wait(10)
-        with work.held():
-            assert not writing.done()
-            slow.let.set()
-        writing.result(timeout=10)
-    assert writer.close()[0].rows == 4
-
-
-def test_who_opens_a_file_in_a_slow_folder_lets_others_work_but_not_open_it_too(table, monkeypatch):
-    begun, let = threading.Event(), threading.Event()
-    begin = files_module._OpenFile.__init__
-
-    def late(*arguments):
-        begun.set()
+    def late(file):
         assert let.wait(10)
-        begin(*arguments)
+        begin(file)
 
-    monkeypatch.setattr(files_module._OpenFile, "__init__", late)
-    work, writer = WorkLock(), DataFileWriter(table.files, 77)
-
-    def write(first):
-        with work.held():
-            writer.write("a", record_batch(STREAM.name, "a", records(first, 2)))
-
-    with ThreadPoolExecutor(2) as pool:
-        writing = [pool.submit(write, first) for first in (1, 3)]
-        assert begun.wait(10)
-        with work.held():
-            assert not any(each.done() for each in writing)
-            let.set()
-        for each in writing:
-            each.result(timeout=10)
-    assert [file.rows for file in writer.close()] == [4]
+    monkeypatch.setattr(files_module._OpenFile, "_begin", late)
+    writer = DataFileWriter(table.files, 77)
+    writer.write("a", record_batch(STREAM.name, "a", records(1, 2)))
+    let.set()
+    assert writer.close()[0].rows == 2
 
 
-def hold_each_other_up(write, threads):
-    """Let so many threads do something one at a time, as a task does."""
-    work = WorkLock()
-
-    def at_work(thread):
-        with work.held():
-            write(thread)
-
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(at_work, thread) for thread in range(threads)]:
-            done.result(timeout=60)
-
-
-@pytest.mark.parametrize(("row_group", "size", "open_files", "days"), [(400, 6000, 2, 3), (1, 1, 4, 1)])
-def test_many_threads_write_each_row_once(table, monkeypatch, row_group, size, open_files, days):
-    """Small row groups, small files, and a folder that takes its time."""
-    chance = random.Random(7)
-    write = files_module._OpenFile._write_row_group
+def test_a_file_is_closed_while_others_are_written(table, monkeypatch):
+    let = threading.Event()
+    end = files_module._OpenFile._end
 
     def late(*arguments):
-        time.sleep(chance.random() / 1000)
-        write(*arguments)
+        assert let.wait(10)
+        return end(*arguments)
 
-    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
+    monkeypatch.setattr(files_module._OpenFile, "_end", late)
+    monkeypatch.setattr(files_module, "_OPEN_FILES", 1)
+    writer = DataFileWriter(table.files, 77)
+    for day in range(2):  # the first one's file is closed for the second one's
+        writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
+    let.set()
+    assert [file.rows for file in writer.close()] == [1, 1]
+
+
+@pytest.mark.parametrize(("row_group", "size"), [(1, 1), (1, 1 << 20), (3000, 1), (1 << 20, 1 << 20)])
+@pytest.mark.parametrize(("open_files", "days"), [(1, 3), (2, 3), (4, 1)])
+def test_each_row_is_written_once_however_slow_the_folder(
+    table, monkeypatch, row_group, size, open_files, days
+):
+    chance = random.Random(7)
+    for name in ("_begin", "_write_row_group", "_end"):
+        do = getattr(files_module._OpenFile, name)
+
+        def late(*arguments, do=do):
+            time.sleep(chance.random() / 1000)
+            return do(*arguments)
+
+        monkeypatch.setattr(files_module._OpenFile, name, late)
     monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", row_group)
     monkeypatch.setattr(files_module, "FILE_BYTES", size)
     monkeypatch.setattr(files_module, "_OPEN_FILES", open_files)
     writer = DataFileWriter(table.files, 77)
-
-    def write_all(thread):
-        shard_id = f"shard {thread}"
-        for first in range(1, 31):
+    for first in range(1, 31):
+        for shard_id in ("a", "b", "c"):
             day = NOON + 86_400 * (first // 7 % days)
             writer.write(shard_id, record_batch(STREAM.name, shard_id, records(first, 1, day)))
-            with let_go():
-                pass  # others come in between
-
-    hold_each_other_up(write_all, 16)
     files = writer.close()
-    assert len(files) > days
-    rows = Counter()
+    assert len(files) >= days
     for file in files:
-        found = Counter(read(table.files, file)["shard_id"].to_pylist())
-        assert found == file.rows_by_shard
-        rows += found
-    assert rows == {f"shard {thread}": 30 for thread in range(16)}
-    for thread in range(16):
-        found = [number for file in files for number in numbers(table.files, file, f"shard {thread}")]
+        assert Counter(read(table.files, file)["shard_id"].to_pylist()) == file.rows_by_shard
+    for shard_id in ("a", "b", "c"):
+        found = [number for file in files for number in numbers(table.files, file, shard_id)]
         assert sorted(found) == list(range(1, 31))
 
 
-@pytest.mark.parametrize("late", ["__init__", "_write_row_group"])
-def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypatch, late):
-    let, too_many, standing = threading.Event(), threading.Event(), set()
+def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypatch):
+    standing, most = set(), []
     of = files_module._OpenFile
-    do, begin, close = getattr(of, late), of.__init__, of.close
+    begin, end = of._begin, of._end
 
-    def do_late(*arguments):
-        assert let.wait(10)
-        do(*arguments)
-
-    def note_begin(file, *arguments):
-        (do_late if late == "__init__" else begin)(file, *arguments)
+    def note_begin(file):
+        begin(file)
         standing.add(file)
-        if len(standing) > files_module._OPEN_FILES + 1:
-            too_many.set()
+        most.append(len(standing))
 
-    def note_close(file):
-        done = close(file)
+    def note_end(file, *arguments):
+        time.sleep(0.02)  # others would be begun meanwhile
+        ended = end(file, *arguments)
         standing.remove(file)
-        return done
+        return ended
 
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(of, late, do_late)
-    monkeypatch.setattr(of, "__init__", note_begin)
-    monkeypatch.setattr(of, "close", note_close)
+    monkeypatch.setattr(of, "_begin", note_begin)
+    monkeypatch.setattr(of, "_end", note_end)
     writer = DataFileWriter(table.files, 77)
-    waiting = threading.Semaphore(0)
-
-    def write_a_day(day):
-        waiting.release()
+    for day in range(12):
         writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(hold_each_other_up, write_a_day, 12)
-        for _ in range(12):  # all have been at work, and those that may not go on wait
-            assert waiting.acquire(timeout=10)
-        too_many.wait(0.3)
-        let.set()
-        writing.result(timeout=60)
     assert sum(file.rows for file in writer.close()) == 12
-    assert not too_many.is_set()
+    assert max(most) <= files_module._OPEN_FILES + 1
 
 
-def test_an_error_is_told_though_two_waited_for_the_row_group_before(table, slow, monkeypatch):
-    late, count = files_module._OpenFile._write_row_group, iter(range(9))
-
-    def second_fails(*arguments):
-        late(*arguments)
-        if next(count) == 1:
-            raise OSError(errno.ENOSPC, "no space")
-
-    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", second_fails)
-    writer = DataFileWriter(table.files, 77)
-
-    def write_one(thread):
-        writer.write("a", record_batch(STREAM.name, "a", records(thread + 2, 1)))
-
-    write_one(-1)
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(hold_each_other_up, write_one, 2)
-        while writer._open["2026-02-02"]._rows_by_shard["a"] < 3:
-            time.sleep(0.001)
-        slow.let.set()
-        told = writing.exception(timeout=10)
-    try:
-        writer.close()
-    except OSError as error:
-        told = error
-    assert told is not None
-
-
-def test_a_row_group_that_cannot_be_written_is_told_by_close_at_the_latest(table, monkeypatch):
+@pytest.mark.parametrize("fails", ["_begin", "_write_row_group", "_end"])
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_what_a_file_cannot_do_is_told_by_close_at_the_latest(table, monkeypatch, fails, more):
     def refused(*_):
         raise OSError(errno.ENOSPC, "no space")
 
+    def land_all():
+        for number in range(more + 1):
+            writer.write("a", record_batch(STREAM.name, "a", records(number + 1, 1)))
+        writer.close()
+
     monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", refused)
+    monkeypatch.setattr(files_module._OpenFile, fails, refused)
     writer = DataFileWriter(table.files, 77)
-    writer.write("a", record_batch(STREAM.name, "a", records(1, 2)))
+    with pytest.raises(OSError, match="no space"):
+        land_all()
+
+
+def test_a_row_group_that_cannot_be_written_is_told_though_later_ones_can(table, monkeypatch):
+    write, count = files_module._OpenFile._write_row_group, iter(range(9))
+
+    def first_fails(*arguments):
+        if next(count) == 0:
+            raise OSError(errno.ENOSPC, "no space")
+        write(*arguments)
+
+    batch = record_batch(STREAM.name, "a", records(1, 1))
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(files_module._OpenFile, "_write_row_group", first_fails)
+    writer = DataFileWriter(table.files, 77)
+    writer.write("a", batch)
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1 << 30)
+    writer.write("a", batch)
     with pytest.raises(OSError, match="no space"):
         writer.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import json
 import os
 import signal
@@ -48,11 +49,11 @@ DRIVER = {
 """What the process that plans and commits passes: module, and the name in it."""
 
 WORKER = {
-    "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.shard_iterator"),
-    "get records": ("kinesis_assets.kinesis.client", "StreamClient.get_records"),
+    "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
+    "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
     "open data file": ("kinesis_assets.table.files", "write_new"),
-    "write data file": ("kinesis_assets.table.files", "_OpenFile._flush"),
-    "close data file": ("kinesis_assets.table.files", "_OpenFile.close"),
+    "write data file": ("kinesis_assets.table.files", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.files", "_OpenFile._end"),
     "land": ("kinesis_assets.spark.land", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
@@ -183,7 +184,14 @@ class _Points:
             self._pass("after", point)
             return answer
 
-        return around
+        @functools.wraps(call)
+        def around_waits(*arguments: Any, **named: Any) -> Any:
+            self._pass("before", point)
+            answer = yield from call(*arguments, **named)
+            self._pass("after", point)
+            return answer
+
+        return around_waits if inspect.isgeneratorfunction(call) else around
 
     def _pass(self, moment: str, point: str) -> None:
         fault = self._fault
