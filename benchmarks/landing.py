@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import readers
 from benchmarks.charts import bars
-from benchmarks.landing_parts import ALONE, CALLS, DECODE, MANY, ONE, WRITE, parts
+from benchmarks.landing_parts import ALL, ALONE, CALLS, DECODE, WRITE, parts
 from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
@@ -185,10 +185,9 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
         least = sum(of[part] for part in (CALLS, DECODE, WRITE))
         text.append(
             "The calls, the decoders and the Parquet writer, hardly this package's own, have "
-            f"{least:.1f} together. A task adds {of[ONE] - least:.1f} for checks, columns and all between, "
-            f"which makes it {of[ONE] / least:.2f} of them, and {of[MANY] - of[ONE]:.1f} for many calls at "
-            "once, which make it fast; Spark's job, the plan and the commit are the other "
-            f"{landed - of[MANY]:.1f} of the landing's {landed:.1f}."
+            f"{least:.1f} together. A task adds {of[ALL] - least:.1f} for checks, columns and all between, "
+            f"which makes it {of[ALL] / least:.2f} of them; Spark's job, the plan and the commit are the "
+            f"other {landed - of[ALL]:.1f} of the landing's {landed:.1f}."
         )
     return "\n\n".join(text)
 

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +32,8 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import PAGE_LIMIT, ShardRange, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.memory import give_memory_back
+from kinesis_assets.spark.side_by_side import CALLS as CALLS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,8 +48,7 @@ CALLS = "calls: signed, sent, received"
 DECODE = "JSON and base64 to bytes, typed; sequence numbers"
 CHECK = "positions, bounds, checksums, Arrow columns"
 WRITE = "Parquet written"
-ONE = "all of these, as a task does them, one call at once"
-MANY = f"the same, {side_by_side.CALLS} calls at once"
+ALL = f"all of these, as a task does them, {CALLS_AT_ONCE} calls at once"
 
 ALONE = [CALLS, DECODE, CHECK, WRITE]
 """What is measured alone, and adds up to a landing."""
@@ -153,12 +151,10 @@ def _alone(url: str, folder: str) -> dict[str, Callable[[], None]]:
 def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
     """All of it, without Spark, plan and commit."""
 
-    def task(calls: int) -> None:
-        kept, side_by_side.CALLS = side_by_side.CALLS, calls
+    def task() -> None:
         landing_of(url, SPEC.name, folder)()
-        side_by_side.CALLS = kept
 
-    return {ONE: partial(task, 1), MANY: partial(task, side_by_side.CALLS)}
+    return {ALL: task}
 
 
 KINDS = {"alone": _alone, "whole": _whole}
