@@ -256,6 +256,24 @@ def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
     assert bench.items == []
 
 
+def test_shards_are_looked_up_in_the_table_side_by_side(bench, monkeypatch):
+    for number in range(len(bench.create(2))):
+        bench.put(number, part=number / 2)
+    bench.run()
+    bench.lose(0, 1)
+    together = threading.Barrier(2)
+    lacking = fill_module.HeldKeys.lacking
+
+    def both(*arguments):
+        together.wait(5)
+        return lacking(*arguments)
+
+    monkeypatch.setattr(fill_module.HeldKeys, "lacking", both)
+    bench.replay()
+
+    assert bench.items == [0, 1]
+
+
 # Where it ends
 
 
