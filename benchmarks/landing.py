@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import readers
 from benchmarks.charts import bars
-from benchmarks.landing_parts import ALL, ALONE, CALLS, DECODE, WRITE, parts
+from benchmarks.landing_parts import ALL, ALONE, CALLS, DECODE, SPEC, WHOLE, WRITE, parts
 from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
@@ -24,8 +24,8 @@ ROUNDS = 5
 FULL_ROUNDS = 9
 
 WARM_UP = StreamSpec("warm-up", shards=4, pages=1, page_records=1000)
-SMALL = StreamSpec("orders-small", shards=16, pages=1, page_records=1000)
-SMALL_FULL = StreamSpec("orders-small-full", shards=64, pages=1, page_records=1000)
+LEAST = StreamSpec("orders-least", shards=16, pages=1, page_records=1000)
+SMALL = StreamSpec("orders-small", shards=64, pages=1, page_records=1000)
 MIDDLE = StreamSpec("orders-middle", shards=128, pages=2, page_records=1000)
 LARGE = StreamSpec("orders", shards=128, pages=8, page_records=1000)
 """In pages of a MB, 1 KB records. Each shard gives 2 MB a second to who paces as we do, so there are many."""
@@ -35,9 +35,10 @@ READ_BY = {
     readers.BARE_READ: MIDDLE,
     readers.BARE_WRITE: MIDDLE,
     readers.SPARK: MIDDLE,
+    readers.DISCARD: SMALL,
 }
 """What a job costs beside its records is small in a large stream; the others have next to no such cost, and
-read a small one. Pages and records are alike in all of them."""
+read the least, or seconds' worth where a target hangs on it. Pages and records are alike in all of them."""
 
 SHARD_LIMIT = 2_000_000
 """Bytes a second that a shard gives."""
@@ -81,8 +82,8 @@ class Comparison:
 
 def compare(server: ReplayServer, *, full: bool) -> Comparison:
     """Measure every reader that can be had."""
-    others = SMALL_FULL if full else SMALL
-    streams = (others, MIDDLE, LARGE)
+    others = _others(full=full)
+    streams = (LEAST, SMALL, MIDDLE, LARGE)
     for spec in (WARM_UP, *streams):
         server.create(spec)
 
@@ -102,6 +103,11 @@ def compare(server: ReplayServer, *, full: bool) -> Comparison:
     for spec in streams:
         server.delete(spec.name)
     return Comparison(measured, missing | failed, cpu / max(1, served) * GB)
+
+
+def _others(*, full: bool) -> StreamSpec:
+    """What they read who are not named in `READ_BY`."""
+    return SMALL if full else LEAST
 
 
 def targets(compared: Comparison) -> list[Target]:
@@ -167,7 +173,8 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
     rows = [[part, f"{seconds:.2f}"] for part, seconds in of.items()]
     what = (
         f"What a landing consists of, in one process without Spark: the first {len(ALONE)} each alone, one "
-        "after the other, over the same pages."
+        "after the other, over the same pages; all of it over "
+        f"{WHOLE.data_bytes / SPEC.data_bytes:.0f} times as many."
     )
     text = [what, table(["part", "CPU s/GB"], rows)]
     bounds = [
@@ -185,26 +192,27 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
         least = sum(of[part] for part in (CALLS, DECODE, WRITE))
         text.append(
             "The calls, the decoders and the Parquet writer, hardly this package's own, have "
-            f"{least:.1f} together. A task adds {of[ALL] - least:.1f} for checks, columns and all between, "
-            f"which makes it {of[ALL] / least:.2f} of them; Spark's job, the plan and the commit are the "
-            f"other {landed - of[ALL]:.1f} of the landing's {landed:.1f}."
+            f"{least:.1f} together. A task, with checks, columns and all between, has {of[ALL] / least:.2f} "
+            f"times that; a landing, with Spark's job, the plan and the commit, {landed / least:.2f} times."
         )
     return "\n\n".join(text)
 
 
 def _text(compared: Comparison, *, full: bool) -> str:
-    small = SMALL_FULL if full else SMALL
+    others = _others(full=full)
     rounds = FULL_ROUNDS if full else ROUNDS
     columns = ["reader", "CPU s/GB", "records/s", "written, bytes/record", "codec", "start-up, CPU s"]
     rows = [_row(each) for each in compared.measured.values()]
     what = (
         f"Records of {LARGE.record_bytes} bytes (JSON of orders, a third of its size under zstd) from a "
         f"replay server on the loopback, {LARGE.data_bytes / 1e6:,.0f} MB in {LARGE.shards} shards for ours, "
-        f"{MIDDLE.data_bytes / 1e6:,.0f} MB for its parts and for Spark, {small.data_bytes / 1e6:,.0f} MB in "
-        f"{small.shards} for the others, in pages of {LARGE.page_records}. Median of {rounds} rounds, one "
-        "reader after the other in each, with the lowest and the highest. CPU is of the whole process tree, "
-        "JVM and Python workers included, in processes that stay, each warmed up by a small stream just "
-        "before; start-up is beside it and not in it. The server had "
+        f"{MIDDLE.data_bytes / 1e6:,.0f} MB for its parts and for Spark, {SMALL.data_bytes / 1e6:,.0f} MB "
+        f"for the loop that discards, {others.data_bytes / 1e6:,.0f} MB in {others.shards} for the others, "
+        f"in pages of {LARGE.page_records}. Median of {rounds} rounds, one reader after the other in each, "
+        "with the lowest and the highest. CPU is of the whole process tree, JVM and Python workers included, "
+        "in processes that stay, each warmed up by a small stream just before; start-up is beside it and not "
+        "in it. Free memory that a virtual machine's host has taken back is had again before each order "
+        "(benchmarks/host_memory.py), or who writes files would pay for it. The server had "
         f"{compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
         f"Ours writes {CODEC}. Peers: {readers.versions()}; the "
         "boto3 ones are written here, in benchmarks/peers."

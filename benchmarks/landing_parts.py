@@ -1,4 +1,4 @@
-"""What landing consists of: the CPU of each part alone, over the same pages, in one process.
+"""What landing consists of: the CPU of each part alone, over the same pages, and of a task that does it all.
 
     python -m benchmarks.landing_parts alone | whole URL ROUNDS
 
@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from benchmarks import host_memory
 from benchmarks.alone import REGION, landing_of, unpaced
 from benchmarks.landing_child import tables, written
 from benchmarks.marks import Order
+from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.waits import Waits
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
+WHOLE = StreamSpec("whole", shards=32, pages=12, page_records=1000)
+"""Longer, so that a task's beginning and end are as little of it as of a landing."""
 
 CALLS = "calls: signed, sent, received"
 DECODE = "JSON and base64 to bytes, typed; sequence numbers"
@@ -61,14 +65,14 @@ def parts(server: ReplayServer, rounds: int) -> dict[str, float]:
 
     The whole is measured in a process of its own: beside all the pages that the parts hold, memory is slower.
     """
-    server.create(SPEC)
     seconds: dict[str, float] = {}
-    for kind in KINDS:
+    for kind, spec in (("alone", SPEC), ("whole", WHOLE)):
+        server.create(spec)
         command = [sys.executable, "-m", "benchmarks.landing_parts", kind, server.url, str(rounds)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-        seconds |= json.loads(done.stdout)
-    server.delete(SPEC.name)
-    return {part: each * 1e9 / SPEC.data_bytes for part, each in seconds.items()}
+        server.delete(spec.name)
+        seconds |= {part: each * GB / spec.data_bytes for part, each in json.loads(done.stdout).items()}
+    return seconds
 
 
 class _Parts:
@@ -152,7 +156,7 @@ def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
     """All of it, without Spark, plan and commit."""
 
     def task() -> None:
-        landing_of(url, SPEC.name, folder)()
+        landing_of(url, WHOLE.name, folder)()
 
     return {ALL: task}
 
@@ -161,13 +165,14 @@ KINDS = {"alone": _alone, "whole": _whole}
 
 
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
-    """CPU seconds of each part over the whole of `SPEC`, median."""
+    """CPU seconds of each part over the whole of its stream, median."""
     give_memory_back()  # as a task does
     with tempfile.TemporaryDirectory() as folder, unpaced():
         work = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in work}
         for number in range(rounds + 1):
             for part, do in work.items():
+                host_memory.at_hand()
                 before = time.process_time()
                 do()
                 if number:  # the first one warms up

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import host_memory
 from benchmarks.marks import Order, Read
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Child:
         self.startup = Usage(tree_cpu(self._process.pid), time.monotonic() - self._began)
 
     def work(self, url: str, stream: str, records: int) -> Work:
-        """Let it do one order.
+        """Let it do one order, with memory at hand.
 
         Raises:
             ChildFailed: It did not.
@@ -154,6 +155,7 @@ class Child:
         with tempfile.TemporaryDirectory() as folder:
             self._say(json.dumps(asdict(Order(url, stream, records, folder))))
             self._told("prepared")
+            host_memory.at_hand()
             cpu, began = tree_cpu(self._process.pid), time.monotonic()
             self._say("go")
             read = Read(**self._told())

@@ -11,6 +11,7 @@ from benchmarks.replay_pages import StreamSpec
 def test_each_part_reads_every_page(monkeypatch):
     spec = StreamSpec("parts", shards=3, pages=2, page_records=50)
     monkeypatch.setattr(landing_parts, "SPEC", spec)
+    monkeypatch.setattr(landing_parts, "WHOLE", spec)
     with replay_server() as server:
         server.create(spec)
         server.calls()
