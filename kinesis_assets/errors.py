@@ -10,7 +10,7 @@ KinesisAssetsError
 │   ├── StreamNotFound
 │   ├── StreamRecreated        same name, other stream: its old positions mean nothing
 │   ├── ShardListIncomplete    ListShards answered without what it must contain
-│   └── CallFailed             a call to Kinesis failed after the SDK's retries
+│   └── CallFailed             a call to Kinesis failed, after the retries of who makes it
 ├── ShardError                 one shard; its neighbours go on
 │   ├── ShardUnknown           not a shard of the stream
 │   ├── ShardVanished          no longer listed, and not read to its end
@@ -114,7 +114,7 @@ class ShardListIncomplete(StreamError):
 
 
 class CallFailed(StreamError):
-    """A call to Kinesis failed after the SDK's retries.
+    """A call to Kinesis failed, after the retries of who makes it: the SDK, or a shard's reading.
 
     Attributes:
         operation: The operation's name, as `GetRecords`.

@@ -83,7 +83,7 @@ def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
 class StreamClient:
     """The calls to one stream. Safe to share between threads.
 
-    Every call raises `StreamNotFound` or `CallFailed`, after the SDK's retries.
+    Every call raises `StreamNotFound` or `CallFailed`: after the SDK's retries where the SDK makes it.
 
     Args:
         stream: The stream's name.

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from heapq import heappop, heappush
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from kinesis_assets.kinesis.waits import Pause, RoomWait, SocketWait, ThreadWait
 
@@ -118,6 +118,8 @@ class EventLoop:
             case None:
                 self._under_way -= 1
                 self._left -= 1
+            case _:
+                assert_never(wait)
 
     def _by_thread(self, wait: ThreadWait[object], number: int) -> None:
         wait.wait_out()
@@ -142,6 +144,8 @@ class EventLoop:
         if self._on_sockets:
             limit, _ = next(iter(self._on_sockets.values()))
             seconds = min(seconds, limit - time.monotonic())
+        elif seconds == math.inf and len(self._for_room) == self._under_way:
+            self._for_room[0][0].wait_out()  # in vain
         return None if seconds == math.inf else max(0.0, seconds)
 
     def _wake(self) -> None:

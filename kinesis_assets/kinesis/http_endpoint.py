@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 _NAMES = (
+    ((ssl.SSLEOFError, ssl.SSLZeroReturnError), named.ConnectionClosedError),
     ((urllib3_errors.SSLError, ssl.SSLError, CertificateError), named.SSLError),
     (urllib3_errors.NewConnectionError, named.EndpointConnectionError),
     (urllib3_errors.ConnectTimeoutError, named.ConnectTimeoutError),
@@ -124,6 +125,6 @@ def _lines(headers: Iterable[tuple[str, str]]) -> bytes:
     lines = []
     for name, value in headers:
         if not _VALUE.fullmatch(value):
-            raise named.HTTPClientError(error=f"{name} has a character that no header may have")
+            raise named.ParamValidationError(report=f"{name} has a character that no header may have")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode("latin-1")

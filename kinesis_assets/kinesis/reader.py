@@ -77,6 +77,7 @@ _TRIED_AGAIN = frozenset(
         "ConnectTimeoutError",
         "ReadTimeoutError",
         "EndpointConnectionError",
+        "ProxyConnectionError",
         "ConnectionClosedError",
         "ResponseStreamingError",
         "HTTPClientError",
@@ -213,6 +214,7 @@ class ShardReading:
         self._iterator: str | None = None
         self._next_call = 0.0
         self._last_progress = 0.0
+        self._in_vain_since: float | None = None
         self._nearest = float("inf")
         self._deadline: float | None = None
         self._refused: int | None = None
@@ -234,7 +236,7 @@ class ShardReading:
             self._last_progress = time.monotonic()
             while self.end is None:
                 self._leave()
-                yield self._pause()
+                yield Pause(self._until_next_call())
                 if self._spent():
                     self.end = RangeEnd.BOUND
                     break
@@ -293,9 +295,21 @@ class ShardReading:
         gained_ms = self._nearest - page.millis_behind_latest
         if any_records or gained_ms >= (now - self._last_progress) * 1000:
             self._last_progress, self._nearest = now, page.millis_behind_latest
+            self._in_vain_since = None
+        else:
+            self._note_in_vain()
+
+    def _note_in_vain(self) -> None:
+        if self._in_vain_since is None:
+            self._in_vain_since = time.monotonic()
 
     def _stalled(self) -> bool:
-        return time.monotonic() - self._last_progress > STALL_SECONDS
+        """Whether no answer has brought anything for too long.
+
+        It counts from the first such answer: until then the shard may have waited for others.
+        """
+        since = self._in_vain_since
+        return since is not None and time.monotonic() - since > STALL_SECONDS
 
     def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
@@ -454,7 +468,6 @@ class ShardReading:
                     self._iterator = yield from self._client.getting_iterator(
                         self.range.shard_id, self.position
                     )
-                yield self._pause()
                 if self._told_to_stop():
                     return None
                 sent = time.monotonic()
@@ -466,6 +479,7 @@ class ShardReading:
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
                 if error.code in _THROTTLED:
                     throttled += 1
+                    self._note_in_vain()
                     if self._spent():
                         return None
                     lasting = self._stalled()
@@ -480,7 +494,8 @@ class ShardReading:
                         "run again when the cause is gone",
                     ) from error
                 longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(throttled + failed, 10))
-                yield Pause(random.uniform(0, longest))  # noqa: S311  # jitter
+                jitter = random.uniform(0, longest)  # noqa: S311
+                yield Pause(max(jitter, self._until_next_call()))
                 if self._told_to_stop():
                     return None
             else:
@@ -506,5 +521,5 @@ class ShardReading:
             left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
         return max(1, min([PAGE_LIMIT, *left]))
 
-    def _pause(self) -> Pause:
-        return Pause(max(0.0, self._next_call - time.monotonic()))
+    def _until_next_call(self) -> float:
+        return max(0.0, self._next_call - time.monotonic())

@@ -46,7 +46,7 @@ class SocketWait:
     Attributes:
         socket: Which.
         to_send: It is waited for to send.
-        seconds: As long as this, at most.
+        seconds: As long as this, at most; the same for all that wait in one loop.
         timed_out: It took longer; set by who waits.
     """
 

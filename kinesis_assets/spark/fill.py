@@ -6,6 +6,7 @@ It works as landing does: tasks write the files, and only what comes back counts
 from __future__ import annotations
 
 import pickle
+import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -138,14 +139,16 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
             writer.write(shard_id, batch.filter(lacking))
             found[shard_id].add(records, lacking)
 
-    room = Room(BYTES_IN_FLIGHT)
-    side_by_side = SideBySide([ShardReading(client, range_, room=room) for range_ in ranges])
-    errors = side_by_side.read(take)
+    room, stop = Room(BYTES_IN_FLIGHT), threading.Event()
+    readings = [ShardReading(client, range_, stop=stop, room=room) for range_ in ranges]
+    with writer:
+        errors = SideBySide(readings, stop).read(take)
+        files = tuple(writer.close())
     shards = tuple(
         found[reading.range.shard_id].filling(reading, error)
-        for reading, error in zip(side_by_side.readings, errors, strict=True)
+        for reading, error in zip(readings, errors, strict=True)
     )
-    return Filling(tuple(writer.close()), shards)
+    return Filling(files, shards)
 
 
 class _Found:

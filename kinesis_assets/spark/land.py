@@ -212,17 +212,18 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()
-    side_by_side = SideBySide([ShardReading(client, range_, budget, stopping, room) for range_ in ranges])
+    readings = [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
+    side_by_side = SideBySide(readings, stopping)
 
     def take(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
         writer.write(shard_id, record_batch(job.stream, shard_id, records))
         return ()
 
-    with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.hurry):
-        errors = side_by_side.read(take)
-    landings = map(_shard_landing, side_by_side.readings, errors)
-    return Landing(tuple(writer.close()), tuple(landings))
+    with writer:
+        with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.hurry):
+            errors = side_by_side.read(take)
+        return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager

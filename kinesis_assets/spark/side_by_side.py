@@ -11,7 +11,8 @@ from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.pages import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from threading import Event
 
     from kinesis_assets.kinesis.reader import ShardReading
     from kinesis_assets.kinesis.waits import Wait, Waits
@@ -27,13 +28,12 @@ class SideBySide:
 
     Args:
         readings: Which.
-
-    Attributes:
-        readings: Which.
+        stop: The event that ends all of them; set when one fails with what is no shard's own.
     """
 
-    def __init__(self, readings: Sequence[ShardReading]) -> None:
-        self.readings = readings
+    def __init__(self, readings: Sequence[ShardReading], stop: Event) -> None:
+        self._readings = readings
+        self._stop = stop
         self._errors: list[ShardError | None] = [None] * len(readings)
         self._loop = EventLoop(CALLS)
 
@@ -47,17 +47,30 @@ class SideBySide:
         Args:
             take: Is given what is read of any shard, as it comes, and tells what it waits for.
         """
-        self._loop.run([self._read(number, take) for number in range(len(self.readings))])
+        self._loop.run([self._read(number, take) for number in range(len(self._readings))])
         return self._errors
 
     def _read(self, number: int, take: Take) -> Waits[None]:
-        reading = self.readings[number]
+        reading = self._readings[number]
         try:
             with closing(reading.steps()) as steps:
-                for step in steps:
+                while (step := self._next(number, steps)) is not None:
                     if isinstance(step, Records):
                         yield from take(reading, step)
                     else:
                         yield step
+        except Exception:
+            self._stop.set()  # a look for a lost record, which is waited for, ends by it too
+            raise
+
+    def _next(self, number: int, steps: Generator[Wait | Records]) -> Wait | Records | None:
+        """What comes next of a shard; None if nothing does, as where it failed.
+
+        What takes it is not asked here: whatever fails there would seem to be the shard's own, while its
+        position is already behind what was taken.
+        """
+        try:
+            return next(steps, None)
         except ShardError as error:
             self._errors[number] = error.with_traceback(None)  # its frames keep the page
+            return None

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import msgspec
@@ -110,8 +110,9 @@ class DataFile(msgspec.Struct, frozen=True):
 class DataFileWriter:
     """Writes record batches to new data files in a table's folder; `close` tells which.
 
-    Files are opened and closed, and their row groups written, while the next row group is gathered. What that
-    raises comes out of a later call, of `close` at the latest.
+    Use it in a `with` block: left before `close`, it begins nothing more. Files are opened and closed, and
+    their row groups written, while the next row group is gathered. What that raises comes out of a later
+    call, of `close` at the latest.
 
     Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, whatever is written.
     """
@@ -122,6 +123,13 @@ class DataFileWriter:
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._closing: Future[DataFile] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.leave()
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
         """Add one shard's records, a batch of `RECORD_SCHEMA`."""
@@ -191,6 +199,10 @@ class _OpenFile:
         closed = self._thread.submit(self._end, self._in_flight)
         self._thread.shutdown(wait=False)
         return closed
+
+    def leave(self) -> None:
+        """Begin nothing more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
         self._sink = write_new(self._filesystem, self._path)
@@ -297,12 +309,15 @@ def without_shards(
     if not kept:
         return []
     copy = _OpenFile(filesystem, file.batch_id, file.arrival_date)
-    with filesystem.open_input_file(file.path) as source:
-        parquet = pq.ParquetFile(source)
-        for batch in parquet.iter_batches(batch_size=1024, columns=RECORD_SCHEMA.names):
-            for shard_id in kept:
-                rows = batch.filter(pc.equal(batch["shard_id"], shard_id))
-                if rows.num_rows:
-                    rows = rows.cast(RECORD_SCHEMA)
-                    copy.write(shard_id, rows, _arrivals(rows))
-    return [copy.close().result()]
+    try:
+        with filesystem.open_input_file(file.path) as source:
+            parquet = pq.ParquetFile(source)
+            for batch in parquet.iter_batches(batch_size=1024, columns=RECORD_SCHEMA.names):
+                for shard_id in kept:
+                    rows = batch.filter(pc.equal(batch["shard_id"], shard_id))
+                    if rows.num_rows:
+                        rows = rows.cast(RECORD_SCHEMA)
+                        copy.write(shard_id, rows, _arrivals(rows))
+        return [copy.close().result()]
+    finally:
+        copy.leave()

@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.waits import Pause, SocketWait, ThreadWait, by_a_thread
+from kinesis_assets.kinesis.waits import Pause, RoomWait, SocketWait, ThreadWait, by_a_thread
 
 LONG = 30
 
@@ -478,6 +478,11 @@ def test_no_descriptor_is_left_after_success_or_error(pair):
     near.recv(1)
     with no_more_descriptors(), pytest.raises(Wrong):
         EventLoop(3).run([noting([], "a", to_read(near)), fails(ThreadWait(lambda: None))])
+
+
+def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
+    with pytest.raises(RuntimeError, match="no room"):
+        run(noting([], "a", RoomWait(lambda: False)), noting([], "b", Pause(0), RoomWait(lambda: False)))
 
 
 # All together

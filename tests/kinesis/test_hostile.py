@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 from botocore.config import Config
 
-from kinesis_assets.errors import ReadFailed, ShardStalled
+from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
 from kinesis_assets.kinesis import budget, reader, waits
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.testing import Faults, UserRecord, aggregate, limits
@@ -207,6 +208,53 @@ def test_throttling_that_lasts_is_waited_out_as_long_as_a_stall(
     assert reader.STALL_SECONDS < virtual.now - began <= reader.STALL_SECONDS + max(drawn)[1]
 
 
+def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading_of, faults, virtual):
+    put(b"0")
+    faults.throttle(times=1)
+    reading, records = reading_of(), 0
+    for number, step in enumerate(reading.steps()):
+        if number == 0:
+            virtual.sleep(reader.STALL_SECONDS + 1)  # until it has a place
+        if isinstance(step, Records):
+            records += len(step)
+        else:
+            step.wait_out()
+    assert (records, reading.end) == (1, RangeEnd.TIP)
+
+
+def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, faults, virtual):
+    put(b"0", b"1")
+    faults.page_size(1)
+    faults.throttle(times=1)
+    reading, records = reading_of(), 0
+    for step in reading.steps():
+        if not isinstance(step, Records):
+            step.wait_out()
+            continue
+        records += len(step)
+        if records == 1:
+            virtual.sleep(reader.STALL_SECONDS + 1)
+            faults.throttle(times=1)
+    assert (records, reading.end) == (2, RangeEnd.TIP)
+
+
+@pytest.mark.parametrize("code", ["ProxyConnectionError", "ConnectionClosedError"])
+@pytest.mark.usefixtures("virtual")
+def test_who_could_not_be_reached_is_tried_again(put, reading_of, monkeypatch, code):
+    put(b"0")
+    errors = [CallFailed("orders", "GetRecords", code, "for a moment") for _ in range(3)]
+    get = StreamClient.getting_records
+
+    def getting_records(self, *arguments):
+        if errors:
+            raise errors.pop()
+        return get(self, *arguments)
+
+    monkeypatch.setattr(StreamClient, "getting_records", getting_records)
+    assert data(reading_of()) == [b"0"]
+    assert not errors
+
+
 @pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
 @each({"throttling": Faults.throttle, "failures": Faults.fail})
 def test_waits_between_tries_are_drawn_from_nothing_to_a_bound(
@@ -216,7 +264,8 @@ def test_waits_between_tries_are_drawn_from_nothing_to_a_bound(
     trouble(faults, operation, times=5)
     assert data(reading_of()) == [b"0"]
     assert drawn == [(0, most) for most in (0.2, 0.4, 0.8, 1.6, 3.2)]
-    assert {0.9 * most for _, most in drawn} <= set(virtual.waits)
+    # The first is shorter than the shard's pace.
+    assert {0.9 * most for _, most in drawn[1:]} <= set(virtual.waits)
 
 
 def test_no_wait_between_tries_is_longer_than_five_seconds(put, reading_of, faults, virtual, drawn):

@@ -6,6 +6,7 @@ import base64
 import socket
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from traceback import walk_tb
 
@@ -304,6 +305,7 @@ def test_credentials_with_a_line_break_are_neither_sent_nor_told(monkeypatch):
         call(client_of(peer.url))
     assert not peer.requests
     assert "hidden" not in str(raised.value)
+    assert raised.value.code == "ParamValidationError"  # which no reading tries again
 
 
 # TLS
@@ -373,6 +375,19 @@ def test_a_certificate_of_another_host_is_named_so_and_nothing_is_sent(authority
     with RawPeer(Sent(SIZED), tls=context) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
         assert not peer.requests
+
+
+def test_a_peer_that_ends_within_the_handshake_is_a_connection_that_was_closed():
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+
+        def ends():
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(1 << 16)
+
+        ended = threads.submit(ends)
+        assert code_of(client_of(f"https://127.0.0.1:{server.getsockname()[1]}")) == "ConnectionClosedError"
+        ended.result()
 
 
 # Proxies

@@ -118,7 +118,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a page's turn, nor long to try again."""
+    """Nobody waits for a shard's pace, nor long to try again."""
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
 

@@ -9,6 +9,7 @@ import pytest
 from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.run import ShardState
+from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.land import Landing, LandingJob, land_group
 from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.testing import UserRecord, aggregate
@@ -188,6 +189,17 @@ def test_the_shards_of_a_task_share_its_seconds(bench, faults):
     # A page may have been begun by each of the other three when the last second passed.
     assert 8 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 8 + 3
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+    bench.run()
+    assert bench.items == data
+
+
+@pytest.mark.usefixtures("a_second_a_page")
+def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults, monkeypatch):
+    monkeypatch.setattr(side_by_side, "CALLS", 2)
+    data = filled(bench, 8, 10)
+    faults.page_size(1)
+    result = bench.run(allowance=Allowance(seconds=3.0))
+    assert 3 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 3 + 1
     bench.run()
     assert bench.items == data
 

@@ -6,6 +6,8 @@ import threading
 import weakref
 from types import SimpleNamespace
 
+import pytest
+
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.waits import by_a_thread
@@ -29,7 +31,7 @@ def test_the_error_of_a_shard_does_not_keep_its_page():
         yield page
         raise ReadFailed("shard", "no more")
 
-    (error,) = SideBySide([SimpleNamespace(steps=steps)]).read(lambda *_: ())
+    (error,) = SideBySide([SimpleNamespace(steps=steps)], threading.Event()).read(lambda *_: ())
     assert isinstance(error, ReadFailed)
     assert pages[0]() is None
 
@@ -45,5 +47,32 @@ def test_others_are_read_while_what_is_taken_of_one_is_waited_for():
         taken.append(reading.name)
 
     readings = [SimpleNamespace(name=name, steps=lambda: iter_of(a_page())) for name in ("slow", "other")]
-    SideBySide(readings).read(take)
+    SideBySide(readings, threading.Event()).read(take)
     assert taken == ["other", "slow"]
+
+
+def test_an_error_of_who_takes_is_no_shards_own():
+    """Its position is behind what was taken: told as the shard's, that would be lost."""
+    reading = SimpleNamespace(steps=lambda: iter_of(a_page()))
+
+    def take(*_):
+        raise ReadFailed("another", "of what is taken")
+
+    with pytest.raises(ReadFailed, match="of what is taken"):
+        SideBySide([reading], threading.Event()).read(take)
+
+
+def test_what_fails_the_task_ends_a_look_that_another_shard_waits_for():
+    stop = threading.Event()
+    ended = []
+
+    def looks():
+        yield from by_a_thread(lambda: ended.append(stop.wait(5)))
+
+    def fails():
+        yield from by_a_thread(lambda: None)
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        SideBySide([SimpleNamespace(steps=looks), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
+    assert ended == [True]

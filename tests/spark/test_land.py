@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
+from functools import cache, partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,8 @@ from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.spark.land import LandingJob, land_group
-from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.spark.side_by_side import CALLS
+from kinesis_assets.table import files
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
@@ -52,8 +55,8 @@ def land(stream, settings, table):
     return land
 
 
-def test_more_shards_than_threads_are_all_landed_in_one_file(shards, land):
-    shard_ids = shards(20, 3)
+def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land):
+    shard_ids = shards(CALLS + 6, 3)
     landing = land(shard_ids)
     (file,) = landing.files
     assert file.rows_by_shard == dict.fromkeys(shard_ids, 3)
@@ -96,10 +99,15 @@ def test_error_of_the_writer_ends_the_task_and_its_threads(shards, land, faults,
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(DataFileWriter, "write", full)
-    with pytest.raises(OSError, match="no space left"):
+    monkeypatch.setattr(files, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(files._OpenFile, "_write_row_group", full)
+    before = set(threading.enumerate())
+    # With the error its frames are kept, and the writer in them: that threads end is not left to chance.
+    with pytest.raises(OSError, match="no space left") as _kept:
         land(shard_ids)
-    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name]
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive(), thread
 
 
 def test_error_that_is_no_shards_fails_the_task(shards, land, monkeypatch):
@@ -113,19 +121,29 @@ def test_error_that_is_no_shards_fails_the_task(shards, land, monkeypatch):
         land(shard_ids)
 
 
-def test_readers_wait_for_the_writer(shards, land, faults, monkeypatch):
-    shard_ids = shards(1, 8)
+class Latest:
+    """In a file's thread's place: does each thing as late as it can, when that is waited for."""
+
+    def __init__(self, _): ...
+
+    def submit(self, do, *arguments):
+        return SimpleNamespace(result=cache(partial(do, *arguments)))
+
+    def shutdown(self, **_): ...
+
+
+def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(shards, land, faults, monkeypatch):
+    shard_ids = shards(1, 5)
     faults.page_size(1)
-    ran_ahead = threading.Event()
-    faults.answer("GetRecords", lambda *_: ran_ahead.set() if faults.count("GetRecords") > 3 else None)
-    real = DataFileWriter.write
+    asked = []  # pages, when each row group is begun
+    write = files._OpenFile._write_row_group
 
-    def slow(writer, shard_id, batch):
-        # One page is being written, one waits, one is in hand: time enough for three more goes by.
-        if not ran_ahead.is_set():
-            assert not ran_ahead.wait(timeout=1.5)
-            ran_ahead.set()
-        real(writer, shard_id, batch)
+    def noted(*arguments):
+        asked.append(faults.count("GetRecords"))
+        write(*arguments)
 
-    monkeypatch.setattr(DataFileWriter, "write", slow)
-    assert land(shard_ids).shards[0].rows == 8
+    monkeypatch.setattr(files, "ROW_GROUP_BYTES", 1)  # a page each
+    monkeypatch.setattr(files, "ThreadPoolExecutor", Latest)
+    monkeypatch.setattr(files._OpenFile, "_write_row_group", noted)
+    assert land(shard_ids).shards[0].rows == 5
+    assert asked == [2, 3, 4, 5, 5]

@@ -7,9 +7,10 @@ import random
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
+from queue import Queue
 
 import duckdb
 import duckdb_extension_delta
@@ -129,30 +130,70 @@ def test_large_row_groups_are_flushed_and_full_files_closed(table, monkeypatch):
 
 
 @pytest.fixture
-def slow(monkeypatch):
-    """Row groups of a byte: the first is begun when `begun` is set, and all are written once `let` is."""
-    begun, let = threading.Event(), threading.Event()
+def let(monkeypatch):
+    """Row groups are written once it is set, which it is after the test at the latest."""
+    let = threading.Event()
     write = files_module._OpenFile._write_row_group
 
     def late(*arguments):
-        begun.set()
         assert let.wait(10)
         write(*arguments)
 
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
-    return SimpleNamespace(begun=begun, let=let)
+    yield let
+    let.set()
 
 
-def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, slow, monkeypatch):
+def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, let, monkeypatch):
     batch = record_batch(STREAM.name, "a", records(1, 2))
     monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 2 * batch.get_total_buffer_size())
     writer = DataFileWriter(table.files, 77)
     for _ in range(3):  # two are in flight, one waits for more
         writer.write("a", batch)
-    slow.let.set()
+    let.set()
     (file,) = writer.close()
     assert file.rows == 6
+
+
+def test_whoever_writes_waits_while_one_row_group_is_written_and_one_is_gathered(table, let, monkeypatch):
+    handed_on, begun, seen = [], [], Queue()
+
+    class Thread(ThreadPoolExecutor):
+        """Notes the row groups handed on to it, and tells when one of them is waited for."""
+
+        def submit(self, do, *arguments):
+            future = super().submit(do, *arguments)
+            if do.__func__ is files_module._OpenFile._write_row_group:
+                handed_on.append(future)
+                result = future.result
+
+                def noted():
+                    if not future.done():
+                        seen.put("waits")
+                    return result()
+
+                future.result = noted
+            return future
+
+    def write_all():
+        for number in range(1, 6):
+            begun.append(number)
+            writer.write("a", record_batch(STREAM.name, "a", records(number, 1)))
+        seen.put("has written all")
+
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(files_module, "ThreadPoolExecutor", Thread)
+    writer = DataFileWriter(table.files, 77)
+    other = ThreadPoolExecutor(1)
+    writing = other.submit(write_all)
+    other.shutdown(wait=False)
+    assert seen.get(timeout=10) == "waits"
+    assert (len(handed_on), begun) == (1, [1, 2])
+    assert not writing.done()
+    let.set()
+    writing.result(10)
+    (file,) = writer.close()
+    assert numbers(table.files, file) == [1, 2, 3, 4, 5]
 
 
 def test_a_file_is_opened_while_its_first_records_are_gathered(table, monkeypatch):
@@ -451,6 +492,17 @@ def test_file_without_rows_of_the_shards_stays_itself(table, three_shards):
 
 def test_file_with_rows_of_the_shards_alone_leaves_nothing(table, three_shards):
     assert without_shards(table.files, three_shards, {"a", "b", "c", "d"}) == []
+
+
+def test_a_copy_that_fails_leaves_no_thread(table, three_shards):
+    table.files.delete_file(three_shards.path)
+    before = set(threading.enumerate())
+    # With the error its frames are kept, and the copy in them.
+    with pytest.raises(FileNotFoundError) as _kept:
+        without_shards(table.files, three_shards, {"a"})
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive(), thread
 
 
 def test_bounds_of_the_copy_are_those_of_its_rows(table):
