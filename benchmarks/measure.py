@@ -147,7 +147,7 @@ class Child:
         self.startup = Usage(tree_cpu(self._process.pid), time.monotonic() - self._began)
 
     def work(self, url: str, stream: str, records: int) -> Work:
-        """Let it do one order, with memory at hand.
+        """Let it do one order.
 
         Raises:
             ChildFailed: It did not.
@@ -155,7 +155,6 @@ class Child:
         with tempfile.TemporaryDirectory() as folder:
             self._say(json.dumps(asdict(Order(url, stream, records, folder))))
             self._told("prepared")
-            host_memory.at_hand()
             cpu, began = tree_cpu(self._process.pid), time.monotonic()
             self._say("go")
             read = Read(**self._told())
@@ -299,6 +298,7 @@ def interleaved(
                 if name not in failed:
                     try:
                         child.work(warm_up.url, warm_up.stream, warm_up.records)
+                        host_memory.at_hand()
                         work = child.work(given[name].url, given[name].stream, given[name].records)
                     except ChildFailed as error:
                         failed[name] = str(error)
