@@ -50,6 +50,8 @@ A_DAY = 1_000
 PACE = timedelta(seconds=30)
 """From one commit to the next: as a sensor with its default settings makes them, at the most."""
 
+A_SECOND = timedelta(seconds=1)
+
 FLAT = 1.2
 """Times the CPU of a thousand commits, at the most."""
 
@@ -302,8 +304,9 @@ def _told(parts: Sequence[Part]) -> str:
         f"{neither.row.cpu:.0f} are the rest. A tombstone is kept for {days} days: Delta has one setting for "
         "them and for how long a vacuum leaves files alone that no commit names yet. An entry is kept "
         f"for {hours} hours. So at this pace there are never many more than {VACUUM_RETENTION // PACE:,} and "
-        f"{LOG_RETENTION // PACE:,}. The second table is of the same log with the one, the other or both "
-        "taken out by hand."
+        f"{LOG_RETENTION // PACE:,}, from where on it is flat; a run that follows with a commit a second has "
+        f"{VACUUM_RETENTION // A_SECOND:,} and {LOG_RETENTION // A_SECOND:,} at last. The second table is of "
+        "the same log with the one, the other or both taken out by hand."
     )
 
 

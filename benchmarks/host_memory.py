@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 
-_BYTES = 3 << 29  # 1.5 GiB, thrice what a landing of the suite's largest stream writes; 1 GiB was not enough
+_BYTES = 3 << 29  # 1.5 GiB, thrice what a landing of the suite's largest stream writes
 
 
 def at_hand() -> None:

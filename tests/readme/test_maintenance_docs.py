@@ -60,6 +60,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"`{SCHEDULE}` by default" in TEXT
     assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
     assert timedelta(days=7) == VACUUM_RETENTION
+    assert VACUUM_RETENTION // timedelta(seconds=1) == pytest.approx(600_000, rel=0.01)
+    assert timedelta(days=2) < VACUUM_RETENTION / 3 < timedelta(days=3)
     assert timedelta(days=30) == maintenance.CHAIN_KEPT
     assert timedelta(days=3) == maintenance.CHAIN_NEEDED
     assert f"more than {maintenance.CHAIN_FILES:,} files or {maintenance.CHAIN_BYTES >> 30} GiB" in TEXT

@@ -122,6 +122,13 @@ def lose_old_entries(table):
     return gone
 
 
+def tombstones(table):
+    """How many the newest checkpoint has."""
+    newest = files_of(table, "_delta_log/*.checkpoint.parquet")[-1]
+    told = pq.ParquetFile(folder_of(table) / newest).read(columns=["remove.path"])
+    return told["remove"].drop_null().length() if told.num_columns else 0
+
+
 def arrive(table, days_ago, shard_id="a", count=2):
     """Commit records of one shard that arrived so many days before `TODAY`, as a run does."""
     expected = standing(table)
@@ -492,6 +499,21 @@ def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(bus
     assert Upkeep(busy).vacuum(dry_run=True) == []
     age(busy, orphan.path, timedelta(days=kept, hours=1))
     assert Upkeep(busy).vacuum(dry_run=True) == [orphan.path]
+
+
+def test_a_tables_own_shorter_retention_takes_tombstones_out_of_the_log_and_no_file(busy):
+    shorter = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
+    DeltaTable(busy.folder.uri).alter.set_table_properties(shorter)
+    before = {*files_of(busy)}
+    (compacted,) = [step for (name, _), step in steps_of(busy).items() if name == "compact"]
+    assert compacted.files == len(before)
+    deadline = time.monotonic() + 10
+    while tombstones(busy):
+        assert time.monotonic() < deadline
+        Attempt(busy, standing(busy), {"b": 1}).commit()
+        Upkeep(busy).checkpoint()
+    steps_of(busy)
+    assert before < {*files_of(busy)}
 
 
 # Our own files
