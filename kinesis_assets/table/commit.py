@@ -25,7 +25,7 @@ from kinesis_assets.errors import (
     PositionsUnreadable,
     TableUnreachable,
 )
-from kinesis_assets.table.delta import VACUUM_RETENTION
+from kinesis_assets.table.delta import HISTORY_RETENTION
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import Landed, ShardPosition
 
 _Told_co = TypeVar("_Told_co", covariant=True)
+
+OLDEST_ATTEMPT = HISTORY_RETENTION / 3
+"""No older attempt may commit: what it wrote may be gone by a VACUUM of Spark, which goes by the table's own
+retention, or may be about to go by one that is under way."""
 
 _TRIES = 40
 _LONGEST_WAIT = 1.0
@@ -290,7 +294,7 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
         DataFileInvalid: A file is not there or not with its rows.
     """
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
-    if age > VACUUM_RETENTION / 3:
+    if age > OLDEST_ATTEMPT:
         raise AttemptExpired(
             table.uri,
             f"batch {batch_id} is {age} old, and its files may have been vacuumed; nothing was committed, "

@@ -66,18 +66,23 @@ PAST_FOLDER = "_kinesis/past"
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
 
 VACUUM_RETENTION = timedelta(days=7)
-"""Files that no commit points at are kept at least so long, and so long it is known which were taken out."""
+"""Files that no commit points at are kept at least so long from when they were written."""
 
-LOG_RETENTION = timedelta(days=1)
-"""Entries of the log that are summed up are kept so long: for who reads an older version, or every version.
+HISTORY_RETENTION = timedelta(days=1)
+"""Older versions can be read for so long: entries of the log that are summed up, and the tombstones of files
+that were taken out, are kept until then. Spark's VACUUM spares what no commit points at yet for as long.
 
-No commit needs them: one that began before an entry that is gone is refused, and looks again. In a local
-folder each look at the log passes over all of them; a bucket lists what follows the newest checkpoint."""
+No commit needs them: one that began before an entry that is gone is refused, and looks again. Whoever opens
+the table passes over each tombstone, and in a local folder over each entry; a bucket lists what follows the
+newest checkpoint."""
+
+_DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 
 _PROPERTIES = {
     # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
-    "delta.logRetentionDuration": f"interval {LOG_RETENTION.days} days",
+    "delta.logRetentionDuration": f"interval {HISTORY_RETENTION.days} days",
+    _DELETED_RETENTION: f"interval {HISTORY_RETENTION.days} days",
     # Who opens the table reads the newest checkpoint and each entry after it, with a request for each. A
     # checkpoint costs its writer what files and tombstones there are.
     "delta.checkpointInterval": "20",
@@ -98,7 +103,6 @@ _LOOKS_AHEAD = 100
 """Entries of the log that are looked at for a commit's own."""
 
 _CLAIM = "kinesis_assets.maintenance"
-_DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
 
 _FILE_FACTS = [

@@ -1,4 +1,4 @@
-"""The part of the suite that measures a long log: what it has aged, and what it takes out."""
+"""The part of the suite that measures a long log: what it has aged, what it takes out, and where it is."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ from datetime import timedelta
 
 import pytest
 
-from benchmarks import commits
+from benchmarks import commits, long_log
+
+FEW, MANY = 8, 40
 
 
 @pytest.fixture
-def parts(monkeypatch):
-    """Of 40 commits, 4 a day, with maintenance after each day."""
+def logs(monkeypatch, tmp_path):
+    """Of commits that are made 4 a day, with maintenance after each day."""
     monkeypatch.setattr(commits, "A_DAY", 4)
-    monkeypatch.setattr(commits, "PACE", timedelta(hours=6))
-    found = []
-    commits.measure((40,), rounds=1, parts=found)
-    return found
+    monkeypatch.setattr(long_log, "PACE", timedelta(hours=6))
+    commits.measure((FEW, MANY), rounds=1, copies=tmp_path)
+    return commits.compare(tmp_path, FEW, MANY, rounds=1)
 
 
-def test_entries_are_dated_so_that_the_logs_retention_takes_the_old_ones(parts):
-    assert parts[0].entries < 20
+def test_what_is_in_the_log_is_dated_so_that_the_logs_retention_takes_what_is_old(logs):
+    few, many, *_ = logs
+    assert 4 <= many.entries <= few.entries + 4
+    assert 4 <= many.tombstones <= few.tombstones + 4
 
 
-def test_each_part_lacks_what_it_says_and_nothing_else(parts):
-    everything, no_entries, no_tombstones, neither = parts
+def test_each_log_lacks_what_it_says_and_nothing_else(logs):
+    _, everything, _, _, no_entries, no_tombstones, neither = logs
     assert everything.entries == no_tombstones.entries > no_entries.entries == neither.entries
     assert (
         everything.tombstones == no_entries.tombstones > no_tombstones.tombstones == neither.tombstones == 0
     )
+
+
+def test_the_same_logs_are_measured_in_a_bucket(logs):
+    few, many, few_far, many_far, *_ = logs
+    for here, there in ((few, few_far), (many, many_far)):
+        assert (here.entries, here.tombstones) == (there.entries, there.tombstones)
+        assert there.where == "a bucket"
+        assert there.row.cpu > 0

@@ -22,7 +22,7 @@ arguments = json.loads(sys.argv[1])
 reader.SECONDS_BETWEEN_CALLS = 0.0
 commit._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
-    commit.VACUUM_RETENTION = 3 * timedelta(seconds=arguments["oldest"])
+    commit.OLDEST_ATTEMPT = timedelta(seconds=arguments["oldest"])
 if "file_bytes" in arguments:
     resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["file_bytes"], resource.RLIM_INFINITY))
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))

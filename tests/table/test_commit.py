@@ -505,7 +505,7 @@ def test_table_without_the_streams_positions_is_an_unknown_commit(frozen, tmp_pa
 
 
 def test_attempt_of_a_third_of_the_retention_is_expired(table, frozen):
-    old = int((time.time() - timedelta(days=7).total_seconds() / 3 - 60) * 1000) << 20
+    old = int((time.time() - timedelta(days=1).total_seconds() / 3 - 60) * 1000) << 20
     attempt = Attempt(table, frozen, {"a": 3}, batch_id=old)
     with pytest.raises(AttemptExpired, match=str(old)):
         attempt.commit()
@@ -513,7 +513,7 @@ def test_attempt_of_a_third_of_the_retention_is_expired(table, frozen):
 
 
 def test_attempt_a_little_younger_is_committed(table, frozen):
-    young = int((time.time() - timedelta(days=7).total_seconds() / 3 + 60) * 1000) << 20
+    young = int((time.time() - timedelta(days=1).total_seconds() / 3 + 60) * 1000) << 20
     assert Attempt(table, frozen, {"a": 3}, batch_id=young).commit().version == 2
 
 

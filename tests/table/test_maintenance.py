@@ -34,8 +34,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import maintenance
-from kinesis_assets.table.commit import VACUUM_RETENTION, commit
-from kinesis_assets.table.delta import LOG_RETENTION, PositionedTable, TableSnapshot, Upkeep
+from kinesis_assets.table.commit import OLDEST_ATTEMPT, commit
+from kinesis_assets.table.delta import (
+    HISTORY_RETENTION,
+    VACUUM_RETENTION,
+    PositionedTable,
+    TableSnapshot,
+    Upkeep,
+)
 from kinesis_assets.table.files import STATISTICS
 from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, State, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
@@ -112,7 +118,7 @@ def age_everything(table, span, pattern="**/*"):
 def lose_old_entries(table):
     """Age the log, commit twice on top of it, and let maintenance delete what it may; returns what went."""
     Upkeep(table).checkpoint()
-    age_everything(table, LOG_RETENTION + timedelta(hours=1), "_delta_log/*")
+    age_everything(table, HISTORY_RETENTION + timedelta(hours=1), "_delta_log/*")
     before = {*files_of(table, "_delta_log/*.json")}
     for _ in range(2):
         Attempt(table, standing(table), {"b": 1}).commit()
@@ -369,6 +375,7 @@ def test_two_maintenances_at_once_double_nothing(busy):
 def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_of(frozen):
     configuration = DeltaTable(frozen.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 1 days"
+    assert configuration["delta.deletedFileRetentionDuration"] == "interval 1 days"
     assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
 
 
@@ -380,7 +387,7 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
         freeze_all(table, shards("a"))
     (step,) = [step for (name, _), step in steps_of(table).items() if name == "set properties"]
     assert (step.of, step.state) == (
-        "delta.checkpointInterval, delta.dataSkippingStatsColumns",
+        "delta.checkpointInterval, delta.dataSkippingStatsColumns, delta.deletedFileRetentionDuration",
         State.DONE,
     )
     configuration = DeltaTable(table.folder.uri).metadata().configuration
@@ -391,7 +398,7 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
 def test_the_log_is_summed_up_and_its_old_entries_go(busy):
     steps_of(busy)
     assert files_of(busy, "_delta_log/*.checkpoint.parquet")
-    age_everything(busy, LOG_RETENTION + timedelta(hours=1))
+    age_everything(busy, HISTORY_RETENTION + timedelta(hours=1))
     old = files_of(busy, "_delta_log/*.json")
     Attempt(busy, standing(busy), {"a": 3}).commit()
     before = standing(busy)
@@ -404,7 +411,7 @@ def test_the_log_is_summed_up_and_its_old_entries_go(busy):
 def test_young_entries_of_the_log_stay(busy):
     entries = files_of(busy, "_delta_log/*.json")
     steps_of(busy)
-    age_everything(busy, LOG_RETENTION - timedelta(hours=1))
+    age_everything(busy, HISTORY_RETENTION - timedelta(hours=1))
     steps_of(busy)
     assert {*entries} <= {*files_of(busy, "_delta_log/*.json")}
 
@@ -501,19 +508,44 @@ def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(bus
     assert Upkeep(busy).vacuum(dry_run=True) == [orphan.path]
 
 
-def test_a_tables_own_shorter_retention_takes_tombstones_out_of_the_log_and_no_file(busy):
+@pytest.fixture
+def without_tombstones(busy):
+    """A table that was compacted, and whose own retention has taken the tombstones of that out of the log."""
     shorter = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
     DeltaTable(busy.folder.uri).alter.set_table_properties(shorter)
-    before = {*files_of(busy)}
+    before = len(files_of(busy))
     (compacted,) = [step for (name, _), step in steps_of(busy).items() if name == "compact"]
-    assert compacted.files == len(before)
+    assert compacted.files == before
     deadline = time.monotonic() + 10
     while tombstones(busy):
         assert time.monotonic() < deadline
         Attempt(busy, standing(busy), {"b": 1}).commit()
         Upkeep(busy).checkpoint()
-    steps_of(busy)
-    assert before < {*files_of(busy)}
+    return busy
+
+
+def test_files_whose_tombstones_are_gone_stay_until_they_are_as_old_as_any_that_go(without_tombstones):
+    busy = without_tombstones
+    before, standing_now = {*files_of(busy)}, {file.path for file in busy.snapshot().standing_files()}
+    age_everything(busy, VACUUM_RETENTION - timedelta(hours=1), "arrival_date=*/*")
+    Upkeep(busy).vacuum(dry_run=False)
+    assert {*files_of(busy)} == before > standing_now
+    age_everything(busy, VACUUM_RETENTION + timedelta(hours=1), "arrival_date=*/*")
+    Upkeep(busy).vacuum(dry_run=False)
+    assert {*files_of(busy)} == standing_now
+
+
+def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_committed(busy):
+    """As Spark's does; here it is delta-rs' own."""
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    for file in attempt.files:
+        age(busy, file.path, 2 * OLDEST_ATTEMPT)
+    DeltaTable(busy.folder.uri).vacuum(dry_run=False, full=True)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+    (orphan,) = land(busy, draw_token(), {"a": records(1, 3)})
+    age(busy, orphan.path, HISTORY_RETENTION + timedelta(hours=1))
+    assert DeltaTable(busy.folder.uri).vacuum(dry_run=True, full=True) == [orphan.path]
 
 
 # Our own files
@@ -548,7 +580,7 @@ def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days,
 
 
 def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
-    assert VACUUM_RETENTION / 3 + timedelta(hours=12) < CHAIN_NEEDED
+    assert OLDEST_ATTEMPT + timedelta(hours=12) < CHAIN_NEEDED
 
 
 def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, monkeypatch):
