@@ -21,6 +21,7 @@ KinesisAssetsError
 │   ├── ShardStalled           neither a record nor the tip within the limit
 │   ├── DataLost               records may have expired unread
 │   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
+│   ├── ReplayUnfinished       a replay's time was over before its range was read
 │   └── PositionConflict       another run moved the shard first
 ├── TableError
 │   ├── TableMissing           no table there yet
@@ -183,6 +184,10 @@ class DataLost(ShardError):
 
 class TooManyBadRecords(ShardError):
     """The shard has more damaged records than a run may take; its range ended before the next one."""
+
+
+class ReplayUnfinished(ShardError):
+    """A replay's time was over before the shard's range was read; what lacked of what was is filled in."""
 
 
 class PositionConflict(ShardError):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult
 
 _MOST_SECONDS = 24 * 3600
-"""A replay is one commit, however long it reads: Dagster's bound for runs would end it with nothing done."""
+"""A replay is one commit, and ends its reading by itself: Dagster's bound for runs would end it with nothing
+done."""
 
 
 class ReplayConfig(dg.Config):

@@ -141,6 +141,9 @@ class RangeEnd(StrEnum):
     """What ended a range."""
 
     BOUND = "bound"
+    """One of its bounds but that of time, an allowance that is used up, or a stop."""
+    LATE = "late"
+    """Its time, or that of all shards together, was over."""
     TIP = "tip"
     SHARD_END = "shard_end"
 
@@ -237,13 +240,13 @@ class ShardReading:
             while self.end is None:
                 self._leave()
                 yield Pause(self._until_next_call())
-                if self._spent():
-                    self.end = RangeEnd.BOUND
+                self.end = self._spent()
+                if self.end is not None:
                     break
                 self._begun = True
                 answer = yield from self._next_page()
                 if answer is None:
-                    self.end = RangeEnd.BOUND
+                    self.end = self._spent()
                     break
                 yield from self._hand_out(*answer)
                 del answer
@@ -282,13 +285,15 @@ class ShardReading:
     def _told_to_stop(self) -> bool:
         return self._stop is not None and self._stop.is_set()
 
-    def _spent(self) -> bool:
-        if self._told_to_stop():
-            return True
+    def _spent(self) -> RangeEnd | None:
+        """What ends the range before its next page, if anything does."""
+        if self._told_to_stop() or any(budget.used_up for budget in self._budgets):
+            return RangeEnd.BOUND
         late = self._deadline is not None and time.monotonic() >= self._deadline
         # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
         before_first = self._begun and not self.records
-        return late or any(budget.used_up or (budget.late and not before_first) for budget in self._budgets)
+        late = late or (not before_first and any(budget.late for budget in self._budgets))
+        return RangeEnd.LATE if late else None
 
     def _note_progress(self, page: Page, *, any_records: bool) -> None:
         now = time.monotonic()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_assets.kinesis.bounds import Allowance
+from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import checksum, record_batch
 from kinesis_assets.kinesis.room import Room
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.pages import Records
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
     from kinesis_assets.kinesis.waits import Waits
 
 
@@ -45,11 +47,13 @@ class FillJob:
         landing: Where records come from and go to.
         held: The table's data files, at one version, that may hold records of the ranges.
         not_before: Records that arrived before are left out; `held` may lack files of theirs.
+        seconds: No page is begun later than this, from when reading begins.
     """
 
     landing: LandingJob
     held: tuple[HeldFile, ...]
     not_before: datetime
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ShardFilling:
         shard_id: The shard.
         start: Where its range began.
         through: How far it was read, as where the next read would begin.
+        end: What ended the range; None if an error did.
         read: Records read.
         first_read: Sequence number of the first of them; None if there are none.
         rows: Records that the table lacked.
@@ -73,6 +78,7 @@ class ShardFilling:
     shard_id: str
     start: Position
     through: Position
+    end: RangeEnd | None
     read: int
     first_read: str | None
     rows: int
@@ -139,8 +145,8 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
             writer.write(shard_id, batch.filter(lacking))
             found[shard_id].add(records, lacking)
 
-    room, stop = Room(BYTES_IN_FLIGHT), threading.Event()
-    readings = [ShardReading(client, range_, stop=stop, room=room) for range_ in ranges]
+    budget, room, stop = Budget(Allowance(seconds=job.seconds)), Room(BYTES_IN_FLIGHT), threading.Event()
+    readings = [ShardReading(client, range_, budget, stop, room) for range_ in ranges]
     with writer:
         errors = SideBySide(readings, stop).read(take)
         files = tuple(writer.close())
@@ -173,6 +179,7 @@ class _Found:
             shard_id=reading.range.shard_id,
             start=reading.range.start,
             through=reading.position,
+            end=reading.end,
             read=reading.records,
             first_read=reading.first_sequence_number,
             rows=self._rows,

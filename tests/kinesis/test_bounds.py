@@ -197,7 +197,8 @@ def test_reading_of_a_spent_budget_asks_for_nothing_and_moves_nothing(put, readi
     put(FIRST, b"0")
     reading = reading_of(FIRST, Budget(allowance))
     assert data(reading) == []
-    assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
+    late = RangeEnd.LATE if allowance.seconds is not None else RangeEnd.BOUND
+    assert (reading.end, reading.position) == (late, BEGINNING)
     assert faults.count("GetRecords") == faults.count("GetShardIterator") == 0
 
 
@@ -251,7 +252,7 @@ def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, f
     faults.answer("GetRecords", a_while_later)
     reading = reading_of(FIRST, max_seconds=35)
     assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
-    assert reading.end is RangeEnd.BOUND
+    assert reading.end is RangeEnd.LATE
 
 
 @pytest.mark.usefixtures("virtual")
@@ -271,7 +272,7 @@ def test_shard_that_was_begun_goes_through_its_empty_pages_to_the_first_records_
     began = virtual.now
     reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
     assert data(reading) == [b"0"]
-    assert reading.end is RangeEnd.BOUND
+    assert reading.end is RangeEnd.LATE
     assert virtual.now - began > 5
 
 
@@ -294,7 +295,7 @@ def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading
     began = virtual.now
     reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
     assert virtual.now - began < 10
 
 

@@ -140,7 +140,7 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
     faults.empty_page(after=1)
     reading = reading_of(max_seconds=1)
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
 
 
 def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(

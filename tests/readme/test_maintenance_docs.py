@@ -17,8 +17,14 @@ from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import maintenance
-from kinesis_assets.table.commit import VACUUM_RETENTION, freeze
-from kinesis_assets.table.delta import _PROPERTIES, PositionedTable
+from kinesis_assets.table.commit import OLDEST_ATTEMPT, freeze
+from kinesis_assets.table.delta import (
+    _PROPERTIES,
+    HISTORY_RETENTION,
+    VACUUM_RETENTION,
+    PositionedTable,
+    Upkeep,
+)
 from kinesis_assets.table.files import FILE_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
@@ -56,12 +62,25 @@ def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
     assert schedule.cron_schedule == attributes["maintenance_schedule"]
 
 
+def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(table):
+    """By delta-rs: Spark has no Delta here."""
+    (block,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    own = dict(re.findall(r"'(delta\.\w+)' = '(interval \d+ days)'", block))
+    assert len(own) == 2
+    table.create_if_missing()
+    DeltaTable(table.folder.uri).alter.set_table_properties(own)
+    assert Upkeep(table).missing_properties() == {}
+    assert own.items() <= DeltaTable(table.folder.uri).metadata().configuration.items()
+
+
 def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"`{SCHEDULE}` by default" in TEXT
     assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
     assert timedelta(days=7) == VACUUM_RETENTION
-    assert VACUUM_RETENTION // timedelta(seconds=1) == pytest.approx(600_000, rel=0.01)
-    assert timedelta(days=2) < VACUUM_RETENTION / 3 < timedelta(days=3)
+    assert timedelta(days=1) == HISTORY_RETENTION
+    assert HISTORY_RETENTION // timedelta(seconds=1) == pytest.approx(90_000, rel=0.05)
+    assert f"a third of that day, {OLDEST_ATTEMPT // timedelta(hours=1)} hours, is refused" in TEXT
+    assert OLDEST_ATTEMPT == HISTORY_RETENTION / 3
     assert timedelta(days=30) == maintenance.CHAIN_KEPT
     assert timedelta(days=3) == maintenance.CHAIN_NEEDED
     assert f"more than {maintenance.CHAIN_FILES:,} files or {maintenance.CHAIN_BYTES >> 30} GiB" in TEXT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kinesis_assets import build_kinesis_stream
 from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.cli import commands
 from kinesis_assets.jobs.replay import replay_name
+from kinesis_assets.operations.replay import LONGEST_READING
 from kinesis_assets.table.delta import PositionedTable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
@@ -67,3 +69,4 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert (FIRST_WAIT, LONGEST_WAIT) == (30, 15 * 60)
     assert inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default == 60
     assert f"`{replay_name('clicks')}`" in TEXT
+    assert f"reads for {LONGEST_READING // timedelta(hours=1)} hours at most" in TEXT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,9 +18,11 @@ from kinesis_assets.errors import (
     InvalidInput,
     PastChanged,
     ReadFailed,
+    ReplayUnfinished,
     ShardVanished,
     StreamRecreated,
 )
+from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import checksum
 from kinesis_assets.kinesis.room import Room
@@ -613,6 +616,31 @@ def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
     bench.later(hours=2)
 
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 1)}
+
+
+def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, faults, monkeypatch):
+    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
+    monkeypatch.setattr(budget, "time", clock)
+    bench.create()
+    numbers = bench.put(*range(6))
+    bench.run()
+    bench.lose(1, 4)
+    faults.page_size(1)
+
+    def three_hours_later(*_):
+        clock.seconds += 3 * 3600
+
+    faults.answer("GetRecords", three_hours_later)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert isinstance(result.errors[A], ReplayUnfinished)
+    assert f"alone from {numbers[2]}" in str(result.errors[A])
+    assert bench.items == [0, 1, 2, 3, 5]
+    assert states(bench.replay(numbers[2], None, A)) == {A: (ReplayState.FAILED, 1)}
+    assert states(bench.replay(numbers[4], None, A)) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_failing_shard_holds_no_other(bench, faults):
