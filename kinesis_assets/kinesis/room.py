@@ -19,13 +19,9 @@ class Room:
 
     Args:
         capacity: Bytes.
-
-    Attributes:
-        most_taken: The most bytes that were taken at once so far.
     """
 
     def __init__(self, capacity: int) -> None:
-        self.most_taken = 0
         self._capacity = capacity
         self._taken = 0
         self._waiting: deque[Seat] = deque()
@@ -44,7 +40,6 @@ class Room:
         finally:
             self._waiting.remove(seat)
         self._taken += amount
-        self.most_taken = max(self.most_taken, self._taken)
         return amount
 
     def give_back(self, amount: int) -> None:

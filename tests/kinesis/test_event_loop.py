@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from told_room import ToldRoom
 
 from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.room import Room
@@ -491,7 +492,7 @@ def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
 @pytest.mark.parametrize("seed", range(10))
 def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
     chance = random.Random(seed)
-    room = Room(100)
+    room = ToldRoom(100)
     under_way, most, told = set(), [], {number: [] for number in range(40)}
 
     def receives():

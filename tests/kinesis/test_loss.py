@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from told_room import ToldRoom
 
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis import reader
@@ -248,7 +249,7 @@ def test_who_pauses_holds_no_room_also_where_it_is_looked_whether_the_last_recor
     since = shard.now
     shard.later(hours=30)
     faults.fail(times=3)
-    room, taken = Room(1 << 30), []
+    room, taken = ToldRoom(1 << 30), []
     reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, room=room)
     for step in reading.steps():
         if isinstance(step, Pause):

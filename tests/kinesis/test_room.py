@@ -6,6 +6,7 @@ from dataclasses import replace
 from traceback import walk_tb
 
 import pytest
+from told_room import ToldRoom
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
@@ -21,25 +22,13 @@ SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
-class Told(Room):
-    """Notes what is asked of it."""
-
-    def __init__(self, capacity):
-        super().__init__(capacity)
-        self.asked = []
-
-    def take(self, amount, seat):
-        self.asked.append(amount)
-        return super().take(amount, seat)
-
-
 def begun(work):
     """What some work waits for, for a first time; None if it is over."""
     return next(work, None)
 
 
 def test_never_more_than_there_is_and_all_are_served():
-    room, served, held = Room(100), [], {}
+    room, served, held = ToldRoom(100), [], {}
 
     def work(number):
         seat = room.seat()
@@ -59,7 +48,7 @@ def test_never_more_than_there_is_and_all_are_served():
 
 
 def test_who_asks_for_more_than_all_of_it_waits_until_it_is_alone():
-    room = Room(100)
+    room = ToldRoom(100)
     small, large = room.seat(), room.seat()
     waited_out(small.take(1))
     waiting = large.take(1000)
@@ -137,7 +126,7 @@ def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, cli
     kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
     bodies = []
     faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
-    room = Told(1 << 30)
+    room = ToldRoom(1 << 30)
     assert [len(record.data) for record in page(client, room).records] == [100_000]
     assert room.asked == [int(COPIES * bodies[0])]
 
@@ -164,7 +153,7 @@ def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream,
     client = StreamClient(
         stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True)
     )
-    room = Told(1 << 30)
+    room = ToldRoom(1 << 30)
     page(client, room)
     assert room.asked == [int(COPIES * LARGEST_BODY)]
 

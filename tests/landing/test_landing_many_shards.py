@@ -6,6 +6,7 @@ import errno
 from dataclasses import replace
 
 import pytest
+from told_room import ToldRoom
 
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Bounds
@@ -90,7 +91,7 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
     rooms = []
 
     def room(_):
-        rooms.append(Room(capacity))
+        rooms.append(ToldRoom(capacity))
         return rooms[-1]
 
     monkeypatch.setattr(land, "Room", room)
