@@ -1,4 +1,4 @@
-"""A bucket on this machine: moto's S3 endpoint, in a process of its own."""
+"""AWS services beside Kinesis on this machine: moto's endpoint, in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -15,40 +16,61 @@ from botocore.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 REGION = "us-east-1"
 BUCKET = "lake"
 
 
 @contextmanager
-def bucket() -> Iterator[str]:
-    """Have one while the block runs, to which the SDK's environment leads; gives its URI."""
+def moto_endpoint(log: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Have one while the block runs.
+
+    Args:
+        log: Takes a line for each request.
+
+    Returns:
+        Its URL, and its process.
+    """
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    environment = {
-        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": REGION,
-    }
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (log or Path(os.devnull)).open("wb") as told:
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
     try:
-        with patch.dict(os.environ, environment):
-            _client().create_bucket(Bucket=BUCKET)
-            yield f"s3://{BUCKET}"
+        yield f"http://127.0.0.1:{port}", server
     finally:
         server.terminate()
         server.wait(30)
 
 
+@contextmanager
+def bucket(log: Path | None = None) -> Iterator[str]:
+    """Have one while the block runs, to which the SDK's environment leads; gives its URI.
+
+    Args:
+        log: As of `moto_endpoint`.
+    """
+    with moto_endpoint(log) as (url, _):
+        environment = {"AWS_ENDPOINT_URL_S3": url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
+        with patch.dict(os.environ, environment):
+            yield create_bucket(url)
+
+
+def create_bucket(url: str) -> str:
+    """Create it at an endpoint, as soon as that is up; gives its URI."""
+    _client(url).create_bucket(Bucket=BUCKET)
+    return f"s3://{BUCKET}"
+
+
 def upload(folder: Path, name: str) -> None:
-    """Put all files of a folder into it, under a name."""
+    """Put all files of a folder into the environment's bucket, under a name."""
     client = _client()
     for path in folder.rglob("*"):
         if path.is_file():
             client.upload_file(str(path), BUCKET, f"{name}/{path.relative_to(folder).as_posix()}")
 
 
-def _client() -> Any:  # boto3 has no types of its own
-    return boto3.client("s3", region_name=REGION, config=Config(retries={"max_attempts": 9}))
+def _client(url: str | None = None) -> Any:  # boto3 has no types of its own
+    return boto3.client(
+        "s3", region_name=REGION, endpoint_url=url, config=Config(retries={"max_attempts": 9})
+    )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
-from botocore.config import Config
+
+from benchmarks.bucket import bucket as s3_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,22 +18,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket() -> Iterator[str]:
     """A bucket on an S3 endpoint in a process of its own, to which the SDK's environment leads."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    try:
-        s3 = boto3.client("s3", endpoint_url=endpoint, config=Config(retries={"max_attempts": 9}))
-        s3.create_bucket(Bucket="lake")
-        yield "s3://lake"
-    finally:
-        server.terminate()
-        server.wait(30)
+    with s3_bucket() as uri:
+        yield uri
 
 
 def test_a_table_on_s3_holds_each_record_exactly_once(pipeline: Pipeline, bucket: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
@@ -18,11 +16,13 @@ import pytest
 from botocore.config import Config
 from pyspark.errors import PySparkException
 
+from benchmarks.bucket import moto_endpoint
 from kinesis_assets import RegistryCallFailed
 from kinesis_assets.decoders import Glue, GlueRegistry, decode
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
 ORDER = "order_id long, amount double"
@@ -35,15 +35,8 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 def moto(environment: None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The endpoint of a registry in a process of its own, and the process."""
     del environment
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield f"http://127.0.0.1:{port}", server
-    finally:
-        server.terminate()
-        server.wait(30)
+    with moto_endpoint() as moto:
+        yield moto
 
 
 @pytest.fixture

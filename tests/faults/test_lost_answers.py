@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import signal
-import socket
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
 from bench import SECONDS
-from botocore.config import Config
 from deltalake import DeltaTable
 from fault_points import Fault
 from s3_proxy import Commit, S3Proxy
+
+from benchmarks.bucket import create_bucket, moto_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +26,9 @@ NO_FAULT = Fault("")
 def endpoint(environment: None) -> Iterator[str]:
     """An S3 endpoint in a process of its own, with a bucket."""
     del environment
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        s3 = boto3.client("s3", endpoint_url=url, config=Config(retries={"max_attempts": 9}))
-        s3.create_bucket(Bucket="lake")
+    with moto_endpoint() as (url, _):
+        create_bucket(url)
         yield url
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 @pytest.fixture

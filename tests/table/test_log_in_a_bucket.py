@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import socket
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import boto3
 import pytest
 from attempts import Attempt, freeze_all, shards, standing
-from botocore.config import Config
 
+from benchmarks.bucket import bucket
 from kinesis_assets.table.delta import PositionedTable, Upkeep
 
 if TYPE_CHECKING:
@@ -21,24 +17,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def requests(tmp_path, monkeypatch):
+def requests(tmp_path):
     """The requests to an S3 endpoint in a process of its own, to which the SDK's environment leads."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     log = tmp_path / "requests"
-    with log.open("wb") as told:
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    try:
-        s3 = boto3.client("s3", endpoint_url=endpoint, config=Config(retries={"max_attempts": 9}))
-        s3.create_bucket(Bucket="lake")
+    with bucket(log):
         yield log
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 def test_opening_a_table_lists_only_what_follows_the_newest_checkpoint(requests):
