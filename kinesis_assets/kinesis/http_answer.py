@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ _PIECE = 256 << 10
 """Bytes that are received at once, at most, before it is known how many come: most answers are shorter."""
 
 _LONGEST_HEAD = 64 << 10
+
+_LONGEST_SECONDS = 300.0
+"""For a head, and again for a body, however often a few bytes of it come."""
 
 _END_OF_HEAD = b"\r\n\r\n"
 
@@ -78,7 +82,7 @@ def receive(
 
     Args:
         connection: One that does not block.
-        seconds: How long it may take until more comes.
+        seconds: How long it may take until more comes. A head may take five minutes in all, a body likewise.
         largest_body: Bytes of a body at most.
         before_body: Done before the body is received, with the bytes that it has at most.
 
@@ -100,6 +104,7 @@ def receive(
     if length > largest_body:
         raise ProtocolError(f"the answer has {length} bytes, more than {largest_body}")
     yield from before_body(length)
+    coming.count_anew()
     if "content-length" in found.headers and not found.is_whole:
         body = yield from _body(coming, length, came)
         found.is_whole = len(body) == length
@@ -115,19 +120,30 @@ def receive(
 
 
 class _Coming:
-    """What comes over a connection."""
+    """What comes over a connection, for `_LONGEST_SECONDS`."""
 
     def __init__(self, connection: socket, seconds: float) -> None:
         self._connection = connection
         self._seconds = seconds
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        """Let its time begin now."""
+        self._until = time.monotonic() + _LONGEST_SECONDS
 
     def piece(self) -> Waits[bytes]:
         """Some bytes; none at the connection's end."""
+        self._see_time()
         return when_it_can(lambda: self._connection.recv(_PIECE), self._connection, self._seconds)
 
     def into(self, place: memoryview) -> Waits[int]:
         """How many bytes came into a place; none at the connection's end."""
+        self._see_time()
         return when_it_can(lambda: self._connection.recv_into(place), self._connection, self._seconds)
+
+    def _see_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise TimeoutError(f"the answer took more than {_LONGEST_SECONDS:.0f} s, and was not over")
 
 
 def _head(coming: _Coming, rest: memoryview) -> Waits[tuple[memoryview, memoryview]]:

@@ -6,6 +6,7 @@ import gc
 import socket
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -187,6 +188,51 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
             theirs.sendall(sent)
             with pytest.raises(TimeoutError):
                 waited_out(receive(ours, 0.05, LARGEST, lambda _: iter(())))
+
+
+@pytest.mark.parametrize(
+    ("before", "piece"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (OK, b"x: y\r\n"),
+        (OK + b"Content-Length: 500\r\n\r\n", b"x"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    ],
+)
+def test_an_answer_that_goes_on_and_on_is_given_up(before, piece, monkeypatch):
+    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
+    monkeypatch.setattr(http_answer, "time", clock)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(before)
+        work = receive(ours, 7, LARGEST, lambda _: iter(()))
+        with pytest.raises(TimeoutError, match="300 s"):
+            while clock.seconds < 1000:
+                next(work)
+                clock.seconds += 6
+                theirs.sendall(piece)
+    assert clock.seconds <= 300 + 2 * 6
+
+
+def test_the_time_for_a_body_begins_when_there_is_room_for_it(monkeypatch):
+    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
+    monkeypatch.setattr(http_answer, "time", clock)
+
+    def room(_):
+        clock.seconds += 1000
+        yield Pause(0)
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(SIZED[:-2])
+        work = receive(ours, 7, LARGEST, room)
+        assert isinstance([next(work) for _ in range(3)][1], Pause)
+        theirs.sendall(SIZED[-2:])
+        with pytest.raises(StopIteration) as end:
+            next(work)
+    assert bytes(end.value.value.body) == b"hello"
 
 
 def test_the_limit_is_for_each_piece_and_not_for_the_answer():
