@@ -57,8 +57,12 @@ class HttpEndpoint:
         self._largest_body = largest_body
         # botocore has these, and no public way to them.
         self._proxy_url = session._proxy_config.proxy_url_for(url)  # noqa: SLF001
-        manager = session._get_connection_manager(url, self._proxy_url)  # noqa: SLF001
-        pool = self._pool = manager.connection_from_url(url)
+        try:
+            manager = session._get_connection_manager(url, self._proxy_url)  # noqa: SLF001
+            pool = self._pool = manager.connection_from_url(url)
+        except ValueError as error:
+            of = "the environment's proxy for it: " if self._proxy_url else ""
+            raise ValueError(f"{of}{error}") from None
         session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
         parts = parse_url(url)
         self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, parts.scheme)

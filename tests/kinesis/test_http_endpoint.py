@@ -544,4 +544,5 @@ def test_a_proxy_that_cannot_be_meant_is_invalid_input_without_its_password(monk
     monkeypatch.setenv("http_proxy", proxy)
     with pytest.raises(InvalidInput) as raised:
         client_of("http://kinesis.example")
+    assert "the environment's proxy" in str(raised.value)
     assert "secret" not in str(raised.value)
