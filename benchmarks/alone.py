@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def landing_of(url: str, stream: str, folder: str) -> Callable[[], Landing]:
         ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)
         for shard in client_of(stream, settings).list_shards()
     ]
-    job = LandingJob(stream, settings, TableFolder.at(folder), draw_token())
+    job = LandingJob(stream, settings, TableFolder.at(folder), draw_token(), math.inf)
 
     def land() -> Landing:
         landing = land_group(job, ranges, Allowance())

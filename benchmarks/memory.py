@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -116,7 +117,7 @@ def landed(url: str, stream: str) -> dict[str, float]:
         for shard in listing.shards
     ]
     with tempfile.TemporaryDirectory() as folder:
-        job = LandingJob(stream, client.settings, TableFolder.at(folder), draw_token())
+        job = LandingJob(stream, client.settings, TableFolder.at(folder), draw_token(), math.inf)
         idle = _peak_mib()
         landing = land_group(job, ranges, Allowance())
     assert not any(shard.error for shard in landing.shards)

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
-from kinesis_assets.table.commit import CommitResult, commit
+from kinesis_assets.table.commit import CommitResult, commit, read_until
 from kinesis_assets.table.positions import Landed, ShardPosition
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ def execute_run(
         TableError: Nothing was committed, or (`CommitUnknown`) that cannot be told.
     """
     began = time.monotonic()
-    job = LandingJob(client.stream, client.settings, table.folder, plan.batch_id)
+    until = read_until(plan.batch_id)
+    job = LandingJob(client.stream, client.settings, table.folder, plan.batch_id, until)
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
     pending = dict(plan.ranges)

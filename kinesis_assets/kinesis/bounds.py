@@ -65,6 +65,12 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
             seconds=None if self.seconds is None else max(0.0, self.seconds - seconds),
         )
 
+    def within(self, seconds: float) -> Allowance:
+        """The same, for so many seconds at most."""
+        return msgspec.structs.replace(
+            self, seconds=seconds if self.seconds is None else min(self.seconds, seconds)
+        )
+
     def shares(self, count: int) -> list[Allowance]:
         """The same for at most so many tasks that know nothing of each other.
 

@@ -415,12 +415,12 @@ def _files(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]
     # The folder first: a file that is committed meanwhile is then named.
     folder = list(folder_files(table.files))
     named = named_files(table.files)
-    now = datetime.now(UTC)
-    for file in sorted(folder, key=lambda file: file.modified):
-        if file.path not in named:
-            age = timedelta(seconds=int((now - file.modified).total_seconds()))
-            told = f"{file.path}: {file.size} bytes, {age} old, in no version; maintenance deletes it in time"
-            yield Finding("files", Level.INFO, told)
+    if unnamed := [file for file in folder if file.path not in named]:
+        first = min(unnamed, key=lambda file: file.modified)
+        age = timedelta(seconds=int((datetime.now(UTC) - first.modified).total_seconds()))
+        told = f"{len(unnamed)} files of {sum(file.size for file in unnamed)} bytes are in no version"
+        oldest = f"the oldest, {first.path}, is {age} old"
+        yield Finding("files", Level.INFO, f"{told}; {oldest}. Maintenance deletes them in time")
     there: Mapping[str, int] = {file.path: file.size for file in folder}
     for path, named_file in standing.items():
         if path not in there:

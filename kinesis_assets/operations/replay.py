@@ -34,7 +34,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
-from kinesis_assets.table.commit import OLDEST_ATTEMPT
+from kinesis_assets.table.commit import LONGEST_READING, read_until
 from kinesis_assets.table.past_commit import fill_in
 from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.tokens import draw_token
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
 """Fills ranges of different shards, as `fill` does in Spark."""
-
-LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
-"""An attempt reads for so long at most: what it reads later could not be committed any more."""
 
 _TRIES = 8
 """Attempts of a replay: each other change of the past meanwhile costs one."""
@@ -425,9 +422,9 @@ def _execute(
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     filling = Filling()
     if plan.ranges:
-        landing = LandingJob(client.stream, client.settings, table.folder, plan.batch_id)
-        job = FillJob(landing, plan.held, plan.not_before, LONGEST_READING.total_seconds())
-        filling = fill(job, list(plan.ranges.values()))
+        until = read_until(plan.batch_id)
+        landing = LandingJob(client.stream, client.settings, table.folder, plan.batch_id, until)
+        filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
         # After the reading, so that all of it was of the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing committed")
@@ -461,8 +458,8 @@ def _filled(shard: ShardFilling) -> Landed:
 
 
 def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
-    expired = plan.expired.get(shard.shard_id)
-    error = shard.error or _unfinished(shard) or expired or _missing_first(plan, shard)
+    lost = plan.expired.get(shard.shard_id) or _missing_first(plan, shard)
+    error = shard.error or _unfinished(shard, lost) or lost
     state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
@@ -478,15 +475,19 @@ def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
     )
 
 
-def _unfinished(shard: ShardFilling) -> ReplayUnfinished | None:
-    """Tell that the time was over before the range was read, and where to go on."""
+def _unfinished(shard: ShardFilling, lost: DataLost | None) -> ReplayUnfinished | None:
+    """Tell that the time was over before the range was read, and where to go on.
+
+    What is lost is told too: who goes on from there does not come by it again.
+    """
     if shard.end is not RangeEnd.LATE:
         return None
     number = shard.through.sequence_number
     return ReplayUnfinished(
         shard.shard_id,
-        f"not all of it was read within {LONGEST_READING}, and what is read later cannot be committed. What "
-        f"was lacking up to {shard.through} is filled in; to go on, replay this shard alone"
+        ("" if lost is None else f"{lost.sentence}. But ")
+        + f"not all of it was read within {LONGEST_READING}, and what is read later cannot be committed. "
+        f"What was lacking up to {shard.through} is filled in; to go on, replay this shard alone"
         + ("" if number is None else f" from {number}"),
     )
 

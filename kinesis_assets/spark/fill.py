@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,13 +48,11 @@ class FillJob:
         landing: Where records come from and go to.
         held: The table's data files, at one version, that may hold records of the ranges.
         not_before: Records that arrived before are left out; `held` may lack files of theirs.
-        seconds: No page is begun later than this, from when reading begins.
     """
 
     landing: LandingJob
     held: tuple[HeldFile, ...]
     not_before: datetime
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,8 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
             writer.write(shard_id, batch.filter(lacking))
             found[shard_id].add(records, lacking)
 
-    budget, room, stop = Budget(Allowance(seconds=job.seconds)), Room(BYTES_IN_FLIGHT), threading.Event()
+    budget = Budget(Allowance(seconds=landing.read_until - time.time()))
+    room, stop = Room(BYTES_IN_FLIGHT), threading.Event()
     readings = [ShardReading(client, range_, budget, stop, room) for range_ in ranges]
     with writer:
         errors = SideBySide(readings, stop).read(take)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,12 +66,14 @@ class LandingJob:
         settings: How to reach it.
         folder: The table's folder.
         batch_id: Written into every row.
+        read_until: No page is begun later, seconds since the epoch: its records could not be committed.
     """
 
     stream: str
     settings: ClientSettings
     folder: TableFolder
     batch_id: int
+    read_until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ def _task(
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """One task's work: read its shards side by side, write what comes to shared files."""
     give_memory_back()
-    budget, room = Budget(allowance), Room(BYTES_IN_FLIGHT)
+    budget, room = Budget(allowance.within(job.read_until - time.time())), Room(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stopping = threading.Event()

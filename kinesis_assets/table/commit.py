@@ -46,6 +46,9 @@ OLDEST_ATTEMPT = HISTORY_RETENTION / 3
 """No older attempt may commit: what it wrote may be gone by a VACUUM of Spark, which goes by the table's own
 retention, or may be about to go by one that is under way."""
 
+LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
+"""An attempt reads for so long at most, so that it has the rest for its commit."""
+
 _TRIES = 40
 _LONGEST_WAIT = 1.0
 _LONGEST_SECONDS = 600.0
@@ -284,6 +287,11 @@ def _links_since(
                 f"whether batch {batch_id} landed cannot be told: {error}. "
                 "Look for rows of that batch_id before the next run",
             ) from error
+
+
+def read_until(batch_id: int) -> float:
+    """Until when an attempt may read, seconds since the epoch."""
+    return drawn_at(batch_id) + LONGEST_READING.total_seconds()
 
 
 def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:

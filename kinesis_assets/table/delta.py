@@ -78,11 +78,15 @@ newest checkpoint."""
 
 _DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 
-_PROPERTIES = {
-    # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
-    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
+_HISTORY = {
     "delta.logRetentionDuration": f"interval {HISTORY_RETENTION.days} days",
     _DELETED_RETENTION: f"interval {HISTORY_RETENTION.days} days",
+}
+"""Who has one of them longer wants the other as long."""
+
+_PROPERTIES = _HISTORY | {
+    # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
+    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
     # Who opens the table reads the newest checkpoint and each entry after it, with a request for each. A
     # checkpoint costs its writer what files and tombstones there are.
     "delta.checkpointInterval": "20",
@@ -438,10 +442,15 @@ class Upkeep:
     def missing_properties(self) -> dict[str, str]:
         """The table's properties that a new table has and this one does not, unless it has values of its own.
 
+        With another retention than a new table's, of the log or of deleted files, it keeps its history as it
+        is.
+
         Raises as `PositionedTable.snapshot`, here and below.
         """
         standing = self._delta().metadata().configuration
-        return {name: value for name, value in _PROPERTIES.items() if name not in standing}
+        has_its_own = any(standing.get(name, value) != value for name, value in _HISTORY.items())
+        wanted = _PROPERTIES.keys() - (_HISTORY if has_its_own else {})
+        return {name: _PROPERTIES[name] for name in wanted if name not in standing}
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set them by one commit.

@@ -235,14 +235,17 @@ def test_a_table_that_was_set_back_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_file_that_no_version_names_is_listed_with_its_age_and_size(ward):
-    orphan = Path(ward.table.uri, "arrival_date=2026-01-01", "part-1.parquet")
-    orphan.parent.mkdir()
-    orphan.write_bytes(b"12345")
-    os.utime(orphan, (time.time() - 3600, time.time() - 3600))
+def test_files_that_no_version_names_are_told_with_the_age_of_the_oldest(ward):
+    folder = Path(ward.table.uri, "arrival_date=2026-01-01")
+    folder.mkdir()
+    for hours in (1, 3, 2):
+        orphan = folder / f"part-{hours}.parquet"
+        orphan.write_bytes(b"12345")
+        os.utime(orphan, (time.time() - hours * 3600, time.time() - hours * 3600))
     (finding,) = (finding for finding in ward.findings() if finding.check == "files")
     assert finding.level == "info"
-    assert finding.sentence.startswith("arrival_date=2026-01-01/part-1.parquet: 5 bytes, 1:00:0")
+    assert finding.sentence.startswith("3 files of 15 bytes are in no version")
+    assert "arrival_date=2026-01-01/part-3.parquet, is 3:00:0" in finding.sentence
 
 
 @pytest.mark.usefixtures("numbers")

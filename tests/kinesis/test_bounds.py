@@ -67,6 +67,12 @@ def test_what_is_left_of_an_allowance_is_never_below_nothing():
     assert Allowance().less(4, 30, 1.5) == Allowance()
 
 
+def test_an_allowance_within_some_time_keeps_the_shorter_one_and_all_else():
+    assert Allowance(records=3).within(7.0) == Allowance(records=3, seconds=7.0)
+    assert Allowance(bytes=5, seconds=6.0).within(7.0) == Allowance(bytes=5, seconds=6.0)
+    assert Allowance(seconds=8.0).within(7.0) == Allowance(seconds=7.0)
+
+
 # Budgets
 
 

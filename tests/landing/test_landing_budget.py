@@ -5,13 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from hours_clock import HoursClock
 
 from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.run import ShardState
+from kinesis_assets.spark import land as land_module
 from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.land import Landing, LandingJob, land_group
 from kinesis_assets.spark.side_by_side import CALLS
+from kinesis_assets.table import commit, tokens
 from kinesis_assets.testing import UserRecord, aggregate
 
 
@@ -35,6 +38,25 @@ def filled(bench, shards, records):
     for shard_id, items in data.items():
         bench.put(shard_id, *items)
     return sorted(item for items in data.values() for item in items)
+
+
+# The longest reading
+
+
+@pytest.mark.parametrize("seconds", [None, 36_000.0])
+def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
+    bench, faults, monkeypatch, seconds
+):
+    clock = HoursClock()
+    for module in (budget, land_module, tokens, commit):
+        monkeypatch.setattr(module, "time", clock)
+    data = filled(bench, 1, 6)
+    faults.page_size(1)
+    faults.answer("GetRecords", lambda *_: clock.pass_by(2.5))
+    for count in (3, 6):
+        result = bench.run(allowance=Allowance(seconds=seconds))
+        assert result.errors == {}
+        assert bench.items == data[:count]
 
 
 # Records and bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
 STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
@@ -45,4 +47,5 @@ def test_the_defaults_of_the_page_are_those_of_the_builder():
     assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
     assert parameters["max_records"].default == MAX_RECORDS
     assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
+    assert (timedelta(hours=7), timedelta(hours=8)) == (LONGEST_READING, OLDEST_ATTEMPT)
     assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from deltalake import DeltaTable
+from hours_clock import HoursClock
 
 from kinesis_assets.errors import (
     CommitFailed,
@@ -31,7 +32,7 @@ from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table import delta
+from kinesis_assets.table import commit, delta, tokens
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -566,6 +567,90 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
     assert bench.items == [0, 1, 3, 4]
 
 
+# What is not read in time
+
+
+@pytest.fixture
+def hours(monkeypatch, faults):
+    """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
+    clock, of = HoursClock(), SimpleNamespace(each=0.0)
+    for module in (budget, fill_module, tokens, commit):
+        monkeypatch.setattr(module, "time", clock)
+
+    def later(*_):
+        clock.pass_by(of.each)
+
+    faults.page_size(1)
+    faults.answer("GetRecords", later)
+    of.pass_by = clock.pass_by
+    return of
+
+
+def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, hours):
+    bench.create()
+    numbers = bench.put(*range(6))
+    bench.run()
+    bench.lose(1, 4)
+    hours.each = 2.5
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert isinstance(result.errors[A], ReplayUnfinished)
+    assert f"alone from {numbers[2]}" in str(result.errors[A])
+    assert bench.items == [0, 1, 2, 3, 5]
+    assert states(bench.replay(numbers[2], None, A)) == {A: (ReplayState.FAILED, 1)}
+    assert states(bench.replay(numbers[4], None, A)) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
+    bench.create()
+    bench.put(*range(40))
+    bench.run()
+    bench.lose(1, 30)
+    hours.each = 0.4
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+        hours.pass_by(3)  # until there was a core for it
+        return fill_group(job, ranges)
+
+    assert states(bench.replay(fill=fill)) == {A: (ReplayState.FAILED, 1)}
+
+
+def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, faults):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    bench.lose(0)
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+        hours.pass_by(9)
+        return fill_group(job, ranges)
+
+    before = faults.count("GetRecords")
+    result = bench.replay(fill=fill)
+    assert isinstance(result.errors[A], ReplayUnfinished)
+    assert faults.count("GetRecords") == before
+
+
+def test_what_is_lost_is_told_though_the_rest_is_not_read_in_time(bench, hours):
+    """Who goes on from where it ended does not come by it again."""
+    bench.create()
+    start = bench.now
+    first, *_ = bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(*range(1, 6))
+    bench.run()
+    bench.later(hours=2)
+    hours.each = 2.5
+    for told, error in (("keeps 24 h", bench.replay(text(start))), (first, bench.replay(first, None, A))):
+        assert isinstance(error.errors[A], ReplayUnfinished)
+        assert told in str(error.errors[A])
+        assert "within 7:00:00" in str(error.errors[A])
+
+
 # What cannot be read again
 
 
@@ -616,31 +701,6 @@ def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
     bench.later(hours=2)
 
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 1)}
-
-
-def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, faults, monkeypatch):
-    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
-    monkeypatch.setattr(budget, "time", clock)
-    bench.create()
-    numbers = bench.put(*range(6))
-    bench.run()
-    bench.lose(1, 4)
-    faults.page_size(1)
-
-    def three_hours_later(*_):
-        clock.seconds += 3 * 3600
-
-    faults.answer("GetRecords", three_hours_later)
-
-    result = bench.replay()
-
-    assert states(result) == {A: (ReplayState.FAILED, 1)}
-    assert isinstance(result.errors[A], ReplayUnfinished)
-    assert f"alone from {numbers[2]}" in str(result.errors[A])
-    assert bench.items == [0, 1, 2, 3, 5]
-    assert states(bench.replay(numbers[2], None, A)) == {A: (ReplayState.FAILED, 1)}
-    assert states(bench.replay(numbers[4], None, A)) == {A: (ReplayState.WHOLE, 0)}
-    assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_failing_shard_holds_no_other(bench, faults):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def test_a_pickled_job_goes_on_with_new_credentials_where_the_old_ones_end(
     put(signed_kinesis, stream, PAGES)
     faults.page_size(1)
     table.create_if_missing()
-    job = LandingJob(stream, ClientSettings("us-east-1", signed.url, "reader"), table.folder, 1)
+    settings = ClientSettings("us-east-1", signed.url, "reader")
+    job = LandingJob(stream, settings, table.folder, 1, math.inf)
     range_ = ShardRange(FIRST, Position(PositionKind.TRIM_HORIZON), Bounds(), ALL_KEYS)
     signed.keys.clear()
     work = pickle.dumps((job, [range_], Allowance()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 from functools import cache, partial
@@ -49,7 +50,7 @@ def land(stream, settings, table):
     """Lands whole shards as one task."""
 
     def land(shard_ids, **bounds):
-        job = LandingJob(stream, settings, table.folder, 77)
+        job = LandingJob(stream, settings, table.folder, 77, math.inf)
         return land_group(job, [range_of(shard_id, **bounds) for shard_id in shard_ids], Allowance())
 
     return land

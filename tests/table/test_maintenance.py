@@ -387,12 +387,29 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
         freeze_all(table, shards("a"))
     (step,) = [step for (name, _), step in steps_of(table).items() if name == "set properties"]
     assert (step.of, step.state) == (
-        "delta.checkpointInterval, delta.dataSkippingStatsColumns, delta.deletedFileRetentionDuration",
+        "delta.checkpointInterval, delta.dataSkippingStatsColumns",
         State.DONE,
     )
     configuration = DeltaTable(table.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 90 days"
     assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
+
+
+@pytest.mark.parametrize(
+    ("own", "missing"),
+    [
+        ({}, {"delta.logRetentionDuration", "delta.deletedFileRetentionDuration"}),
+        ({"delta.logRetentionDuration": "interval 1 days"}, {"delta.deletedFileRetentionDuration"}),
+        ({"delta.logRetentionDuration": "interval 7 days"}, set()),
+        ({"delta.deletedFileRetentionDuration": "interval 30 days"}, set()),
+    ],
+)
+def test_an_older_table_that_keeps_its_history_longer_goes_on_to(table, monkeypatch, own, missing):
+    with monkeypatch.context() as older:
+        older.setattr("kinesis_assets.table.delta._PROPERTIES", own)
+        table.create_if_missing()
+    lacks = Upkeep(table).missing_properties().keys()
+    assert {name for name in lacks if "Retention" in name} == missing
 
 
 def test_the_log_is_summed_up_and_its_old_entries_go(busy):
