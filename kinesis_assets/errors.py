@@ -187,7 +187,7 @@ class TooManyBadRecords(ShardError):
 
 
 class ReplayUnfinished(ShardError):
-    """A replay's time was over before the shard's range was read; what lacked of what was is filled in."""
+    """A replay's time was over before it had read the whole of the shard's range."""
 
 
 class PositionConflict(ShardError):

@@ -495,7 +495,7 @@ def _unfinished(shard: ShardFilling, lost: DataLost | None) -> ReplayUnfinished 
 def _missing_first(plan: ReplayPlan, shard: ShardFilling) -> DataLost | None:
     """Tell that the service went on after the asked record, as it does without a word."""
     asked = shard.start.sequence_number
-    ended_by_number = plan.ranges[shard.shard_id].up_to is not None
+    ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.LATE
     if asked is None or shard.first_read == asked or not (shard.first_read or ended_by_number):
         return None
     return DataLost(

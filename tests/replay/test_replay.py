@@ -620,7 +620,7 @@ def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
 
 def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, faults):
     bench.create()
-    bench.put(0)
+    first, *_ = bench.put(0)
     bench.run()
     bench.lose(0)
 
@@ -629,8 +629,9 @@ def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, fau
         return fill_group(job, ranges)
 
     before = faults.count("GetRecords")
-    result = bench.replay(fill=fill)
-    assert isinstance(result.errors[A], ReplayUnfinished)
+    (error,) = bench.replay(first, None, A, fill=fill).errors.values()
+    assert isinstance(error, ReplayUnfinished)
+    assert error.sentence.startswith("not all of it was read")
     assert faults.count("GetRecords") == before
 
 
