@@ -67,7 +67,8 @@ def upload(folder: Path, name: str) -> None:
     client = _client()
     for path in folder.rglob("*"):
         if path.is_file():
-            client.upload_file(str(path), BUCKET, f"{name}/{path.relative_to(folder).as_posix()}")
+            key = f"{name}/{path.relative_to(folder).as_posix()}"
+            client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
 
 
 def _client(url: str | None = None) -> Any:  # boto3 has no types of its own
