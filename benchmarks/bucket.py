@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,10 +66,13 @@ def create_bucket(url: str) -> str:
 def upload(folder: Path, name: str) -> None:
     """Put all files of a folder into the environment's bucket, under a name."""
     client = _client()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            key = f"{name}/{path.relative_to(folder).as_posix()}"
-            client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+
+    def put(path: Path) -> None:
+        key = f"{name}/{path.relative_to(folder).as_posix()}"
+        client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(put, [path for path in folder.rglob("*") if path.is_file()]))
 
 
 def _client(url: str | None = None) -> Any:  # boto3 has no types of its own
