@@ -67,7 +67,7 @@ class ShardOutcome:
         bytes: Their payload bytes.
         first_sequence_number: Of the first of them; None if there are none, likewise below.
         last_sequence_number: Of the last of them.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
         files: Data files that hold some of them.
         bad_records: Those of the rows that are damaged aggregates, as they came.
         outside_hash_range: Those of the rows that belong to another shard.

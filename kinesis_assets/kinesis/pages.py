@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pybase64 import b64decode
 
-from kinesis_assets.kinesis.shards import NUMBER
+from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-_LONGEST_NUMBER = 129
 _ZERO, _NINE = np.uint8(ord("0")), 9
 
 
@@ -161,7 +160,7 @@ def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
     lengths = begins[1:] - begins[:-1]
     fine = (
         lengths.min() > 0
-        and lengths.max() <= _LONGEST_NUMBER
+        and lengths.max() <= LONGEST_NUMBER
         and (text - _ZERO).max() <= _NINE  # what is below '0' wraps around
         and text[begins[:-1]].min() > _ZERO
     )

@@ -20,10 +20,10 @@ from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
+from kinesis_assets.kinesis.checksums import checksums
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records import checksums
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.waits import Pause, by_a_thread
 
@@ -168,7 +168,7 @@ class ShardReading:
         end: What ended the range; None before that, and after an error.
         records: Records handed out.
         bytes: Their payload bytes.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
         first_sequence_number: Of the first of them; None before it.
         bad_records: Those of them that are damaged aggregates, as they came.
         outside_hash_range: Those of them that belong to another shard.

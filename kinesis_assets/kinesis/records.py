@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -53,26 +52,6 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
         ],
         schema=RECORD_SCHEMA,
     )
-
-
-def checksum(record: Record) -> int:
-    """What a record adds to the checksum of its range, whose order does not matter: 32 bits.
-
-    The sum over some rows is `sum(crc32(concat_ws(':', sequence_number, sub_sequence_number)))` in Spark SQL.
-    """
-    return crc32(f"{record.sequence_number}:{record.sub_sequence_number}".encode())
-
-
-def checksums(records: Records) -> int:
-    """The sum of `checksum` over records."""
-    if not records:
-        return 0
-    if records.subs is None:
-        lines = ":0\n".join(records.numbers) + ":0"
-    else:
-        pairs = zip(records.numbers, records.subs, strict=True)
-        lines = "\n".join([f"{number}:{sub}" for number, sub in pairs])
-    return sum(map(crc32, lines.encode().split(b"\n")))
 
 
 def _arrivals(seconds: Sequence[float]) -> pa.Array:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """Names of streams and of shards (AWS API reference, CreateStream and Shard)."""
 
-NUMBER = re.compile("0|[1-9][0-9]{0,128}")
+LONGEST_NUMBER = 129
+"""Digits of a `NUMBER`, at most."""
+
+NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
 """Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 _HASH_KEYS = 1 << 128

@@ -167,7 +167,7 @@ class ReplayOutcome:
         bytes: Their payload bytes.
         first_sequence_number: Of the first of them; None if there are none, likewise below.
         last_sequence_number: Of the last of them.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
         error: Why the state is failed; None otherwise.
     """
 

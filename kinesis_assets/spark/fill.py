@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.budget import Budget
+from kinesis_assets.kinesis.checksums import checksum
 from kinesis_assets.kinesis.reader import ShardReading
-from kinesis_assets.kinesis.records import checksum, record_batch
+from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.kinesis.waits import by_a_thread
 from kinesis_assets.spark.land import BYTES_IN_FLIGHT, LandingJob, client_of, packed, parallelism
@@ -68,7 +69,7 @@ class ShardFilling:
         first_read: Sequence number of the first of them; None if there are none.
         rows: Records that the table lacked.
         bytes: Their payload bytes.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
         first_sequence_number: Of the first of them; None if there are none, likewise below.
         last_sequence_number: Of the last of them.
         error: What ended the range early.

@@ -86,7 +86,7 @@ class ShardLanding:
         end: What ended the range; None if an error did.
         rows: Records landed.
         bytes: Their payload bytes.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
         first_sequence_number: Of the first of them; None if there are none.
         bad_records: Those of them that are damaged aggregates.
         outside_hash_range: Those of them that belong to another shard.

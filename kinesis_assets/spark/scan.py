@@ -38,7 +38,7 @@ class Counted:
 
     Attributes:
         rows: How many.
-        checksum: Over them all, see `records.checksum`.
+        checksum: Over them all, see `checksums.checksum`.
     """
 
     rows: int

@@ -125,7 +125,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         last_sequence_number: Of its last row.
         rows: Records.
         bytes: Their payload bytes.
-        checksum: Over all rows, see `records.checksum`.
+        checksum: Over all rows, see `checksums.checksum`.
     """
 
     start: Position

@@ -7,15 +7,18 @@ import json
 import sys
 from base64 import b64encode
 from functools import partial
+from zlib import crc32
 
 import msgspec
 import pytest
 from botocore.loaders import JSONFileLoader, create_loader
 from deltalake import DeltaTable
 
+from kinesis_assets.kinesis import checksums as checksums_module
+from kinesis_assets.kinesis.checksums import checksums
 from kinesis_assets.kinesis.client import StreamClient, _loader
 from kinesis_assets.kinesis.pages import WirePage
-from kinesis_assets.kinesis.records import checksums, record_batch
+from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import land
 from kinesis_assets.table.delta import PositionedTable
@@ -153,6 +156,15 @@ def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
     assert grown / RECORDS <= MOST_BLOCKS
     assert len(gc.get_objects()) - seen < 100
     assert len(records) == RECORDS
+
+
+def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
+    records = msgspec.json.decode(page(), type=WirePage).answer().records
+    assert {len(number) for number in records.numbers} == {len(records.numbers[0])}
+    taken = []
+    monkeypatch.setattr(checksums_module, "crc32", lambda data: taken.append(data) or crc32(data))
+    checksums(records)
+    assert len(taken) == 1
 
 
 def test_a_batch_keeps_no_object_for_each_record():

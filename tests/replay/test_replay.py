@@ -24,8 +24,8 @@ from kinesis_assets.errors import (
     StreamRecreated,
 )
 from kinesis_assets.kinesis import budget
+from kinesis_assets.kinesis.checksums import checksum
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.records import checksum
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.run import execute_run

@@ -1,0 +1,72 @@
+"""The checksum of records, whichever way it is taken, is the sum over each of them."""
+
+from __future__ import annotations
+
+import random
+from zlib import crc32
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_assets.kinesis.checksums import checksum, checksums
+from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.shards import LONGEST_NUMBER
+
+AWS_DIGITS = 56
+
+
+def plain(numbers):
+    count = len(numbers)
+    return Records(numbers, [0.0] * count, [b""] * count, ["k"] * count)
+
+
+def one_by_one(records):
+    return sum(checksum(record) for record in records)
+
+
+def numbers_of(digits):
+    return st.integers(10 ** (digits - 1), 10**digits - 1).map(str)
+
+
+def test_a_record_adds_the_crc_of_its_number_and_its_place():
+    assert checksum(Record("495", 0.0, b"", "k", 7)) == crc32(b"495:7")
+
+
+def test_no_records_have_the_checksum_0():
+    assert checksums(plain([])) == 0
+
+
+@given(
+    st.integers(1, LONGEST_NUMBER).flatmap(lambda digits: st.lists(numbers_of(digits), min_size=1)),
+)
+def test_numbers_of_one_length_add_up_as_one_by_one(numbers):
+    assert checksums(plain(numbers)) == one_by_one(plain(numbers))
+
+
+@given(st.lists(st.integers(0, 10**LONGEST_NUMBER - 1).map(str), min_size=1))
+def test_numbers_of_any_length_add_up_as_one_by_one(numbers):
+    assert checksums(plain(numbers)) == one_by_one(plain(numbers))
+
+
+def test_every_digit_in_every_place_counts():
+    base = "1" * LONGEST_NUMBER
+    for place in range(LONGEST_NUMBER):
+        numbers = [base, *(f"{base[:place]}{digit}{base[place + 1 :]}" for digit in "23456789")]
+        assert checksums(plain(numbers)) == one_by_one(plain(numbers))
+
+
+def test_a_largest_page_adds_up_beyond_32_bits():
+    digits = random.Random(5)
+    records = plain([str(digits.randrange(10 ** (AWS_DIGITS - 1), 10**AWS_DIGITS)) for _ in range(10_000)])
+    assert checksums(records) == one_by_one(records) > 1 << 32
+
+
+def test_sub_records_add_up_by_number_and_place():
+    records = Records.of([Record("495", 0.0, b"", "k", sub) for sub in range(12)])
+    assert checksums(records) == sum(crc32(f"495:{sub}".encode()) for sub in range(12))
+
+
+def test_records_cut_from_a_page_have_a_checksum_of_their_own():
+    page = plain(["495", "496", "497"])
+    checksums(page)
+    assert checksums(page[1:]) == crc32(b"496:0") + crc32(b"497:0")
