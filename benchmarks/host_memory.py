@@ -10,11 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 
-_BYTES = 3 << 29  # 1.5 GiB, thrice what a landing of the suite's largest stream writes
 
+def at_hand(data_bytes: int) -> None:
+    """Have free memory back from the host: what is written to, and let go, is the next to be given out.
 
-def at_hand() -> None:
-    """Have free memory back from the host: what is written to, and let go, is the next to be given out."""
+    Args:
+        data_bytes: Of the records that are to be read. As much again is for what a reader keeps meanwhile:
+            the files have half of it.
+    """
     free = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
-    with mmap.mmap(-1, min(_BYTES, free // 2), mmap.MAP_PRIVATE | mmap.MAP_POPULATE):
+    with mmap.mmap(-1, min(data_bytes * 3 // 2, free // 2), mmap.MAP_PRIVATE | mmap.MAP_POPULATE):
         pass

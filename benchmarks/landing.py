@@ -88,7 +88,7 @@ def compare(server: ReplayServer, *, full: bool) -> Comparison:
         server.create(spec)
 
     def given(spec: StreamSpec) -> Input:
-        return Input(server.url, spec.name, spec.records)
+        return Input(server.url, spec.name, spec.records, spec.data_bytes)
 
     peers, missing = readers.peers()
     commands = [*readers.OURS, *peers]

@@ -4,15 +4,20 @@
 
 `land`: HTTP to committed Delta, by a plan and a run in a warm Spark session. `read` and `write` are its bare
 parts: the same pages parsed and forgotten, and batches of the same records, there beforehand, written with
-the same codec.
+the same codec; by two processes at once, since what runs beside makes a core slower, and a landing has two
+tasks.
 """
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +37,7 @@ from kinesis_assets.table.files import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GRO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TextIO
 
     from pyspark.sql import SparkSession
 
@@ -39,14 +45,16 @@ if TYPE_CHECKING:
 
 BATCH_ID = 1 << 61
 
+AT_ONCE = 2
+"""Tasks of a landing, and processes of a bare part."""
 
 SESSION = {
-    "spark.master": "local[2,4]",
+    "spark.master": f"local[{AT_ONCE},4]",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
-"""Two tasks at once, and the rest as a run has it."""
+"""The rest is as a run has it."""
 
 
 def client(order: Order) -> StreamClient:
@@ -66,9 +74,12 @@ def landed(spark: SparkSession, order: Order) -> Read:
     return Read(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
 
 
-def pages(stream: StreamClient) -> Iterator[tuple[str, Records]]:
-    """Every page of a stream, one after the other, unpaced, with its shard."""
-    for shard in stream.list_shards():
+ALL_SHARDS = slice(None)
+
+
+def pages(stream: StreamClient, share: slice = ALL_SHARDS) -> Iterator[tuple[str, Records]]:
+    """Every page of a share of the shards, one after the other, unpaced, with its shard."""
+    for shard in stream.list_shards()[share]:
         iterator: str | None = stream.shard_iterator(shard.shard_id, Position(PositionKind.TRIM_HORIZON))
         while iterator is not None:
             page, _ = stream.get_records(iterator, PAGE_LIMIT)
@@ -76,20 +87,20 @@ def pages(stream: StreamClient) -> Iterator[tuple[str, Records]]:
             iterator = page.next_shard_iterator if page.millis_behind_latest else None
 
 
-def parsed(stream: StreamClient) -> Read:
-    """Read the stream and forget it."""
+def parsed(stream: StreamClient, share: slice) -> Read:
+    """Read a share of the shards and forget it."""
     records = size = 0
-    for _, page in pages(stream):
+    for _, page in pages(stream, share):
         records += len(page)
         size += sum(map(len, page.payloads))
     return Read(records, size)
 
 
-def tables(order: Order) -> list[pa.Table]:
-    """The stream as tables of a row group each, as a data file has them."""
+def tables(order: Order, share: slice = ALL_SHARDS) -> list[pa.Table]:
+    """A share of the shards as tables of a row group each, as a data file has them."""
     groups: list[pa.Table] = []
     pending: list[pa.RecordBatch] = []
-    for shard_id, page in pages(client(order)):
+    for shard_id, page in pages(client(order), share):
         pending.append(record_batch(order.stream, shard_id, page))
         if sum(batch.nbytes for batch in pending) >= ROW_GROUP_BYTES:
             groups.append(_with_batch_id(pending))
@@ -107,7 +118,7 @@ def _with_batch_id(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 def written(order: Order, groups: Sequence[pa.Table]) -> Read:
     """Write them all to one file."""
     records = size = 0
-    path = Path(order.folder, "records.parquet")
+    path = Path(order.folder, f"{uuid4().hex}.parquet")
     with pq.ParquetWriter(
         path, FILE_SCHEMA, compression=CODEC, use_dictionary=DICTIONARIES, write_statistics=STATISTICS
     ) as writer:
@@ -118,19 +129,56 @@ def written(order: Order, groups: Sequence[pa.Table]) -> Read:
     return Read(records, size)
 
 
+PARTS: dict[str, Callable[[Order, slice], Callable[[], Read]]] = {
+    "read": lambda order, share: partial(parsed, client(order), share),
+    "write": lambda order, share: partial(written, order, tables(order, share)),
+}
+
+_prepared: list[Callable[[], Read]] = []
+"""What a process of a bare part does next: one at most."""
+
+
+def _prepare(kind: str, order: Order, share: slice) -> None:
+    _prepared[:] = [PARTS[kind](order, share)]
+
+
+def _do() -> Read:
+    return _prepared[0]()
+
+
+def take_part(kind: str, marks: TextIO) -> None:
+    """Take orders of a bare part, each process with its share of the shards."""
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(AT_ONCE)
+        ]
+        for started in [process.submit(int) for process in processes]:  # begins and imports
+            started.result()
+
+        def prepare(order: Order) -> Callable[[], Read]:
+            shares = [slice(number, None, AT_ONCE) for number in range(AT_ONCE)]
+            pairs = zip(processes, shares, strict=True)
+            for prepared in [process.submit(_prepare, kind, order, share) for process, share in pairs]:
+                prepared.result()
+            return do
+
+        def do() -> Read:
+            done = [process.submit(_do) for process in processes]
+            reads = [each.result() for each in done]
+            return Read(sum(read.records for read in reads), sum(read.bytes for read in reads))
+
+        take_orders(prepare, marks)
+
+
 def main(kind: str) -> None:
     """Take orders of one kind."""
-    if kind == "land":
-        marks = private_stdout()
-        spark = start_session(SESSION)
-        take_orders(lambda order: partial(landed, spark, order), marks)
-        spark.stop()
+    marks = private_stdout()
+    if kind != "land":
+        take_part(kind, marks)
         return
-    kinds: dict[str, Callable[[Order], Callable[[], Read]]] = {
-        "read": lambda order: partial(parsed, client(order)),
-        "write": lambda order: partial(written, order, tables(order)),
-    }
-    take_orders(kinds[kind])
+    spark = start_session(SESSION)
+    take_orders(lambda order: partial(landed, spark, order), marks)
+    spark.stop()
 
 
 if __name__ == "__main__":

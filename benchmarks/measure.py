@@ -264,6 +264,7 @@ class Input:
     url: str
     stream: str
     records: int
+    data_bytes: int
 
 
 def interleaved(
@@ -298,7 +299,7 @@ def interleaved(
                 if name not in failed:
                     try:
                         child.work(warm_up.url, warm_up.stream, warm_up.records)
-                        host_memory.at_hand()
+                        host_memory.at_hand(given[name].data_bytes)
                         work = child.work(given[name].url, given[name].stream, given[name].records)
                     except ChildFailed as error:
                         failed[name] = str(error)

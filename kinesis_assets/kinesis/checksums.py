@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.pages import Record, Records
 
+_FEW = 400
+"""Numbers are sooner done one by one that are no more than these."""
+
 _PLAIN = b":0"
 """What stands behind the sequence number of a plain record."""
 
@@ -36,7 +39,7 @@ def checksums(records: Records) -> int:
         return sum([crc32(f"{number}:{sub}".encode()) for number, sub in pairs])
     digits, begins = letters(records.number_column)
     lengths = begins[1:] - begins[:-1]
-    if lengths.min() == lengths.max():
+    if len(records) > _FEW and lengths.min() == lengths.max():
         return _of_one_length(digits.reshape(len(records), -1))
     return sum([crc32(number.encode() + _PLAIN) for number in records.numbers])
 

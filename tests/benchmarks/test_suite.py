@@ -144,7 +144,7 @@ def measured(work: str) -> Command:
 def test_the_cpu_of_a_childs_own_children_counts_and_its_start_does_not() -> None:
     burn = "import time\\nwhile time.process_time() < 0.5: pass"
     child = measured(f'print("noise"); subprocess.run([sys.executable, "-c", "{burn}"], check=True)')
-    given = Input("", "orders", 10)
+    given = Input("", "orders", 10, 10_000)
     (of_child,), failed = interleaved([child], given, {"child": given}, rounds=2)
     assert not failed
     for work in of_child.rounds:
@@ -155,7 +155,7 @@ def test_the_cpu_of_a_childs_own_children_counts_and_its_start_does_not() -> Non
 def test_a_reader_that_fails_is_named_and_the_others_go_on() -> None:
     fine, broken = measured("pass"), measured("raise SystemExit('no such stream')")
     broken = Command("broken", broken.argv)
-    given = Input("", "orders", 10)
+    given = Input("", "orders", 10, 10_000)
     of_all, failed = interleaved([broken, fine], given, dict.fromkeys(("child", "broken"), given), rounds=1)
     assert [each.name for each in of_all] == ["child"]
     assert failed == {"broken": "broken ended: no such stream"}
