@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from pybase64 import b64decode
 
+from kinesis_assets.kinesis import columns
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 _ZERO, _NINE = np.uint8(ord("0")), 9
@@ -117,20 +118,17 @@ class Records(Sequence[Record]):
     @cached_property
     def number_column(self) -> pa.StringArray:
         """Their sequence numbers."""
-        return pa.array(self.numbers, pa.string())
+        return columns.texts(self.numbers)
 
     @cached_property
     def key_column(self) -> pa.StringArray:
         """Their partition keys."""
-        return pa.array(self.keys, pa.string())
+        return columns.texts(self.keys)
 
     @cached_property
     def data_column(self) -> pa.BinaryArray:
-        """Their data, copied once: a builder would copy them again whenever it grows."""
-        ends = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, self.payloads), np.int64, len(self)), out=ends[1:])
-        buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(self.payloads))]
-        return pa.Array.from_buffers(pa.binary(), len(self), buffers)
+        """Their data."""
+        return columns.binaries(self.payloads)
 
     @property
     def payload_bytes(self) -> int:

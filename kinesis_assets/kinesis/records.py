@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kinesis_assets.kinesis import columns
 from kinesis_assets.kinesis.pages import Records
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
     if not isinstance(records, Records):
         records = Records.of(records)
     count = len(records)
-    if records.subs is None:
-        subs, errors = pa.repeat(pa.scalar(0, pa.int64()), count), pa.nulls(count, pa.string())
+    if records.subs is None or records.errors is None:
+        subs, errors = columns.same_integer(0, count), pa.nulls(count, pa.string())
     else:
-        subs, errors = pa.array(records.subs, pa.int64()), pa.array(records.errors, pa.string())
+        subs, errors = columns.integers(records.subs), columns.texts_or_nulls(records.errors)
     return pa.RecordBatch.from_arrays(
         [
-            pa.repeat(pa.scalar(stream, pa.string()), count),
-            pa.repeat(pa.scalar(shard_id, pa.string()), count),
+            columns.same_text(stream, count),
+            columns.same_text(shard_id, count),
             records.number_column,
             subs,
             records.key_column,

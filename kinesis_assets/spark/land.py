@@ -21,6 +21,7 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.columns import binaries
 from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
@@ -203,7 +204,7 @@ def _task(
             for number in batch["id"].to_pylist():
                 landing = land_group(job, *groups[number])
                 settle()
-                yield pa.RecordBatch.from_pydict({"landing": [pickle.dumps(landing)]})
+                yield pa.RecordBatch.from_arrays([binaries([pickle.dumps(landing)])], ["landing"])
 
     return run
 

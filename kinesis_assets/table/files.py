@@ -20,6 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
+from kinesis_assets.kinesis.columns import same_integer
 from kinesis_assets.kinesis.records import RECORD_SCHEMA
 from kinesis_assets.table.storage import write_new
 
@@ -232,7 +233,7 @@ class _OpenFile:
     def _write_pending(self) -> None:
         """Begin to write the row group that is pending."""
         table = pa.Table.from_batches(self._pending)
-        batch_ids = pa.repeat(pa.scalar(self._batch_id, pa.int64()), table.num_rows)
+        batch_ids = same_integer(self._batch_id, table.num_rows)
         index = FILE_SCHEMA.get_field_index("batch_id")
         table = table.add_column(index, FILE_SCHEMA.field(index), batch_ids)
         self._pending, self._pending_bytes = [], 0

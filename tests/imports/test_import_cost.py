@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from kinesis_assets.testing import UserRecord, aggregate
+
 HEAVY = ("pandas", "pyarrow", "deltalake", "boto3", "botocore", "pyspark", "dagster", "grpc", "py4j")
 
 
@@ -64,6 +66,40 @@ def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_what_talks_to_a_spark
         "fastavro",
     }
     assert not imported(run) & never
+
+
+LAND = """
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.spark.land import LandingJob, _task
+from kinesis_assets.table.storage import TableFolder
+import math, pickle, pyarrow
+
+job = LandingJob({stream!r}, ClientSettings("us-east-1", {url!r}), TableFolder.at({folder!r}), 1, math.inf)
+everything = ("0", str((1 << 128) - 1))
+range_ = ShardRange("shardId-000000000000", Position.parse("TRIM_HORIZON"), Bounds(), everything)
+ids = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, pyarrow.py_buffer(bytes(8))])
+(answer,) = _task(job, [([range_], Allowance())])([pyarrow.RecordBatch.from_arrays([ids], ["id"])])
+(landing,) = answer["landing"].to_pylist()
+assert pickle.loads(landing).rows == 12, pickle.loads(landing)
+"""
+
+
+def test_a_landing_s_task_loads_no_pandas_all_the_way_to_its_answer(kinesis, stream, settings, tmp_path):
+    pytest.importorskip("pandas")  # where it is not there nothing can load it
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_records(
+        StreamName=stream,
+        Records=[
+            *({"Data": b"%d" % item, "PartitionKey": "k"} for item in range(9)),
+            {"Data": aggregate([UserRecord("k", b"a"), UserRecord("ké", b"b")]), "PartitionKey": "k"},
+            {"Data": aggregate([UserRecord("k", b"c")])[:-1], "PartitionKey": "k"},
+        ],
+    )
+    land = LAND.format(stream=stream, url=settings.endpoint_url, folder=str(tmp_path))
+    assert "pandas" not in imported(land)
 
 
 def test_a_landing_s_tasks_load_no_dagster_and_no_delta():
