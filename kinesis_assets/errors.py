@@ -18,6 +18,7 @@ KinesisAssetsError
 │   ├── SeekRefused            its position cannot be set there by hand; nothing was changed
 │   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
+│   │   └── ShardThrottled     they were throttled for as long as the others of the run may wait
 │   ├── ShardStalled           neither a record nor the tip within the limit
 │   ├── DataLost               records may have expired unread
 │   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
@@ -172,6 +173,10 @@ class SeekRefused(ShardError):
 
 class ReadFailed(ShardError):
     """GetRecords or GetShardIterator failed after bounded retries."""
+
+
+class ShardThrottled(ReadFailed):
+    """The service throttled them for as long as the others of the run may wait for the shard."""
 
 
 class ShardStalled(ShardError):

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.errors import ShardsNotCommitted, ShardThrottled
 from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.reader import STALL_SECONDS
 from kinesis_assets.plan import plan_run
 from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
 from kinesis_assets.table.stop import StopObject
@@ -208,7 +209,8 @@ class _Shard:
         finished: It is read to its end, now or before.
         behind: The last of its rounds did not get to its tip.
         conflict: In the last of them another run moved it first.
-        error: Why the last of them failed.
+        error: Why the last of them failed; None where it was throttled, and not for long.
+        throttled_since: When the first of those failed that were throttled, without another between.
         failures: How many failed one after the other.
         due: It is not read before, by the monotonic clock.
         told_well: Told of as committed or finished.
@@ -220,6 +222,7 @@ class _Shard:
     behind: bool = False
     conflict: bool = False
     error: ShardError | None = None
+    throttled_since: float | None = None
     failures: int = 0
     due: float = 0.0
     told_well: bool = False
@@ -232,8 +235,9 @@ class _Shard:
         self.conflict = outcome.state is ShardState.CONFLICT
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
+        error = None if self._throttled_briefly(outcome.error) else outcome.error
         # After a conflict the next round goes on from wherever the other one left it.
-        self.left, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        self.left, self.error = (None, None) if self.conflict else (outcome.through, error)
         if self.conflict:
             return False
         if outcome.error is None:
@@ -246,7 +250,19 @@ class _Shard:
         if outcome.state is ShardState.FAILED:  # one that waits costs nothing
             wait = min(FIRST_WAIT * 2.0 ** min(self.failures - 1, _LONGEST_POWER), LONGEST_WAIT)
             self.due = time.monotonic() + wait
-        return bool(outcome.rows) or before is None or _kind(before) != _kind(outcome.error)
+        if error is None:
+            return bool(outcome.rows)
+        return bool(outcome.rows) or before is None or _kind(before) != _kind(error)
+
+    def _throttled_briefly(self, error: ShardError | None) -> bool:
+        """Whether it is throttled, and has not been for so long that it is to be told."""
+        if not isinstance(error, ShardThrottled):
+            self.throttled_since = None
+            return False
+        now = time.monotonic()
+        if self.throttled_since is None:
+            self.throttled_since = now
+        return now - self.throttled_since < STALL_SECONDS
 
 
 class _Listed:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import CallFailed, DataLost, ReadFailed, ShardStalled, TooManyBadRecords
+from kinesis_assets.errors import (
+    CallFailed,
+    DataLost,
+    ReadFailed,
+    ShardStalled,
+    ShardThrottled,
+    TooManyBadRecords,
+)
 from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
@@ -179,6 +186,8 @@ class ShardReading:
 
     Raises (while iterating):
         ReadFailed: A call failed after bounded tries.
+        ShardThrottled: All calls were throttled for `STALL_SECONDS`; or for the range's `max_seconds`, where
+            none was ever answered.
         ShardStalled: Neither a record nor any nearer to the tip within `STALL_SECONDS`.
         DataLost: Records may have expired unread, and `expiry` says that this fails.
         TooManyBadRecords: The next record is one more damaged one than allowed.
@@ -314,7 +323,15 @@ class ShardReading:
         It counts from the first such answer: until then the shard may have waited for others.
         """
         since = self._in_vain_since
-        return since is not None and time.monotonic() - since > STALL_SECONDS
+        return since is not None and time.monotonic() - since > self._patience()
+
+    def _patience(self) -> float:
+        """How long is too long: the others of a run wait for this one with their commit.
+
+        Who has seen empty pages goes on nevertheless, or the next run would meet the same ones again.
+        """
+        longest, answered = self.range.bounds.max_seconds, self.millis_behind_latest is not None
+        return STALL_SECONDS if answered or longest is None else min(STALL_SECONDS, longest)
 
     def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
@@ -493,7 +510,8 @@ class ShardReading:
                     failed += 1
                     lasting = failed == _ATTEMPTS or not _passes(error)
                 if lasting:
-                    raise ReadFailed(
+                    kind = ShardThrottled if error.code in _THROTTLED else ReadFailed
+                    raise kind(
                         self.range.shard_id,
                         f"reading from {self.position} failed: {error}. What was read before is kept; "
                         "run again when the cause is gone",

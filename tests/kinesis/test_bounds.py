@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.errors import ReadFailed, ShardStalled, TooManyBadRecords
+from kinesis_assets.errors import ShardStalled, ShardThrottled, TooManyBadRecords
 from kinesis_assets.kinesis import budget as budget_module
 from kinesis_assets.kinesis import reader, waits
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
@@ -309,8 +309,31 @@ def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading
 def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, reading_of, faults):
     put(FIRST, b"0")
     faults.throttle()
-    with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
+    with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
         data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_throttled_shard_that_was_never_answered_has_no_longer_than_its_range(
+    put, reading_of, faults, virtual
+):
+    put(FIRST, b"0")
+    faults.throttle()
+    began = virtual.now
+    with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
+        data(reading_of(FIRST, max_seconds=2))
+    assert virtual.now - began < 10
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, reading_of, faults, virtual):
+    put(FIRST, b"0")
+    faults.empty_page(times=3)
+    faults.throttle()
+    began = virtual.now
+    with pytest.raises(ShardThrottled):
+        data(reading_of(FIRST, max_seconds=2))
+    assert virtual.now - began >= reader.STALL_SECONDS
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):

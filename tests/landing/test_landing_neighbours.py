@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from botocore.config import Config
 
-from kinesis_assets.errors import ReadFailed, ShardStalled
+from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.position import Position
@@ -16,15 +16,15 @@ from kinesis_assets.run import ShardState
 from kinesis_assets.testing import Faults
 
 TROUBLES = {
-    "throttled for ever": (Faults.throttle, ReadFailed, "ProvisionedThroughputExceededException"),
+    "throttled for ever": (Faults.throttle, ShardThrottled, "ProvisionedThroughputExceededException"),
     "limit exceeded": (
         partial(Faults.throttle, code="LimitExceededException"),
-        ReadFailed,
+        ShardThrottled,
         "LimitExceededException",
     ),
     "KMS throttled for ever": (
         partial(Faults.throttle, code="KMSThrottlingException"),
-        ReadFailed,
+        ShardThrottled,
         "KMSThrottlingException",
     ),
     "KMS key disabled": (

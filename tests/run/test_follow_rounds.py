@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from kinesis_assets.errors import (
     ReadFailed,
     RunCanceled,
     ShardsNotCommitted,
+    ShardThrottled,
     ShardUnknown,
 )
 from kinesis_assets.follow import Follow
@@ -284,6 +286,37 @@ def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
         "bogus": ShardUnknown
     }
     assert followed.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
+
+
+def test_a_throttled_shard_holds_no_commit_of_its_neighbours_and_is_not_told(bench, faults):
+    bench.create(2)
+    faults.throttle(shard_id=A)
+    before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
+    began = time.monotonic()
+    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    assert followed.events == [{B: ("committed", 1)}] * 3
+    assert time.monotonic() - began < 20  # not STALL_SECONDS for each
+
+
+def test_a_shard_that_was_throttled_for_a_while_is_read_on_and_fails_no_run(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(1)
+    faults.throttle(shard_id=A)
+    followed = Followed(bench, before={3: faults.clear}, last_round=3).run(A)
+    assert followed.events == [{A: ("committed", 1)}]
+
+
+def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(follow_module, "STALL_SECONDS", 0.5)
+    bench.create()
+    faults.throttle(shard_id=A)
+    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05))
+    with pytest.raises(ShardsNotCommitted) as caught:
+        followed.run(A)
+    assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
+    assert followed.events == [{A: ("failed", 0)}]
 
 
 def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):
