@@ -1,18 +1,28 @@
-"""The checksum of records, whichever way it is taken, is the sum over each of them."""
+"""The checksum of records is the sum over each of them, whether it is taken by columns or one by one."""
 
 from __future__ import annotations
 
 import random
+import sys
 from zlib import crc32
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_assets.kinesis import checksums as checksums_module
 from kinesis_assets.kinesis.checksums import checksum, checksums
 from kinesis_assets.kinesis.pages import Record, Records
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 
 AWS_DIGITS = 56
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, sys.maxsize], ids=["by columns", "one by one"])
+def _way(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checksums_module, "_FEW", request.param)
+        yield
 
 
 def plain(numbers):
