@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -193,7 +194,8 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "records a second",
             f"One task over {LATENCY.shards} shards, all asked at once, {LATENCY.pages} pages of "
             f"{LATENCY.page_records} records each after an iterator, as fast as they come: 200 ms allow "
-            f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second",
+            f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second; a logarithmic axis has "
+            "no 0",
             {"landing": take(latency_places(full=full), landing, rate)},
         ),
     ]
@@ -232,18 +234,26 @@ def section(full: bool) -> Section:
         paths[f"{each.label} over {each.across}"] = path
         for curve, points in each.points.items():
             told = ", ".join(f"{_number(x)}: {_spread(y)}" for x, y in points)
-            rows.append([each.title, curve, f"{exponents[curve]:.2f}", f"{each.label}: {told}"])
+            slopes = [f"{slope:.2f}" for slope in (exponents[curve], _at_the_end(medians[curve]))]
+            rows.append([each.title, curve, *slopes, f"{each.label}: {told}"])
     rounds = FULL_ROUNDS if full else ROUNDS
     what = (
         "Runs without Spark and Dagster: plan, one task's landing in this process, commit, with the "
         "service's pace lifted, which costs time and no CPU. CPU is of this process alone. The exponent is "
         "the slope of the straight line through the points, by least squares, with both axes logarithmic: "
-        f"0 is flat, 1 grows alike. Median of {rounds} rounds (three times as many on tables), with the "
+        "0 is flat, 1 grows alike. Where a curve bends, it grows on as between its last two points, whose "
+        f"slope is beside it. Median of {rounds} rounds (three times as many on tables), with the "
         "lowest and the highest."
     )
     notes = "\n".join(f"- {each.title}: {each.what}." for each in charts)
-    columns = ["what grows", "curve", "exponent", "points"]
+    columns = ["what grows", "curve", "exponent", "at the end", "points"]
     return Section("Growth", f"{what}\n\n{notes}\n\n{table(columns, rows)}", charts=paths)
+
+
+def _at_the_end(points: Sequence[tuple[float, float]]) -> float:
+    """The exponent between the last two points."""
+    (x, y), (next_x, next_y) = points[-2:]
+    return math.log(next_y / y) / math.log(next_x / x)
 
 
 def _milliseconds(seconds: Sequence[float]) -> Spread:

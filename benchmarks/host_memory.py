@@ -10,14 +10,17 @@ from __future__ import annotations
 import mmap
 import os
 
+MOST_BYTES = 3 << 29
+"""1.5 GiB, thrice what a landing of the suite's largest stream writes."""
+
 
 def at_hand(data_bytes: int) -> None:
     """Have free memory back from the host: what is written to, and let go, is the next to be given out.
 
     Args:
-        data_bytes: Of the records that are to be read. As much again is for what a reader keeps meanwhile:
-            the files have half of it.
+        data_bytes: Of the records that are to be read. Thrice that is had back, as far as `MOST_BYTES`.
     """
     free = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
-    with mmap.mmap(-1, min(data_bytes * 3 // 2, free // 2), mmap.MAP_PRIVATE | mmap.MAP_POPULATE):
+    size = min(3 * data_bytes, MOST_BYTES, free // 2)
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_POPULATE):
         pass

@@ -193,7 +193,8 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
         text.append(
             "The calls, the decoders and the Parquet writer, hardly this package's own, have "
             f"{least:.1f} together. A task, with checks, columns and all between, has {of[ALL] / least:.2f} "
-            f"times that; a landing, with Spark's job, the plan and the commit, {landed / least:.2f} times."
+            f"times that; a landing, whose two tasks slow each other down, with Spark's job, the plan and "
+            f"the commit, {landed / least:.2f} times."
         )
     return "\n\n".join(text)
 

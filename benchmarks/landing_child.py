@@ -75,6 +75,7 @@ def landed(spark: SparkSession, order: Order) -> Read:
 
 
 ALL_SHARDS = slice(None)
+"""A share of the shards is a slice of their list."""
 
 
 def pages(stream: StreamClient, share: slice = ALL_SHARDS) -> Iterator[tuple[str, Records]]:
@@ -135,7 +136,7 @@ PARTS: dict[str, Callable[[Order, slice], Callable[[], Read]]] = {
 }
 
 _prepared: list[Callable[[], Read]] = []
-"""What a process of a bare part does next: one at most."""
+"""In a process of a bare part: what it does next, alone."""
 
 
 def _prepare(kind: str, order: Order, share: slice) -> None:

@@ -66,7 +66,7 @@ def parts(server: ReplayServer, rounds: int) -> dict[str, float]:
     The whole is measured in a process of its own: beside all the pages that the parts hold, memory is slower.
     """
     seconds: dict[str, float] = {}
-    for kind, (_, spec) in KINDS.items():
+    for kind, spec in (("alone", SPEC), ("whole", WHOLE)):
         server.create(spec)
         command = [sys.executable, "-m", "benchmarks.landing_parts", kind, server.url, str(rounds)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
@@ -161,19 +161,18 @@ def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
     return {ALL: task}
 
 
-KINDS = {"alone": (_alone, SPEC), "whole": (_whole, WHOLE)}
+KINDS = {"alone": _alone, "whole": _whole}
 
 
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
     """CPU seconds of each part over the whole of its stream, median."""
     give_memory_back()  # as a task does
     with tempfile.TemporaryDirectory() as folder, unpaced():
-        begin, spec = KINDS[kind]
-        work = begin(url, folder)
+        work = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in work}
         for number in range(rounds + 1):
             for part, do in work.items():
-                host_memory.at_hand(spec.data_bytes)
+                host_memory.at_hand(WHOLE.data_bytes)
                 before = time.process_time()
                 do()
                 if number:  # the first one warms up

@@ -49,6 +49,7 @@ WARM_UP = StreamSpec("scale-warm-up", shards=4, pages=1, page_records=1000)
 IDLE = StreamSpec("idle", shards=THOUSAND, pages=1, page_records=1, record_bytes=100)
 BACKLOG = StreamSpec("backlog", shards=THOUSAND, pages=1, page_records=1000)
 PAGE_RECORDS = 100
+FULL_PAGE_RECORDS = 1000
 LATENCY_MS = 100
 TICK_LATENCY_MS = 20
 
@@ -342,24 +343,29 @@ def _most(shards: int, pages: int, alone: float, *, paced: bool) -> float:
 
 
 def profiles(server: ReplayServer) -> str:
-    """Where the CPU of a task goes with small pages, and that of a run over a thousand idle shards."""
-    small = StreamSpec("profiled", shards=64, pages=20, page_records=PAGE_RECORDS)
-    server.create(small)
-    server.create(IDLE)
+    """Where the CPU of a task goes with full pages and with small ones, and of a run over idle shards."""
+    backlogs = [
+        StreamSpec(f"profiled-{records}", shards=64, pages=pages, page_records=records)
+        for records, pages in ((FULL_PAGE_RECORDS, 4), (PAGE_RECORDS, 20))
+    ]
+    of: dict[str, Mapping[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder, unpaced():
-        _, of_small = sampled(landing_of(server.url, small.name, f"{folder}/small"))
+        for spec in backlogs:
+            server.create(spec)
+            _, spent = sampled(landing_of(server.url, spec.name, f"{folder}/{spec.name}"))
+            of[f"a task, pages of {spec.page_records:,} records"] = spent
+            server.delete(spec.name)
+        server.create(IDLE)
         whole_run(server.url, IDLE.name, f"{folder}/idle")
-        _, of_idle = sampled(lambda: whole_run(server.url, IDLE.name, f"{folder}/idle"))
-    server.delete(small.name)
-    server.delete(IDLE.name)
-
-    def told(spent: Mapping[str, float]) -> str:
-        return "; ".join(f"{where} {share:.0%}" for where, share in hottest(spent))
-
+        _, of["a run over idle shards"] = sampled(lambda: whole_run(server.url, IDLE.name, f"{folder}/idle"))
+        server.delete(IDLE.name)
+    told = "\n".join(
+        f"- {what}: {'; '.join(f'{where} {share:.0%}' for where, share in hottest(spent))}."
+        for what, spent in of.items()
+    )
     return (
         "Where the CPU goes, by samples of all threads, without Spark and Dagster; what a thread did just "
-        "before it waited counts for where it waits. "
-        f"Pages of {PAGE_RECORDS} records: {told(of_small)}. A run over idle shards: {told(of_idle)}."
+        f"before it waited counts for where it waits:\n\n{told}"
     )
 
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import landing_parts
 from benchmarks.landing_parts import ALL, ALONE
+from benchmarks.measure import Command, started
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
+
+
+@pytest.mark.parametrize("part", ["read", "write"])
+def test_a_bare_part_takes_each_record_once_by_two_processes(part):
+    spec = StreamSpec("parts", shards=3, pages=2, page_records=50)
+    with replay_server() as server, started(Command.module(part, "benchmarks.landing_child", part)) as child:
+        server.create(spec)
+        for _ in range(2):
+            server.calls()
+            work = child.work(server.url, spec.name, spec.records)
+            assert (work.read.records, work.read.bytes) == (spec.records, spec.data_bytes)
+            assert server.calls()["GetRecords"] == spec.shards * spec.pages
+        assert bool(work.written) is (part == "write")
 
 
 def test_each_part_reads_every_page(monkeypatch):
