@@ -273,10 +273,10 @@ def told(of: Costs) -> str:
         + table(columns, by_reader)
         + f"\n\nMaintenance takes files under {SMALL_BYTES // MIB} MiB for small and gathers them to about "
         f"{FILE_BYTES // MIB} MiB: for whoever reads rows, {SMALL_BYTES / MIB / _largest(of):.1f} times the "
-        "size of that tenth. Beyond it no reader gains, and one of few rows loses: what pays for it is that "
-        "each file is an entry of every checkpoint, which each load reads (see Growth, table size), and a "
-        f"request more in a bucket, which is not measured here. The {SMALL_FILES_TODAY} small files that it "
-        f"leaves to a day that is not over cost a reader of them all {today:.1f} CPU s at most."
+        "size of that tenth. Larger ones are for what is not read: each file is an entry of every "
+        "checkpoint, which each load reads (see Growth, table size), and a request more in a bucket, which "
+        f"is not measured here. The {SMALL_FILES_TODAY} small files that it leaves to a day that is not over "
+        f"cost a reader of them all {today:.1f} CPU s at most."
     )
 
 

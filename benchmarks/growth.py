@@ -194,8 +194,8 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "records a second",
             f"One task over {LATENCY.shards} shards, all asked at once, {LATENCY.pages} pages of "
             f"{LATENCY.page_records} records each after an iterator, as fast as they come: 200 ms allow "
-            f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second; a logarithmic axis has "
-            "no 0",
+            f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second; 0 ms is left "
+            "out, as the axis is logarithmic",
             {"landing": take(latency_places(full=full), landing, rate)},
         ),
     ]

@@ -160,7 +160,7 @@ def section(full: bool) -> Section:
     ]
     worst = max(measured, key=lambda row: row["peak_mib"])
     met = worst["peak_mib"] <= MOST_MIB and at_once >= GOAL_CALLS
-    found = f"{worst['peak_mib']:,.0f} MiB, by {worst['name']} in {worst['shards']} shards"
+    found = f"{worst['peak_mib']:,.0f} MiB, by {worst['name']} in {worst['shards']} shards; {at_once} at once"
     target = Target(Goal.PEAK_MEMORY, found, met)
     text = table(["backlog", "shards", "rows", "payload, MiB", "peak over idle, MiB"], rows)
     return Section("Memory of a landing task", f"{what}\n\n{text}", [target])

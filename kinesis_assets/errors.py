@@ -18,7 +18,7 @@ KinesisAssetsError
 │   ├── SeekRefused            its position cannot be set there by hand; nothing was changed
 │   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
-│   │   └── ShardThrottled     they were throttled for as long as the others of the run may wait
+│   │   └── ShardThrottled     its calls were throttled for as long as others may wait for it
 │   ├── ShardStalled           neither a record nor the tip within the limit
 │   ├── DataLost               records may have expired unread
 │   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
@@ -176,7 +176,7 @@ class ReadFailed(ShardError):
 
 
 class ShardThrottled(ReadFailed):
-    """The service throttled them for as long as the others of the run may wait for the shard."""
+    """Its calls were throttled for as long as the run's other shards may wait for it."""
 
 
 class ShardStalled(ShardError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from kinesis_assets.errors import ShardsNotCommitted, ShardThrottled
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.reader import STALL_SECONDS
@@ -61,7 +63,7 @@ class Follow:
         pace: How long and how often.
         tell: Told of each round right after its commit, with the shards that there is something to tell of:
             those of which rows were committed, or that were just read to their end; and those that fail, once
-            for each change of the reason.
+            for each change of the reason, but for throttling that has not lasted `STALL_SECONDS`.
         by: Who runs it, kept with each commit.
 
     Attributes:
@@ -111,8 +113,9 @@ class Follow:
             asked: Shard ids, parents before children.
 
         Raises:
-            ShardsNotCommitted: Some shards fail at the end. The others are committed, and told by now if only
-                that nothing of them was new.
+            ShardsNotCommitted: Some shards fail at the end; one that is throttled, and not for long, counts
+                if it was never read. The others are committed, and told by now if only that nothing of them
+                was new.
             StreamError: A round could not be planned.
             TableError: A round's commit did not come about, or that cannot be told.
             Exception: Whatever else a landing raises.
@@ -145,7 +148,12 @@ class Follow:
     def _plan(self, asked: Sequence[str]) -> RunPlan:
         listing, now = self._listed.now()
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
-        return plan.narrowed(Bounds(max_seconds=self._pace.commit_interval))
+        interval = self._pace.commit_interval
+        plan = plan.narrowed(Bounds(max_seconds=interval))
+        impatient = {
+            shard_id: structs.replace(range_, patience=interval) for shard_id, range_ in plan.ranges.items()
+        }
+        return replace(plan, ranges=impatient)
 
     def _read_by_another(self, plan: RunPlan) -> bool:
         """Whether a shard is no longer where the rounds left it, or was read to its tip by someone else."""
@@ -190,7 +198,7 @@ class Follow:
             self._listed.again()  # it has children
 
     def _raise_for_the_failing(self) -> None:
-        errors = {shard_id: shard.error for shard_id, shard in self._shards.items() if shard.error}
+        errors = {shard_id: shard.error for shard_id, shard in self._shards.items() if shard.failing}
         if not errors:
             return
         # A run that failed is known to have been well for those alone that it told of.
@@ -209,10 +217,12 @@ class _Shard:
         finished: It is read to its end, now or before.
         behind: The last of its rounds did not get to its tip.
         conflict: In the last of them another run moved it first.
-        error: Why the last of them failed; None where it was throttled, and not for long.
-        throttled_since: When the first of those failed that were throttled, without another between.
+        error: Why the last of them failed.
+        throttled_since: When the first one began that was throttled, without another since; None otherwise.
         failures: How many failed one after the other.
         due: It is not read before, by the monotonic clock.
+        read: One of them did not fail.
+        told_kind: The kind of the error that was told last, if nothing was well since.
         told_well: Told of as committed or finished.
         last: What became of the last of its rounds.
     """
@@ -225,23 +235,35 @@ class _Shard:
     throttled_since: float | None = None
     failures: int = 0
     due: float = 0.0
+    read: bool = False
+    told_kind: str | None = None
     told_well: bool = False
     last: RunResult | None = None
 
+    @property
+    def failing(self) -> bool:
+        """Whether the run fails by it, if it ends now."""
+        return self.error is not None and not (self.read and self._throttled_briefly)
+
     def after(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
         """Remember what became of it in a round; whether there is something to tell."""
-        outcome, before = result.outcomes[shard_id], self.error
+        outcome = result.outcomes[shard_id]
         self.last = _only(result, [shard_id])
         self.conflict = outcome.state is ShardState.CONFLICT
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
-        error = None if self._throttled_briefly(outcome.error) else outcome.error
         # After a conflict the next round goes on from wherever the other one left it.
-        self.left, self.error = (None, None) if self.conflict else (outcome.through, error)
+        self.left, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        if not isinstance(self.error, ShardThrottled):
+            self.throttled_since = None
+        elif self.throttled_since is None:
+            self.throttled_since = time.monotonic() - result.seconds
+        if self.error is None:
+            self.told_kind = None
         if self.conflict:
             return False
-        if outcome.error is None:
-            self.failures = 0
+        if self.error is None:
+            self.read, self.failures = True, 0
             self.due = float("inf") if self.finished else 0.0
             news = bool(outcome.rows) or (self.finished and not finished_before)
             self.told_well = self.told_well or news
@@ -250,19 +272,16 @@ class _Shard:
         if outcome.state is ShardState.FAILED:  # one that waits costs nothing
             wait = min(FIRST_WAIT * 2.0 ** min(self.failures - 1, _LONGEST_POWER), LONGEST_WAIT)
             self.due = time.monotonic() + wait
-        if error is None:
+        if self._throttled_briefly:
             return bool(outcome.rows)
-        return bool(outcome.rows) or before is None or _kind(before) != _kind(error)
+        before, self.told_kind = self.told_kind, _kind(self.error)
+        return bool(outcome.rows) or self.told_kind != before
 
-    def _throttled_briefly(self, error: ShardError | None) -> bool:
+    @property
+    def _throttled_briefly(self) -> bool:
         """Whether it is throttled, and has not been for so long that it is to be told."""
-        if not isinstance(error, ShardThrottled):
-            self.throttled_since = None
-            return False
-        now = time.monotonic()
-        if self.throttled_since is None:
-            self.throttled_since = now
-        return now - self.throttled_since < STALL_SECONDS
+        since = self.throttled_since
+        return since is not None and time.monotonic() - since < STALL_SECONDS
 
 
 class _Listed:

@@ -23,8 +23,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         max_records: At most so many records; at least 1.
         max_bytes: Ends before the record that would take the sum of payload bytes above it; the first record
             is always taken.
-        max_seconds: Begins no further page so many seconds after the first record, nor after the first call
-            that was throttled where none was answered: that fails.
+        max_seconds: Begins no further page so many seconds after the first record.
         until: Ends before the first record that arrived at or after this time (UTC, service's clock).
 
     Raises:

@@ -1,7 +1,7 @@
 """Arrow columns made of their bytes.
 
-Where pyarrow makes them of Python's objects (`array`, `scalar`, `from_pydict`), it imports pandas the first
-time, if that is installed: for each of Spark's workers most of its start, and it has no need of it.
+Where pyarrow is given Python's objects (by `array`, `scalar`, `from_pydict`, or to compute with), it imports
+pandas the first time, if that is installed: each of Spark's workers would pay for it, and none needs it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def texts_or_nulls(values: Sequence[str | None]) -> pa.StringArray:
 
 def integers(values: Sequence[int] | NDArray[np.int64]) -> pa.Int64Array:
     """A column of 64-bit integers."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.array(values, np.int64))])
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.asarray(values, np.int64))])
 
 
 def same_text(value: str, count: int) -> pa.StringArray:

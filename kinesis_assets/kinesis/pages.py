@@ -99,8 +99,8 @@ class Records(Sequence[Record]):
     def __getitem__(self, index: slice) -> Records: ...
 
     def __getitem__(self, index: int | slice) -> Record | Records:
-        columns = (self.numbers, self.arrivals, self.payloads, self.keys, self.subs, self.errors)
-        given: list[Any] = [column[index] for column in columns if column is not None]
+        lists = (self.numbers, self.arrivals, self.payloads, self.keys, self.subs, self.errors)
+        given: list[Any] = [each[index] for each in lists if each is not None]
         return Records(*given) if isinstance(index, slice) else Record(*given)
 
     def __iter__(self) -> Iterator[Record]:

@@ -65,6 +65,9 @@ HORIZON_MARGIN = timedelta(minutes=1)
 _ATTEMPTS = 6
 """Tries of one page, but for throttling, which is waited out until the shard counts as stalled."""
 
+_LEAST_TRIES = 3
+"""Of a throttled shard, however little the patience: where many wait for a task's calls, tries come late."""
+
 _LONGEST_WAIT = 5.0
 
 _THROTTLED = frozenset(
@@ -130,6 +133,8 @@ class ShardRange(msgspec.Struct, frozen=True):
         up_to: End before the record where a read from this position would begin. It is one of the two
             SEQUENCE_NUMBER kinds; None is no such end.
         expected: Seconds whose records are expected in it, as a weight beside other shards; None is unknown.
+        patience: For so many seconds it may be throttled before its first answer, while other shards wait for
+            it with their commit; None is `STALL_SECONDS`.
     """
 
     shard_id: str
@@ -142,6 +147,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     max_bad_records: int | None = None
     up_to: Position | None = None
     expected: float | None = None
+    patience: float | None = None
 
 
 class RangeEnd(StrEnum):
@@ -186,8 +192,8 @@ class ShardReading:
 
     Raises (while iterating):
         ReadFailed: A call failed after bounded tries.
-        ShardThrottled: All calls were throttled for `STALL_SECONDS`; or for the range's `max_seconds`, where
-            none was ever answered.
+        ShardThrottled: It is throttled, and nothing came for `STALL_SECONDS`; or, where no call was ever
+            answered, for the range's patience.
         ShardStalled: Neither a record nor any nearer to the tip within `STALL_SECONDS`.
         DataLost: Records may have expired unread, and `expiry` says that this fails.
         TooManyBadRecords: The next record is one more damaged one than allowed.
@@ -323,15 +329,17 @@ class ShardReading:
         It counts from the first such answer: until then the shard may have waited for others.
         """
         since = self._in_vain_since
-        return since is not None and time.monotonic() - since > self._patience()
+        return since is not None and time.monotonic() - since > STALL_SECONDS
 
-    def _patience(self) -> float:
-        """How long is too long: the others of a run wait for this one with their commit.
+    def _impatient(self, throttled: int) -> bool:
+        """Whether a throttled shard that was never answered has had its time, and tries enough.
 
-        Who has seen empty pages goes on nevertheless, or the next run would meet the same ones again.
+        Who has seen empty pages goes on, or the next run would meet the same ones again.
         """
-        longest, answered = self.range.bounds.max_seconds, self.millis_behind_latest is not None
-        return STALL_SECONDS if answered or longest is None else min(STALL_SECONDS, longest)
+        patience, since = self.range.patience, self._in_vain_since
+        if patience is None or since is None or self.millis_behind_latest is not None:
+            return False
+        return throttled >= _LEAST_TRIES and time.monotonic() - since > patience
 
     def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
@@ -373,7 +381,13 @@ class ShardReading:
         this one's page has.
         """
         at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
-        range_ = ShardRange(self.range.shard_id, at, Bounds(max_records=1), self.range.hash_range)
+        range_ = ShardRange(
+            self.range.shard_id,
+            at,
+            Bounds(max_records=1),
+            self.range.hash_range,
+            patience=self.range.patience,
+        )
         look = ShardReading(self._client, range_, stop=self._stop)
         look._next_call = self._next_call  # the shard's five calls a second are one's own
         found = yield from by_a_thread(lambda: next(iter(look), None))
@@ -504,13 +518,14 @@ class ShardReading:
                     self._note_in_vain()
                     if self._spent():
                         return None
-                    lasting = self._stalled()
+                    kind: type[ReadFailed] = ShardThrottled
+                    lasting = self._stalled() or self._impatient(throttled)
                 else:
+                    kind = ReadFailed
                     self._iterator = None  # a fresh one begins exactly after the last record handed out
                     failed += 1
                     lasting = failed == _ATTEMPTS or not _passes(error)
                 if lasting:
-                    kind = ShardThrottled if error.code in _THROTTLED else ReadFailed
                     raise kind(
                         self.range.shard_id,
                         f"reading from {self.position} failed: {error}. What was read before is kept; "

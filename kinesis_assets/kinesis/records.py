@@ -36,10 +36,13 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
     if not isinstance(records, Records):
         records = Records.of(records)
     count = len(records)
-    if records.subs is None or records.errors is None:
+    if records.subs is None:
         subs, errors = columns.same_integer(0, count), pa.nulls(count, pa.string())
     else:
-        subs, errors = columns.integers(records.subs), columns.texts_or_nulls(records.errors)
+        subs, errors = (
+            columns.integers(records.subs),
+            columns.texts_or_nulls(records.errors or [None] * count),
+        )
     return pa.RecordBatch.from_arrays(
         [
             columns.same_text(stream, count),

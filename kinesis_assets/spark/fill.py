@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.checksums import checksum
-from kinesis_assets.kinesis.columns import binaries
 from kinesis_assets.kinesis.reader import ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
@@ -121,7 +120,7 @@ def _task(
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 filling = fill_group(job, groups[number])
-                yield pa.RecordBatch.from_arrays([binaries([pickle.dumps(filling)])], ["filling"])
+                yield pa.RecordBatch.from_pydict({"filling": [pickle.dumps(filling)]})
 
     return run
 

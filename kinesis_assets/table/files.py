@@ -26,7 +26,6 @@ from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from datetime import date
 
 FILE_SCHEMA = RECORD_SCHEMA.insert(
     RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)
@@ -263,10 +262,9 @@ def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatc
         yield _time(first).date().isoformat(), batch, (first, last)
         return
     dates = batch["approximate_arrival_timestamp"].cast(pa.date32())
-    distinct: list[date] = dates.unique().to_pylist()
-    for arrival_date in distinct:
-        part = batch.filter(pc.equal(dates, pa.scalar(arrival_date)))
-        yield arrival_date.isoformat(), part, _arrivals(part)
+    for arrival_date in dates.unique():
+        part = batch.filter(pc.equal(dates, arrival_date))
+        yield arrival_date.as_py().isoformat(), part, _arrivals(part)
 
 
 def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:

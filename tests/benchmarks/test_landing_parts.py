@@ -12,7 +12,7 @@ from benchmarks.replay_pages import StreamSpec
 
 
 @pytest.mark.parametrize("part", ["read", "write"])
-def test_a_bare_part_takes_each_record_once_by_two_processes(part):
+def test_the_processes_of_a_bare_part_take_each_record_once_together(part):
     spec = StreamSpec("parts", shards=3, pages=2, page_records=50)
     with replay_server() as server, started(Command.module(part, "benchmarks.landing_child", part)) as child:
         server.create(spec)

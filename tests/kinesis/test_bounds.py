@@ -164,8 +164,10 @@ def put(kinesis, stream):
 def reading_of(client):
     """A reading of one of the two shards, with or without a budget."""
 
-    def reading_of(shard_id, budget=None, start=BEGINNING, max_bad_records=None, **limits):
-        range_ = ShardRange(shard_id, start, Bounds(**limits), ALL_KEYS, max_bad_records=max_bad_records)
+    def reading_of(shard_id, budget=None, start=BEGINNING, max_bad_records=None, patience=None, **limits):
+        range_ = ShardRange(
+            shard_id, start, Bounds(**limits), ALL_KEYS, max_bad_records=max_bad_records, patience=patience
+        )
         return ShardReading(client, range_, budget)
 
     return reading_of
@@ -314,15 +316,27 @@ def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, r
 
 
 @pytest.mark.usefixtures("sdk_waits")
-def test_throttled_shard_that_was_never_answered_has_no_longer_than_its_range(
+def test_throttled_shard_that_was_never_answered_has_as_long_as_there_is_patience(
     put, reading_of, faults, virtual
 ):
     put(FIRST, b"0")
     faults.throttle()
     began = virtual.now
     with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
-        data(reading_of(FIRST, max_seconds=2))
-    assert virtual.now - began < 10
+        data(reading_of(FIRST, patience=2.0))
+    assert 2 < virtual.now - began < 10
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_throttled_shard_has_some_tries_however_little_patience(put, reading_of, faults):
+    put(FIRST, b"0")
+    faults.throttle(times=reader._LEAST_TRIES - 1)
+    assert data(reading_of(FIRST, patience=0.0)) == [b"0"]
+    before = faults.count("GetRecords")
+    faults.throttle("GetRecords")
+    with pytest.raises(ShardThrottled):
+        data(reading_of(FIRST, patience=0.0))
+    assert faults.count("GetRecords") - before == reader._LEAST_TRIES
 
 
 @pytest.mark.usefixtures("sdk_waits")
@@ -332,7 +346,7 @@ def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, readin
     faults.throttle()
     began = virtual.now
     with pytest.raises(ShardThrottled):
-        data(reading_of(FIRST, max_seconds=2))
+        data(reading_of(FIRST, patience=2.0))
     assert virtual.now - began >= reader.STALL_SECONDS
 
 

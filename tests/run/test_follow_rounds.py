@@ -307,6 +307,30 @@ def test_a_shard_that_was_throttled_for_a_while_is_read_on_and_fails_no_run(benc
     assert followed.events == [{A: ("committed", 1)}]
 
 
+def test_a_shard_that_was_never_read_for_throttling_fails_the_run_however_short(bench, faults):
+    bench.create(2)
+    faults.throttle(shard_id=A)
+    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05))
+    with pytest.raises(ShardsNotCommitted) as caught:
+        followed.run(A, B)
+    assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
+    assert followed.events == [{B: ("committed", 0)}]
+
+
+def test_a_shard_throttled_at_the_end_is_neither_told_nor_named_where_another_fails(
+    bench, faults, monkeypatch
+):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create(2)
+    fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
+    before = {2: lambda: (faults.throttle(shard_id=A), fail())}
+    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05), before=before)
+    with pytest.raises(ShardsNotCommitted) as caught:
+        followed.run(A, B)
+    assert list(caught.value.errors) == [B]
+    assert followed.events == [{B: ("failed", 0)}]
+
+
 def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(follow_module, "STALL_SECONDS", 0.5)
