@@ -198,7 +198,7 @@ class Follow:
             self._listed.again()  # it has children
 
     def _raise_for_the_failing(self) -> None:
-        errors = {shard_id: shard.error for shard_id, shard in self._shards.items() if shard.failing}
+        errors = {shard_id: error for shard_id, shard in self._shards.items() if (error := shard.fails_by)}
         if not errors:
             return
         # A run that failed is known to have been well for those alone that it told of.
@@ -241,9 +241,9 @@ class _Shard:
     last: RunResult | None = None
 
     @property
-    def failing(self) -> bool:
-        """Whether the run fails by it, if it ends now."""
-        return self.error is not None and not (self.read and self._throttled_briefly)
+    def fails_by(self) -> ShardError | None:
+        """What the run fails by, if it ends now."""
+        return None if self.read and self._throttled_briefly else self.error
 
     def after(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
         """Remember what became of it in a round; whether there is something to tell."""
