@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 from told_room import ToldRoom
 
-from kinesis_assets.errors import DataLost
+from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
@@ -226,6 +227,21 @@ def test_who_is_told_to_stop_before_the_look_ends_without_it_and_tells_no_loss(s
     assert data(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(read))
     assert faults.count("GetRecords") == 1
+
+
+def test_a_throttled_look_has_no_more_patience_than_its_range(shard, faults):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    shard.put(1)
+    faults.throttle("GetRecords", after=1)  # the page comes, the look for the record before it does not
+    range_ = msgspec.structs.replace(shard.reading(Position.after(read), since).range, patience=0.1)
+    reading = ShardReading(shard.client, range_)
+    began = time.monotonic()
+    with pytest.raises(ShardThrottled):
+        data(reading)
+    assert time.monotonic() - began < 30
+    assert reading.position == Position.after(read)
 
 
 def test_page_keeps_its_seat_while_it_is_looked_whether_the_last_record_is_there(shard, faults):

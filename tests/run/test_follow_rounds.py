@@ -343,6 +343,14 @@ def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench
     assert followed.events == [{A: ("failed", 0)}]
 
 
+def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "STALL_SECONDS", 0.05)
+    bench.create()
+    faults.throttle(shard_id=A)
+    followed = Followed(bench, pace=Pace(600.0, commit_interval=0.05), last_round=1).run(A)
+    assert followed.events == [{A: ("failed", 0)}]
+
+
 def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):
     bench.create()
 
