@@ -39,10 +39,8 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
     if records.subs is None:
         subs, errors = columns.same_integer(0, count), pa.nulls(count, pa.string())
     else:
-        subs, errors = (
-            columns.integers(records.subs),
-            columns.texts_or_nulls(records.errors or [None] * count),
-        )
+        subs = columns.integers(records.subs)
+        errors = columns.texts_or_nulls(records.errors or [None] * count)
     return pa.RecordBatch.from_arrays(
         [
             columns.same_text(stream, count),
