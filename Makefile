@@ -29,8 +29,8 @@ faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/faults
 
 # Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
-# charts. `make bench FULL=1` reads more, more often; `make bench SLOW=1` measures what no target hangs on, as how
-# cost grows, the start of Spark and the size of files, and writes benchmarks/REPORT-SLOW.md.
+# charts. `make bench FULL=1` takes forty: it reads more, more often, and measures besides what no target hangs on,
+# as how cost grows, the start of Spark and the size of files.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 

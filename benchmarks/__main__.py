@@ -1,6 +1,6 @@
 """Measure everything, and write REPORT.md; or only the modules that are named, and print what comes of it.
 
-[FULL=1] [SLOW=1] python -m benchmarks [MODULE ...]
+[FULL=1] python -m benchmarks [MODULE ...]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import traceback
 from importlib import import_module
 
 from benchmarks.measure import machine
-from benchmarks.report import REPORT, SLOW_REPORT, render
+from benchmarks.report import REPORT, render
 from benchmarks.section import Section
 
 MODULES = [
@@ -25,8 +25,8 @@ MODULES = [
 ]
 """In the order of the report. Each has a `section(full)`; see README.md."""
 
-SLOW_MODULES = ["growth", "codecs", "start", "file_sizes", "events", "aggregates", "contention"]
-"""With SLOW=1, in a report of their own: no target hangs on them."""
+FULL_MODULES = ["growth", "codecs", "start", "file_sizes", "events", "aggregates", "contention"]
+"""After them, with FULL=1 alone: no target hangs on these."""
 
 SETTINGS = {
     "AWS_ACCESS_KEY_ID": "local",  # the endpoints here take any
@@ -36,6 +36,11 @@ SETTINGS = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "SPARK_LOCAL_IP": "127.0.0.1",
 }
+
+
+def modules(*, full: bool) -> list[str]:
+    """All that is measured where nothing is named."""
+    return [*MODULES, *FULL_MODULES] if full else MODULES
 
 
 def measured(module: str, *, full: bool) -> tuple[Section, bool]:
@@ -53,11 +58,12 @@ def measured(module: str, *, full: bool) -> tuple[Section, bool]:
 def main(named: list[str]) -> int:
     """Measure, write and print; 1 if something could not be measured."""
     os.environ.update(SETTINGS)
-    full, slow = (os.environ.get(name) == "1" for name in ("FULL", "SLOW"))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # who runs what is measured has its bytecode
+    full = os.environ.get("FULL") == "1"
     about, began = machine(), time.monotonic()
-    results = [measured(module, full=full) for module in named or (SLOW_MODULES if slow else MODULES)]
+    results = [measured(module, full=full) for module in named or modules(full=full)]
     command = " ".join(["python -m benchmarks", *named]) if named else "make bench"
-    command += " SLOW=1" * slow + " FULL=1" * full
+    command += " FULL=1" * full
     report = render(
         [section for section, _ in results],
         machine=about,
@@ -65,7 +71,7 @@ def main(named: list[str]) -> int:
         minutes=(time.monotonic() - began) / 60,
     )
     if not named:
-        (SLOW_REPORT if slow else REPORT).write_text(report, encoding="utf-8")
+        REPORT.write_text(report, encoding="utf-8")
     print(report)  # noqa: T201  # for the person who waits
     return 0 if all(well for _, well in results) else 1
 

@@ -110,25 +110,25 @@ def attempt(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
     return time.perf_counter() - began, not result.conflicts
 
 
-def attempts(uri: str, rounds: int, shard_id: str) -> Attempts:
+def attempts(uri: str, shard_id: str) -> Attempts:
     """One process' attempts, one after the other, begun when all others are there."""
     table = PositionedTable(uri)
     if _barrier is not None:
         _barrier.wait(timeout=60)
     began = time.perf_counter()
-    results = [attempt(table, shard_id) for _ in range(rounds)]
+    results = [attempt(table, shard_id) for _ in range(ROUNDS)]
     won = [seconds for seconds, landed in results if landed]
-    return Attempts(won, rounds - len(won), time.perf_counter() - began)
+    return Attempts(won, ROUNDS - len(won), time.perf_counter() - began)
 
 
-def alone(rounds: int = ROUNDS) -> Attempts:
+def alone() -> Attempts:
     """One process, one shard."""
     with tempfile.TemporaryDirectory() as folder:
         frozen(folder)
-        return attempts(folder, rounds, SHARDS[0])
+        return attempts(folder, SHARDS[0])
 
 
-def together(shard_ids: Sequence[str], rounds: int = ROUNDS) -> Attempts:
+def together(shard_ids: Sequence[str]) -> Attempts:
     """All processes at once, the shards dealt out to them in turn."""
     context = get_context("spawn")  # what the table's library needs: it does not survive a fork
     barrier = context.Barrier(PROCESSES)
@@ -138,7 +138,7 @@ def together(shard_ids: Sequence[str], rounds: int = ROUNDS) -> Attempts:
     ):
         frozen(folder)
         dealt = list(islice(cycle(shard_ids), PROCESSES))
-        of_each = list(pool.map(partial(attempts, folder, rounds), dealt))
+        of_each = list(pool.map(partial(attempts, folder), dealt))
         won = [seconds for one in of_each for seconds in one.won]
         shards = standing(PositionedTable(folder)).shards.values()
         passed = sum(int(shard.position.sequence_number or 0) for shard in shards)
@@ -165,15 +165,15 @@ def standing(table: PositionedTable) -> StreamPositions:
 
 def section(full: bool) -> Section:
     """The measures as a table."""
-    rounds = 3 * ROUNDS if full else ROUNDS
-    uncontended = alone(rounds)
+    del full
+    uncontended = alone()
     cases = {
         "1 process, 1 shard": uncontended,
-        f"{PROCESSES} processes, a shard each": together(SHARDS, rounds),
-        f"{PROCESSES} processes, one shard": together(SHARDS[:1], rounds),
+        f"{PROCESSES} processes, a shard each": together(SHARDS),
+        f"{PROCESSES} processes, one shard": together(SHARDS[:1]),
     }
     what = (
-        f"Each process makes {rounds} attempts of one record, as fast as it can, on a table on the local "
+        f"Each process makes {ROUNDS} attempts of one record, as fast as it can, on a table on the local "
         "disk. The 95th percentile is of commits that landed, with all their tries."
     )
     columns = ["who", "committed", "conflicts", "commits/s", "p95 of a commit, ms", "of the uncontended"]

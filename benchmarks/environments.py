@@ -6,6 +6,8 @@ import subprocess
 import venv
 from pathlib import Path
 
+import yaml
+
 PEERS = Path(__file__).parent.parent / ".local" / "peers"
 REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
 DLT_SOURCE = "https://github.com/dlt-hub/verified-sources.git"
@@ -37,7 +39,7 @@ def version_of(peer: str, package: str | None = None) -> str:
 
 
 def dlt_source() -> str:
-    """See that dlt's Kinesis source is there, which its own `dlt init` fetches; which commit it is of.
+    """See that dlt's Kinesis source is there, which its own `dlt init` fetches; the commit that it is of.
 
     It comes from the clone at `.local/peers/verified-sources` if somebody has put one there, else from where
     dlt publishes it.
@@ -51,7 +53,8 @@ def dlt_source() -> str:
         dlt = str(Path(python_of("dlt")).with_name("dlt"))
         location = str(clone) if clone.exists() else DLT_SOURCE
         _run([dlt, "--non-interactive", "init", "kinesis", "filesystem", "--location", location], project)
-    return "its source from a clone" if clone.exists() else f"its source from {DLT_SOURCE}"
+    noted = yaml.safe_load((project / ".dlt" / ".sources").read_text(encoding="utf-8"))
+    return str(noted["sources"]["kinesis"]["last_commit_sha"])[:8]
 
 
 def _run(command: list[str], folder: Path) -> None:

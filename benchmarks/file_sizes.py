@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from benchmarks.measure import Child
 
 ROUNDS = 5
-FULL_ROUNDS = 9
 TENTH = 0.1
 """Of what a file's rows cost: where its own cost is no more, larger files are hardly cheaper."""
 
@@ -291,8 +290,8 @@ def _text(seconds: Spread, unit: float, digits: int) -> str:
 
 def section(full: bool) -> Section:
     """Of the report."""
-    rounds = FULL_ROUNDS if full else ROUNDS
-    costs = measure(PARTS_OF_FILE, parts=PARTS_OF_FILE[-1], rounds=rounds)
+    del full
+    costs = measure(PARTS_OF_FILE, parts=PARTS_OF_FILE[-1], rounds=ROUNDS)
     return Section("Reading files of different sizes", told(costs))
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from benchmarks.replay import ReplayServer
 
 ROUNDS = 5
-FULL_ROUNDS = 9
 GB = 1e9
 
 WARM_UP = StreamSpec("growth-warm-up", shards=4, pages=2, page_records=100)
+SHARD_COUNTS = (1, 10, 100, 1000)
 LATENCY = StreamSpec("latency", shards=64, pages=4, page_records=100)
 
 
@@ -60,28 +60,25 @@ class Curves:
     points: Mapping[str, Sequence[tuple[float, Spread]]]
 
 
-def shard_places(*, full: bool) -> list[Place]:
+def shard_places() -> list[Place]:
     """64 MB over more and more shards."""
-    counts = [1, 4, 16, 64, 250, 1000] if full else [1, 10, 100, 1000]
 
     def spec(shards: int) -> StreamSpec:
         pages = max(1, 64 // shards)
         return StreamSpec(f"shards-{shards}", shards, pages, 64_000 // (shards * pages))
 
-    return [Place(shards, spec(shards)) for shards in counts]
+    return [Place(shards, spec(shards)) for shards in SHARD_COUNTS]
 
 
-def idle_places(*, full: bool) -> list[Place]:
+def idle_places() -> list[Place]:
     """More and more shards that hold no record."""
-    counts = [1, 4, 16, 64, 250, 1000] if full else [1, 10, 100, 1000]
-    return [Place(shards, StreamSpec(f"idle-{shards}", shards, 0, 1)) for shards in counts]
+    return [Place(shards, StreamSpec(f"idle-{shards}", shards, 0, 1)) for shards in SHARD_COUNTS]
 
 
-def record_places(*, full: bool) -> list[Place]:
-    """Larger and larger records, in pages of a MB while they go into one, 16 to 64 MB in all."""
-    times = 2 if full else 1
+def record_places() -> list[Place]:
+    """Larger and larger records, in pages of a MB while they go into one, 16 to 42 MB in all."""
     return [
-        Place(size, StreamSpec(f"records-{size}", 4, pages * times, page_records, size))
+        Place(size, StreamSpec(f"records-{size}", 4, pages, page_records, size))
         for size, pages, page_records in (
             (100, 4, 10_000),
             (1_000, 8, 1_000),
@@ -93,11 +90,10 @@ def record_places(*, full: bool) -> list[Place]:
     ]
 
 
-def page_places(*, full: bool) -> list[Place]:
+def page_places() -> list[Place]:
     """The same records in larger and larger pages."""
-    times = 3 if full else 1
     return [
-        Place(page, StreamSpec(f"pages-{page}", shards, pages * times, page))
+        Place(page, StreamSpec(f"pages-{page}", shards, pages, page))
         for page, shards, pages in (
             (1, 16, 30),
             (10, 16, 30),
@@ -108,10 +104,9 @@ def page_places(*, full: bool) -> list[Place]:
     ]
 
 
-def latency_places(*, full: bool) -> list[Place]:
+def latency_places() -> list[Place]:
     """The same stream behind a longer and longer way."""
-    waits = [1, 2, 5, 10, 20, 50, 100, 200] if full else [1, 10, 50, 200]
-    return [Place(milliseconds, LATENCY, milliseconds) for milliseconds in waits]
+    return [Place(milliseconds, LATENCY, milliseconds) for milliseconds in (1, 10, 50, 200)]
 
 
 def measured(
@@ -139,10 +134,9 @@ def measured(
     return [(across, Spread.of(found)) for across, found in values.items()]
 
 
-def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
+def of_streams(server: ReplayServer) -> list[Curves]:
     """What grows with the stream."""
-    rounds = FULL_ROUNDS if full else ROUNDS
-    take = partial(measured, server, rounds=rounds)
+    take = partial(measured, server, rounds=ROUNDS)
     server.create(WARM_UP)
     with tempfile.TemporaryDirectory() as folder:
         whole_run(server.url, WARM_UP.name, folder)
@@ -167,8 +161,8 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "CPU seconds of a run",
             "A first run with its plan and commit: 64 MB in all shards together, and a stream without any",
             {
-                "64 MB in all": take(shard_places(full=full), whole_run, cpu),
-                "nothing new": take(idle_places(full=full), whole_run, cpu),
+                "64 MB in all": take(shard_places(), whole_run, cpu),
+                "nothing new": take(idle_places(), whole_run, cpu),
             },
         ),
         Curves(
@@ -177,7 +171,7 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "bytes of a record",
             "CPU seconds for a GB",
             "A run with its plan and commit, 4 shards, pages of 1 MB (one record of 10 MiB in the end)",
-            {"landing": take(record_places(full=full), whole_run, cpu_per_gb)},
+            {"landing": take(record_places(), whole_run, cpu_per_gb)},
         ),
         Curves(
             "growth-page-size",
@@ -185,7 +179,7 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             "records of a page",
             "CPU microseconds for a record of 1 KB",
             "A run with its plan and commit; a page is an HTTP answer",
-            {"landing": take(page_places(full=full), whole_run, cpu_per_record)},
+            {"landing": take(page_places(), whole_run, cpu_per_record)},
         ),
         Curves(
             "growth-latency",
@@ -196,18 +190,17 @@ def of_streams(server: ReplayServer, *, full: bool) -> list[Curves]:
             f"{LATENCY.page_records} records each after an iterator, as fast as they come: 200 ms allow "
             f"{LATENCY.records / (0.2 * (LATENCY.pages + 1)):,.0f} records a second; 0 ms is left "
             "out, as the axis is logarithmic",
-            {"landing": take(latency_places(full=full), landing, rate)},
+            {"landing": take(latency_places(), landing, rate)},
         ),
     ]
 
 
-def of_tables(*, full: bool) -> Curves:
+def of_tables() -> Curves:
     """What grows with the table."""
-    sizes = [10, 100, 1_000, 10_000, 30_000] if full else [10, 100, 1_000, 10_000]
     reading, committing = [], []
-    for files in sizes:
+    for files in (10, 100, 1_000, 10_000):
         with grown_table(files) as grown:
-            times = 3 * (FULL_ROUNDS if full else ROUNDS)
+            times = 3 * ROUNDS
             reading.append((files, _milliseconds(seconds_of_reading(grown, times))))
             committing.append((files, _milliseconds(seconds_of_commit(grown, times))))
     return Curves(
@@ -222,8 +215,9 @@ def of_tables(*, full: bool) -> Curves:
 
 def section(full: bool) -> Section:
     """A chart and a line of a table for each curve."""
+    del full
     with unpaced(), replay_server() as server:
-        charts = [*of_streams(server, full=full), of_tables(full=full)]
+        charts = [*of_streams(server), of_tables()]
     rows: list[list[str]] = []
     paths: dict[str, Path] = {}
     for each in charts:
@@ -236,13 +230,12 @@ def section(full: bool) -> Section:
             told = ", ".join(f"{_number(x)}: {_spread(y)}" for x, y in points)
             slopes = [f"{slope:.2f}" for slope in (exponents[curve], _at_the_end(medians[curve]))]
             rows.append([each.title, curve, *slopes, f"{each.label}: {told}"])
-    rounds = FULL_ROUNDS if full else ROUNDS
     what = (
         "Runs without Spark and Dagster: plan, one task's landing in this process, commit, with the "
         "service's pace lifted, which costs time and no CPU. CPU is of this process alone. The exponent is "
         "the slope of the straight line through the points, by least squares, with both axes logarithmic: "
         "0 is flat, 1 grows alike. Where a curve bends, it grows on as between its last two points, whose "
-        f"slope is beside it. Median of {rounds} rounds (three times as many on tables), with the "
+        f"slope is beside it. Median of {ROUNDS} rounds (three times as many on tables), with the "
         "lowest and the highest."
     )
     notes = "\n".join(f"- {each.title}: {each.what}." for each in charts)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from benchmarks.replay import ReplayServer
 
 ROUNDS = 5
-FULL_ROUNDS = 9
 
 WARM_UP = StreamSpec("warm-up", shards=4, pages=1, page_records=1000)
 LEAST = StreamSpec("orders-least", shards=16, pages=1, page_records=1000)
@@ -93,11 +92,10 @@ def compare(server: ReplayServer, *, full: bool) -> Comparison:
     peers, missing = readers.peers()
     commands = [*readers.OURS, *peers]
     inputs = {command.name: given(READ_BY.get(command.name, others)) for command in commands}
-    rounds = FULL_ROUNDS if full else ROUNDS
     before = tree_cpu(server.pid)
-    measured, failed = interleaved(commands, given(WARM_UP), inputs, rounds)
+    measured, failed = interleaved(commands, given(WARM_UP), inputs, ROUNDS)
     served = sum(work.read.bytes for each in measured for work in each.rounds)
-    served += (rounds + 1) * WARM_UP.data_bytes * len(measured)
+    served += (ROUNDS + 1) * WARM_UP.data_bytes * len(measured)
     # The bare write reads its stream too, before it is measured.
     cpu = tree_cpu(server.pid) - before
     for spec in streams:
@@ -153,7 +151,7 @@ def section(full: bool) -> Section:
     """Measure, and tell."""
     with replay_server() as server:
         compared = compare(server, full=full)
-        of_parts = parts(server, FULL_ROUNDS if full else ROUNDS)
+        of_parts = parts(server, ROUNDS)
     measured = compared.measured
     chart = {}
     if measured:
@@ -201,7 +199,6 @@ def _about_parts(of: Mapping[str, float], compared: Comparison) -> str:
 
 def _text(compared: Comparison, *, full: bool) -> str:
     others = _others(full=full)
-    rounds = FULL_ROUNDS if full else ROUNDS
     columns = ["reader", "CPU s/GB", "records/s", "written, bytes/record", "codec", "start-up, CPU s"]
     rows = [_row(each) for each in compared.measured.values()]
     what = (
@@ -209,15 +206,15 @@ def _text(compared: Comparison, *, full: bool) -> str:
         f"replay server on the loopback, {LARGE.data_bytes / 1e6:,.0f} MB in {LARGE.shards} shards for ours, "
         f"{MIDDLE.data_bytes / 1e6:,.0f} MB for its parts and for Spark, {SMALL.data_bytes / 1e6:,.0f} MB "
         f"for the loop that discards, {others.data_bytes / 1e6:,.0f} MB in {others.shards} for the others, "
-        f"in pages of {LARGE.page_records}. Median of {rounds} rounds, one reader after the other in each, "
+        f"in pages of {LARGE.page_records}. Median of {ROUNDS} rounds, one reader after the other in each, "
         "with the lowest and the highest. CPU is of the whole process tree, JVM and Python workers included, "
         "in processes that stay, each warmed up by a small stream just before; start-up is beside it and not "
         "in it. A landing has two tasks at once, so its bare parts have two processes. Free memory that a "
         "virtual machine's host has taken back is had again before each order "
         "(benchmarks/host_memory.py), or who writes files would pay for it. The server had "
         f"{compared.server_cpu_per_gb:.2f} CPU s/GB of its own, in none of the figures. "
-        f"Ours writes {CODEC}. Peers: {readers.versions()}; the "
-        "boto3 ones are written here, in benchmarks/peers."
+        f"Ours writes {CODEC}. Peers, in environments of their own: {readers.versions(compared.missing)}; "
+        "the boto3 ones are written here, in benchmarks/peers."
     )
     text = [what, table(columns, rows)]
     if readers.LANDING in compared.measured:

@@ -228,8 +228,14 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
     def text(self, digits: int = 1) -> str:
-        """As it stands in tables."""
-        return f"{self.median:,.{digits}f} ({self.low:,.{digits}f} to {self.high:,.{digits}f})"
+        """As it stands in tables; of one round, or of rounds that read alike, only the value."""
+        median, low, high = (f"{value:,.{digits}f}" for value in (self.median, self.low, self.high))
+        return median if low == high else f"{median} ({low} to {high})"
+
+
+def of_rounds(rounds: int) -> str:
+    """What figures of so many rounds are, as it stands in texts."""
+    return "One round" if rounds == 1 else f"Median of {rounds} rounds, with the lowest and the highest"
 
 
 @dataclass(frozen=True)

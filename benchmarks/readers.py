@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from benchmarks.environments import PeerUnavailable, dlt_source, python_of, version_of
 from benchmarks.measure import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 LANDING = "kinesis_assets: HTTP to committed Delta"
 BARE_READ = "bare part: typed read, discarded"
@@ -21,23 +26,21 @@ OURS = [
     Command.module(BARE_WRITE, "benchmarks.landing_child", "write"),
 ]
 
-BOTO3 = [
-    Command.module(DISCARD, "benchmarks.peers.boto3_discard"),
-    Command.module(PYARROW, "benchmarks.peers.boto3_pyarrow"),
-    Command.module(SPARK, "benchmarks.peers.boto3_spark"),
-]
-"""These use nothing that this project does not, so its own environment is theirs."""
+PEERS = {
+    DISCARD: ("boto3", "benchmarks.peers.boto3_discard"),
+    PYARROW: ("boto3", "benchmarks.peers.boto3_pyarrow"),
+    SPARK: ("boto3", "benchmarks.peers.boto3_spark"),
+    QUIX: ("quixstreams", "benchmarks.peers.quix"),
+    ASYNC: ("async-kinesis", "benchmarks.peers.async_kinesis"),
+    DLT: ("dlt", "benchmarks.peers.dlt_source"),
+}
+"""By name, each one's environment and module."""
 
 
 def peers() -> tuple[list[Command], dict[str, str]]:
     """The peers that can be had here, and by name why the others cannot."""
-    commands, missing = list(BOTO3), {}
-    others = {
-        QUIX: ("quixstreams", "benchmarks.peers.quix"),
-        ASYNC: ("async-kinesis", "benchmarks.peers.async_kinesis"),
-        DLT: ("dlt", "benchmarks.peers.dlt_source"),
-    }
-    for name, (environment, module) in others.items():
+    commands, missing = [], {}
+    for name, (environment, module) in PEERS.items():
         try:
             python = python_of(environment)
             if name == DLT:
@@ -49,7 +52,9 @@ def peers() -> tuple[list[Command], dict[str, str]]:
     return commands, missing
 
 
-def versions() -> str:
-    """The packages of the peers."""
-    pins = [version_of(peer) for peer in ("quixstreams", "async-kinesis", "dlt")]
-    return ", ".join(pins)
+def versions(missing: Container[str]) -> str:
+    """The peers' packages, by environment, and the commit of dlt's source if that is not missing."""
+    boto3, pyarrow, pyspark = (version_of("boto3", package) for package in ("boto3", "pyarrow", "pyspark"))
+    dlt = version_of("dlt") + ("" if DLT in missing else f" with its source of commit {dlt_source()}")
+    others = f"{version_of('quixstreams')}, {version_of('async-kinesis')}"
+    return f"{boto3} with {pyarrow} and {pyspark}, {others}, {dlt}"

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from benchmarks.section import Section
 
 REPORT = Path(__file__).parent / "REPORT.md"
-SLOW_REPORT = REPORT.with_name("REPORT-SLOW.md")
 
 
 def render(sections: Sequence[Section], *, machine: str, command: str, minutes: float) -> str:

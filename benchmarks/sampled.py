@@ -1,8 +1,8 @@
 """Where the CPU of this process goes: a profile over all threads, by samples.
 
 Again and again each thread's CPU clock is read, and what it has had since the last look counts for the
-function of this package in which it is now. Unlike a tracing profiler it sees threads, and it slows down
-what it looks at by little.
+function of this package, or for the package, in which it is now. Unlike a tracing profiler it sees threads,
+and it slows down what it looks at by little.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
 SECONDS_BETWEEN_SAMPLES = 0.0005
@@ -23,12 +23,37 @@ SWITCH_INTERVAL = 0.0001
 where a thread waits for the network, whatever it did before."""
 
 OURS = "kinesis_assets"
+STANDARD_LIBRARY = "the standard library alone"
 
 _Result = TypeVar("_Result")
 
 
-def sampled(work: Callable[[], _Result]) -> tuple[_Result, dict[str, float]]:
-    """Do some work; what it gives, and CPU seconds by function of ours and the package it was busy in."""
+def our_function(frame: FrameType) -> str:
+    """The function of ours that is busy, and the package that it is busy in."""
+    leaf = _package(frame)
+    for caller in _callers(frame):
+        if _package(caller) == OURS:
+            module = _module(caller).removeprefix(f"{OURS}.")
+            busy_in = "" if leaf == OURS else f", in {leaf}"
+            return f"`{module}.{caller.f_code.co_name}`{busy_in}"
+    return f"elsewhere, in {leaf}"
+
+
+def package(frame: FrameType) -> str:
+    """The package that is busy, also while it has the standard library do something; Dagster by its parts."""
+    for caller in _callers(frame):
+        found = _package(caller)
+        # Code that is made on the way names modules that are none.
+        if found in sys.modules and found not in sys.stdlib_module_names:
+            parts = _module(caller).split(".")
+            return f"`{'.'.join(parts[: 2 if parts[0] == 'dagster' else 1])}`"
+    return STANDARD_LIBRARY
+
+
+def sampled(
+    work: Callable[[], _Result], where: Callable[[FrameType], str] = our_function
+) -> tuple[_Result, dict[str, float]]:
+    """Do some work; what it gives, and CPU seconds by where it was busy."""
     spent: dict[str, float] = {}
     over = threading.Event()
 
@@ -50,7 +75,8 @@ def sampled(work: Callable[[], _Result]) -> tuple[_Result, dict[str, float]]:
                 clocks[native] = clock
                 # A thread may have the id of one that ended.
                 if clock > before:
-                    spent[_where(frame)] = spent.get(_where(frame), 0.0) + clock - before
+                    busy = where(frame)
+                    spent[busy] = spent.get(busy, 0.0) + clock - before
 
     watcher = threading.Thread(target=watch, daemon=True)
     interval = sys.getswitchinterval()
@@ -77,18 +103,17 @@ def _cpu_clock(native: int) -> int:
     return (~native << 3) | 6
 
 
-def _where(frame: FrameType) -> str:
-    leaf = _package(frame)
+def _callers(frame: FrameType) -> Iterator[FrameType]:
+    """A frame, then who called it."""
     current: FrameType | None = frame
     while current is not None:
-        if _package(current) == OURS:
-            module = str(current.f_globals.get("__name__", "")).removeprefix(f"{OURS}.")
-            busy_in = "" if leaf == OURS else f", in {leaf}"
-            return f"`{module}.{current.f_code.co_name}`{busy_in}"
+        yield current
         current = current.f_back
-    return f"elsewhere, in {leaf}"
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", Path(frame.f_code.co_filename).stem))
 
 
 def _package(frame: FrameType) -> str:
-    name = str(frame.f_globals.get("__name__", Path(frame.f_code.co_filename).stem))
-    return name.partition(".")[0]
+    return _module(frame).partition(".")[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import run_profile
 from benchmarks.measure import Spread, Usage, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROUNDS = 5
-FULL_ROUNDS = 9
 SMALL = StreamSpec("small-run", shards=4, pages=1, page_records=1000)
 
 AS_IT_COMES = "Spark as it comes"
@@ -143,4 +143,6 @@ def told(of: Starts) -> str:
 
 def section(full: bool) -> Section:
     """Of the report."""
-    return Section("Spark's start", told(measure(FULL_ROUNDS if full else ROUNDS)))
+    del full
+    of_run = run_profile.told(run_profile.measure(SMALL, ROUNDS))
+    return Section("Spark's start", f"{told(measure(ROUNDS))}\n\n{of_run}")

@@ -18,7 +18,8 @@ KinesisAssetsError
 │   ├── SeekRefused            its position cannot be set there by hand; nothing was changed
 │   ├── ShardLeftOut           the asset's body took it out of the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
-│   │   └── ShardThrottled     its calls were throttled for as long as others may wait for it
+│   │   ├── ShardThrottled     its calls were throttled for as long as others may wait for it
+│   │   └── ShardSilent        it gave no answer for as long as others may wait for it
 │   ├── ShardStalled           neither a record nor the tip within the limit
 │   ├── DataLost               records may have expired unread
 │   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
@@ -177,6 +178,10 @@ class ReadFailed(ShardError):
 
 class ShardThrottled(ReadFailed):
     """Its calls were throttled for as long as the run's other shards may wait for it."""
+
+
+class ShardSilent(ReadFailed):
+    """A call of its was not answered for as long as the run's other shards may wait for it."""
 
 
 class ShardStalled(ShardError):

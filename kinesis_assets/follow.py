@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from kinesis_assets.errors import ShardsNotCommitted, ShardThrottled
+from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
 from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.reader import STALL_SECONDS
 from kinesis_assets.plan import plan_run
 from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
@@ -43,7 +44,14 @@ FIRST_WAIT = 1.0
 """Seconds for which a shard is left alone after its first failure; doubled with each further one."""
 
 LONGEST_WAIT = 30.0
-"""Seconds that no such wait goes beyond."""
+"""Seconds that no such wait goes beyond, but for those of `ALONE`."""
+
+ANSWER_WITHIN = 5.0
+"""Seconds for which a shard that does not answer holds others back. Doubled each time, for the rest of the
+run, up to `READ_TIMEOUT`: so one whose answers take longer is read in the end."""
+
+ALONE = 4.0
+"""How many times as long such a shard is left alone then."""
 
 _LONGEST_POWER = 10
 
@@ -120,7 +128,9 @@ class Follow:
             TableError: A round's commit did not come about, or that cannot be told.
             Exception: Whatever else a landing raises.
         """
-        self._shards = {shard_id: _Shard() for shard_id in asked}
+        # The SDK alone cannot be told to wait less.
+        within = READ_TIMEOUT if self._client.settings.sdk_parser else ANSWER_WITHIN
+        self._shards = {shard_id: _Shard(within) for shard_id in asked}
         began = time.monotonic()
         end = began + self._pace.ends_after
         while (now := time.monotonic()) < end and not self._stopped.is_set():
@@ -151,7 +161,12 @@ class Follow:
         interval = self._pace.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         impatient = {
-            shard_id: structs.replace(range_, patience=interval) for shard_id, range_ in plan.ranges.items()
+            shard_id: structs.replace(
+                range_,
+                patience=interval,
+                answer_within=self._shards[shard_id].answer_within,
+            )
+            for shard_id, range_ in plan.ranges.items()
         }
         return replace(plan, ranges=impatient)
 
@@ -213,13 +228,14 @@ class _Shard:
     """What the rounds remember of a shard.
 
     Attributes:
+        answer_within: How many seconds it may hold others back without an answer.
         left: Where they left it; None where that is not known.
         finished: It is read to its end, now or before.
         behind: The last of its rounds did not get to its tip.
         conflict: In the last of them another run moved it first.
         error: Why the last of them failed.
         throttled_since: When the first one began that was throttled, without another since; None otherwise.
-        failures: How many failed one after the other.
+        failures: How many failed one after the other, without those that waited.
         due: It is not read before, by the monotonic clock.
         read: One of them did not fail.
         told_kind: The kind of the error that was told last, if nothing was well since.
@@ -227,6 +243,7 @@ class _Shard:
         last: What became of the last of its rounds.
     """
 
+    answer_within: float
     left: Position | None = None
     finished: bool = False
     behind: bool = False
@@ -268,9 +285,12 @@ class _Shard:
             news = bool(outcome.rows) or (self.finished and not finished_before)
             self.told_well = self.told_well or news
             return news
-        self.failures += 1
         if outcome.state is ShardState.FAILED:  # one that waits costs nothing
-            wait = min(FIRST_WAIT * 2.0 ** min(self.failures - 1, _LONGEST_POWER), LONGEST_WAIT)
+            wait = min(FIRST_WAIT * 2.0 ** min(self.failures, _LONGEST_POWER), LONGEST_WAIT)
+            self.failures += 1
+            if isinstance(self.error, ShardSilent):
+                wait = max(wait, ALONE * self.answer_within)
+                self.answer_within = min(2 * self.answer_within, READ_TIMEOUT)
             self.due = time.monotonic() + wait
         if self._throttled_briefly:
             return bool(outcome.rows)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
+PATIENCE = 30.0
+"""Seconds for which a shard may be asked in vain while the run's others wait for it with their commit."""
+
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -202,7 +205,8 @@ def plan_run(
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
-                    expected=_seconds_unread(shard, now),
+                    expected=_bytes_unread(shard, now),
+                    patience=PATIENCE,
                 )
             )
         elif not (error := _vanished(expected, shard_id, now, policy, given_up)):
@@ -269,10 +273,11 @@ def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:
     )
 
 
-def _seconds_unread(shard: ShardPosition, now: datetime) -> float | None:
-    """Seconds of arrivals that nobody has looked for yet; None if it was never read."""
-    read = [time for time in (shard.tip_time, shard.last_arrival) if time is not None]
-    return max(0.0, (now - max(read)).total_seconds()) if read else None
+def _bytes_unread(shard: ShardPosition, now: datetime) -> int | None:
+    """Payload bytes that are unread if they went on to arrive as they did; None if that is not known."""
+    if shard.seen_until is None or shard.bytes_per_second is None:
+        return None
+    return round(shard.bytes_per_second * max(0.0, (now - shard.seen_until).total_seconds()))
 
 
 def _vanished(

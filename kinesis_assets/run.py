@@ -16,7 +16,7 @@ import msgspec
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut, StreamRecreated
 from kinesis_assets.kinesis.bounds import Allowance
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
 from kinesis_assets.table.commit import CommitResult, commit, read_until
@@ -202,7 +202,7 @@ def execute_run(
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
     before = plan.expected.shards[shard.shard_id]
-    return msgspec.structs.replace(
+    after = msgspec.structs.replace(
         before,
         position=shard.position,
         finished=shard.end is RangeEnd.SHARD_END,
@@ -211,6 +211,11 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         retention_hours=plan.listing.summary.retention_hours,
         gaps=before.gaps + shard.gaps,
     )
+    since, until = before.seen_until or shard.first_arrival, after.seen_until
+    if since is None or until is None or until <= since:
+        return after
+    rate = min(shard.bytes / (until - since).total_seconds(), BYTES_PER_SECOND)
+    return msgspec.structs.replace(after, bytes_per_second=round(rate))
 
 
 def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:

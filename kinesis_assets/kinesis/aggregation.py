@@ -16,7 +16,8 @@ aggregate are well. Whether the stream has it a second time depends on who put i
 The Kinesis Client Library (KCL) leaves out the *whole* aggregate when one sub-record is outside, and loses
 what nobody puts again. So the rows whose error is null are all that the KCL gives of sound aggregates and, of
 those that it leaves out, what is inside the range. Where MD5 or protobuf are wrong, the KCL gives the record
-as a plain one.
+as a plain one. Where a partition key is longer than a record's may be, the KCL takes the aggregate apart, and
+here it is not sound.
 
 Sources:
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
@@ -54,6 +55,10 @@ OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, oth
 
 SLICE = 10_000
 """Sub-records of an aggregate that are taken out of it at once: there can be a million in one."""
+
+_KEY_CHARACTERS = 256
+"""Of a partition key at the most (API reference, PutRecord). All sub-records may share one: with a key of
+megabytes a single aggregate would come to terabytes."""
 
 _NOT_JUDGED = "not judged yet"
 _MD5_BYTES = 16
@@ -209,9 +214,12 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> I
 
 def _texts(table: Iterable[bytes]) -> list[str]:
     try:
-        return [key.decode() for key in table]
+        keys = [key.decode() for key in table]
     except UnicodeDecodeError:
         raise _Unsound("a partition key is not UTF-8") from None
+    if any(len(key) > _KEY_CHARACTERS for key in keys):
+        raise _Unsound(f"a partition key has more than {_KEY_CHARACTERS} characters")
+    return keys
 
 
 def _hash_key(decimal: bytes) -> bytes:

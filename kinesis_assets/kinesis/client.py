@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""
 
+READ_TIMEOUT = 20.0
+"""Seconds for which an answer may not come, or not go on."""
+
 ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
@@ -69,7 +72,7 @@ def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
         retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=CONNECTIONS,
         connect_timeout=5,
-        read_timeout=20,
+        read_timeout=READ_TIMEOUT,
     )
     # Python's SDK alone looks only at AWS_DEFAULT_REGION.
     region_name = settings.region_name or os.environ.get("AWS_REGION")

@@ -41,6 +41,7 @@ class EventLoop:
         self._due: list[tuple[float, int]] = []
         self._works: Sequence[Waits[None]] = ()
         self._on_sockets: dict[int, tuple[float, SocketWait]] = {}
+        self._no_limit_before = math.inf  # of those
         self._for_room: deque[tuple[RoomWait, int]] = deque()
         self._done_by_threads: deque[int] = deque()
         self._sockets: BaseSelector
@@ -84,12 +85,17 @@ class EventLoop:
                 self._off_socket(key.data)
                 yield key.data
             yield from self._without_sockets()
-        # Those for whom nothing had come. All have the same limit: who waits longest is the first.
-        while self._on_sockets and (first := next(iter(self._on_sockets.items())))[1][0] <= now:
-            number, (_, wait) = first
-            wait.timed_out = True
-            self._off_socket(number)
-            yield number
+        if self._no_limit_before <= now:
+            yield from self._timed_out(now)
+
+    def _timed_out(self, now: float) -> Iterator[int]:
+        """Those whose sockets had nothing for too long."""
+        for number, (limit, wait) in [*self._on_sockets.items()]:
+            if limit <= now:
+                wait.timed_out = True
+                self._off_socket(number)
+                yield number
+        self._no_limit_before = min((limit for limit, _ in self._on_sockets.values()), default=math.inf)
 
     def _without_sockets(self) -> Iterator[int]:
         """Those for whom no socket is to be looked at."""
@@ -106,7 +112,9 @@ class EventLoop:
         match wait:
             case SocketWait():
                 event = EVENT_WRITE if wait.to_send else EVENT_READ
-                self._on_sockets[number] = time.monotonic() + wait.seconds, wait
+                limit = time.monotonic() + wait.seconds
+                self._on_sockets[number] = limit, wait
+                self._no_limit_before = min(self._no_limit_before, limit)
                 self._sockets.register(wait.socket, event, number)
             case RoomWait():
                 self._for_room.append((wait, number))
@@ -142,8 +150,7 @@ class EventLoop:
             return 0.0
         seconds = self._seconds_until_due()
         if self._on_sockets:
-            limit, _ = next(iter(self._on_sockets.values()))
-            seconds = min(seconds, limit - time.monotonic())
+            seconds = min(seconds, self._no_limit_before - time.monotonic())
         elif seconds == math.inf and len(self._for_room) == self._under_way:
             self._for_room[0][0].wait_out()  # in vain
         return None if seconds == math.inf else max(0.0, seconds)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from kinesis_assets.errors import (
     CallFailed,
     DataLost,
     ReadFailed,
+    ShardSilent,
     ShardStalled,
     ShardThrottled,
     TooManyBadRecords,
@@ -32,7 +33,7 @@ from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.kinesis.waits import Pause, by_a_thread
+from kinesis_assets.kinesis.waits import Pause, by_a_thread, in_time
 
 if TYPE_CHECKING:
     import threading
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.pages import Page, Record
     from kinesis_assets.kinesis.room import Room
     from kinesis_assets.kinesis.waits import Wait, Waits
+
+_T = TypeVar("_T")
 
 PAGE_LIMIT = 10_000
 """Most records in one GetRecords answer (AWS API reference, GetRecords)."""
@@ -63,7 +66,7 @@ HORIZON_MARGIN = timedelta(minutes=1)
 """Who began at the oldest record there is has drawn away from it when so far inside the retention."""
 
 _ATTEMPTS = 6
-"""Tries of one page, but for throttling, which is waited out until the shard counts as stalled."""
+"""Tries of one page, but for throttling, which is waited out for as long as there is patience."""
 
 _LEAST_TRIES = 3
 """Of a throttled shard, however little the patience: where many wait for a task's calls, tries come late."""
@@ -79,13 +82,14 @@ _THROTTLED = frozenset(
     }
 )
 
-_TRIED_AGAIN = frozenset(
+_TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
+"""Names of botocore's exceptions."""
+
+_TRIED_AGAIN = _TIMED_OUT | frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
         # No whole answer came: names of botocore's exceptions.
-        "ConnectTimeoutError",
-        "ReadTimeoutError",
         "EndpointConnectionError",
         "ProxyConnectionError",
         "ConnectionClosedError",
@@ -98,7 +102,7 @@ _TRIED_AGAIN = frozenset(
 def _passes(error: CallFailed) -> bool:
     """Whether the cause may be gone at the next try: also whatever the service calls its own failure."""
     fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return fault or error.code in _TRIED_AGAIN
+    return fault or error.code in _TRIED_AGAIN or error.code in _THROTTLED
 
 
 def _comes_after(part: Record, begin: Position) -> bool:
@@ -132,9 +136,13 @@ class ShardRange(msgspec.Struct, frozen=True):
         max_bad_records: End before the damaged record that would be one more; None takes all of them.
         up_to: End before the record where a read from this position would begin. It is one of the two
             SEQUENCE_NUMBER kinds; None is no such end.
-        expected: Seconds whose records are expected in it, as a weight beside other shards; None is unknown.
-        patience: For so many seconds it may be throttled before its first answer, while other shards wait for
-            it with their commit; None is `STALL_SECONDS`.
+        expected: Payload bytes that are expected from `start` on, as a weight beside other shards; None is
+            unknown.
+        patience: For so many seconds it may be asked in vain while others wait for it with their commit; then
+            it ends with what it has, or, throttled and never answered, fails. None, and where only empty
+            pages came, is `STALL_SECONDS`. Whatever else fails has some tries.
+        answer_within: It fails when an answer does not come, or go on, for so many seconds; None is when that
+            is so for as long as the client waits, some times. The SDK alone waits that long once.
     """
 
     shard_id: str
@@ -146,8 +154,9 @@ class ShardRange(msgspec.Struct, frozen=True):
     expiry: Expiry | None = None
     max_bad_records: int | None = None
     up_to: Position | None = None
-    expected: float | None = None
+    expected: int | None = None
     patience: float | None = None
+    answer_within: float | None = None
 
 
 class RangeEnd(StrEnum):
@@ -156,7 +165,7 @@ class RangeEnd(StrEnum):
     BOUND = "bound"
     """One of its bounds but that of time, an allowance that is used up, or a stop."""
     LATE = "late"
-    """Its time, or that of all shards together, was over."""
+    """Its time, or that of all shards together, was over, or the patience with it."""
     TIP = "tip"
     SHARD_END = "shard_end"
 
@@ -185,13 +194,15 @@ class ShardReading:
         first_sequence_number: Of the first of them; None before it.
         bad_records: Those of them that are damaged aggregates, as they came.
         outside_hash_range: Those of them that belong to another shard.
-        last_arrival: Arrival of the last record handed out.
+        first_arrival: Arrival of the first record handed out.
+        last_arrival: Of the last one.
         millis_behind_latest: How far `position` is behind the tip, as of the last answer; None before it.
         tip_time: The service's clock when the tip was last seen.
         gaps: Where records may be missing, if that was to be recorded and gone past.
 
     Raises (while iterating):
         ReadFailed: A call failed after bounded tries.
+        ShardSilent: An answer took longer than the range's `answer_within`.
         ShardThrottled: It is throttled, and nothing came for `STALL_SECONDS`; or, where no call was ever
             answered, for the range's patience.
         ShardStalled: Neither a record nor any nearer to the tip within `STALL_SECONDS`.
@@ -216,6 +227,7 @@ class ShardReading:
         self.first_sequence_number: str | None = None
         self.bad_records = 0
         self.outside_hash_range = 0
+        self.first_arrival: datetime | None = None
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
         self.tip_time: datetime | None = None
@@ -261,7 +273,7 @@ class ShardReading:
                 self._begun = True
                 answer = yield from self._next_page()
                 if answer is None:
-                    self.end = self._spent()
+                    self.end = self._spent() or RangeEnd.LATE
                     break
                 yield from self._hand_out(*answer)
                 del answer
@@ -336,10 +348,24 @@ class ShardReading:
 
         Who has seen empty pages goes on, or the next run would meet the same ones again.
         """
+        never_answered = self.millis_behind_latest is None
+        return never_answered and throttled >= _LEAST_TRIES and self._out_of_patience()
+
+    def _ends_in_vain(self, *, silent: bool) -> bool:
+        """Whether a call in vain ends the range without an error; not where that would hide a failure."""
+        if self._told_to_stop():
+            return True
+        bound = self._spent() is not None or self._out_of_patience()
+        return bound and self.records > 0 and not silent
+
+    def _out_of_patience(self) -> bool:
         patience, since = self.range.patience, self._in_vain_since
-        if patience is None or since is None or self.millis_behind_latest is not None:
-            return False
-        return throttled >= _LEAST_TRIES and time.monotonic() - since > patience
+        return patience is not None and since is not None and time.monotonic() - since > patience
+
+    def _in_time(self, call: Waits[_T]) -> Waits[_T]:
+        """A call, which gives up as early as the range says."""
+        within = self.range.answer_within
+        return call if within is None else in_time(call, within)
 
     def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
@@ -387,6 +413,7 @@ class ShardReading:
             Bounds(max_records=1),
             self.range.hash_range,
             patience=self.range.patience,
+            answer_within=self.range.answer_within,
         )
         look = ShardReading(self._client, range_, stop=self._stop)
         look._next_call = self._next_call  # the shard's five calls a second are one's own
@@ -460,7 +487,7 @@ class ShardReading:
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = time.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
-            self.first_sequence_number = taken.numbers[0]
+            self.first_sequence_number, self.first_arrival = taken.numbers[0], taken[0].arrival
         self.records += len(taken)
         self.bytes += taken.payload_bytes
         self.checksum += checksums(taken)
@@ -501,30 +528,31 @@ class ShardReading:
         while True:
             try:
                 if self._iterator is None:
-                    self._iterator = yield from self._client.getting_iterator(
-                        self.range.shard_id, self.position
+                    self._iterator = yield from self._in_time(
+                        self._client.getting_iterator(self.range.shard_id, self.position)
                     )
                 if self._told_to_stop():
                     return None
                 sent = time.monotonic()
-                page, served = yield from self._client.getting_records(
-                    self._iterator, self._limit(), self._seat
+                page, served = yield from self._in_time(
+                    self._client.getting_records(self._iterator, self._limit(), self._seat)
                 )
             except CallFailed as error:
                 self._leave()
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
+                self._note_in_vain()
+                silent = error.code in _TIMED_OUT and self.range.answer_within is not None
+                if _passes(error) and self._ends_in_vain(silent=silent):
+                    return None
                 if error.code in _THROTTLED:
                     throttled += 1
-                    self._note_in_vain()
-                    if self._spent():
-                        return None
                     kind: type[ReadFailed] = ShardThrottled
                     lasting = self._stalled() or self._impatient(throttled)
                 else:
-                    kind = ReadFailed
+                    kind = ShardSilent if silent else ReadFailed
                     self._iterator = None  # a fresh one begins exactly after the last record handed out
                     failed += 1
-                    lasting = failed == _ATTEMPTS or not _passes(error)
+                    lasting = failed == _ATTEMPTS or not _passes(error) or silent
                 if lasting:
                     raise kind(
                         self.range.shard_id,

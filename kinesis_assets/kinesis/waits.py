@@ -46,7 +46,7 @@ class SocketWait:
     Attributes:
         socket: Which.
         to_send: It is waited for to send.
-        seconds: As long as this, at most; the same for all that wait in one loop.
+        seconds: As long as this, at most.
         timed_out: It took longer; set by who waits.
     """
 
@@ -115,6 +115,20 @@ def waited_out(work: Waits[_T]) -> _T:
                 result: _T = end.value
                 return result
             wait.wait_out()
+
+
+def in_time(work: Waits[_T], seconds: float) -> Waits[_T]:
+    """Some work that waits for none of its sockets for longer than so many seconds."""
+    with closing(work):
+        while True:
+            try:
+                wait = next(work)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            if isinstance(wait, SocketWait):
+                wait.seconds = min(wait.seconds, seconds)
+            yield wait
 
 
 def by_a_thread(work: Callable[[], _T]) -> Waits[_T]:

@@ -22,7 +22,7 @@ from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.columns import binaries
-from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
+from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.spark.memory import give_memory_back
@@ -51,8 +51,8 @@ BYTES_IN_FLIGHT = 128 << 20
 """Memory that the pages of a task take together, from the wire to the writer: three of the largest there are,
 or fifty whose bodies have 1 MB."""
 
-_WEIGHT_OF_ANY = 1.0
-"""What a range weighs though nothing may be in it, in seconds of arrivals: it is asked for all the same."""
+_BYTES_OF_ANY = 200_000
+"""What a range weighs though nothing may be in it: to ask costs the CPU of landing so many bytes."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a task looks whether it is told to stop."""
@@ -91,7 +91,8 @@ class ShardLanding:
         first_sequence_number: Of the first of them; None if there are none.
         bad_records: Those of them that are damaged aggregates.
         outside_hash_range: Those of them that belong to another shard.
-        last_arrival: Arrival of the last of them.
+        first_arrival: Arrival of the first of them.
+        last_arrival: Of the last of them.
         millis_behind_latest: As the last answer told it; None if none came.
         tip_time: When the tip was seen (service's clock), if it was.
         gaps: Where records may be missing among them, if that was gone past.
@@ -107,6 +108,7 @@ class ShardLanding:
     first_sequence_number: str | None
     bad_records: int
     outside_hash_range: int
+    first_arrival: datetime | None
     last_arrival: datetime | None
     millis_behind_latest: int | None
     tip_time: datetime | None
@@ -159,15 +161,13 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
 
 
 def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
-    """Ranges over tasks: the longest expected first, each to the task that has least so far.
+    """Ranges over tasks: the largest expected first, each to the task that has least so far.
 
-    Those of which nothing is known count as the longest known. Within a task they keep their order.
+    Those of which nothing is known count as the largest known. Within a task they keep their order.
     """
-    known = [range_.expected for range_ in ranges if range_.expected is not None]
-    longest = max(known, default=0.0)
-    weights = [
-        _WEIGHT_OF_ANY + (longest if range_.expected is None else range_.expected) for range_ in ranges
-    ]
+    expected = [_expected(range_) for range_ in ranges]
+    largest = max((size for size in expected if size is not None), default=0.0)
+    weights = [_BYTES_OF_ANY + (largest if size is None else size) for size in expected]
     loads = [(0.0, task) for task in range(tasks)]
     taken: list[list[int]] = [[] for _ in range(tasks)]
     for number in sorted(range(len(ranges)), key=lambda number: -weights[number]):
@@ -175,6 +175,15 @@ def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
         taken[task].append(number)
         heapreplace(loads, (load + weights[number], task))
     return [[ranges[number] for number in sorted(numbers)] for numbers in taken]
+
+
+def _expected(range_: ShardRange) -> float | None:
+    """Bytes that a range may take of those that are expected."""
+    if range_.expected is None:
+        return None
+    bytes_, seconds = range_.bounds.max_bytes, range_.bounds.max_seconds
+    most = [bytes_, None if seconds is None else seconds * BYTES_PER_SECOND]
+    return min([range_.expected, *(each for each in most if each is not None)])
 
 
 def end_landing(spark: SparkSession, batch_id: int) -> None:
@@ -272,6 +281,7 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         first_sequence_number=reading.first_sequence_number,
         bad_records=reading.bad_records,
         outside_hash_range=reading.outside_hash_range,
+        first_arrival=reading.first_arrival,
         last_arrival=reading.last_arrival,
         millis_behind_latest=reading.millis_behind_latest,
         tip_time=reading.tip_time,

@@ -35,7 +35,22 @@ def require_answer(url: str) -> None:
     """See that a server answers, within `SECONDS_TO_ANSWER`, and was started with the code that stands here.
 
     Raises:
-        LandingFailed: It does not.
+        LandingFailed: It does not, or was not.
+    """
+    there, here = ask(url, SECONDS_TO_ANSWER), code_of()
+    if there and there != here:
+        raise LandingFailed(
+            f"the Spark server at {_place(url)} was started with other code of kinesis_assets than this "
+            f"run's (there {there}, here {here}), and its tasks would run that; end it and start it again "
+            "(`kinesis-assets spark`, or `kinesis-assets dev` where that keeps it)"
+        )
+
+
+def ask(url: str, seconds: float) -> str:
+    """Which code of this package a server was started with, as `code_of` names it; empty if it does not tell.
+
+    Raises:
+        LandingFailed: It does not answer within so many seconds.
     """
     import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # here and below: half a second that only those pay who use it
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -58,21 +73,15 @@ def require_answer(url: str) -> None:
         with builder.toChannel() as channel:
             server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
             headers = tuple(builder.metadata())
-            answer = server.Config(asking, timeout=SECONDS_TO_ANSWER, metadata=headers)
-            server.ReleaseSession(leaving, timeout=SECONDS_TO_ANSWER, metadata=headers)
+            answer = server.Config(asking, timeout=seconds, metadata=headers)
+            server.ReleaseSession(leaving, timeout=seconds, metadata=headers)
     except (grpc.RpcError, PySparkException, ValueError) as error:
         said = error.details() if isinstance(error, grpc.Call) else str(error)
         raise LandingFailed(
             f"no Spark Connect server answers at {_place(url)}, which SPARK_REMOTE or spark.remote names "
             f"({said}); start it again (`kinesis-assets spark` is one on this machine), or name none"
         ) from error
-    there, here = "".join(pair.value for pair in answer.pairs), code_of()
-    if there and there != here:
-        raise LandingFailed(
-            f"the Spark server at {_place(url)} was started with other code of kinesis_assets than this "
-            f"run's (there {there}, here {here}), and its tasks would run that; end it and start it again "
-            "(`kinesis-assets spark`, or `kinesis-assets dev` where that keeps it)"
-        )
+    return "".join(pair.value for pair in answer.pairs)
 
 
 def _place(url: str) -> str:

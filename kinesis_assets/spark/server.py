@@ -37,6 +37,9 @@ SECONDS_TO_STOP = 20.0
 SECONDS_TO_ARCHIVE = 300.0
 """Within so many seconds an ending server has written down what it has loaded."""
 
+SECONDS_OF_SILENCE = 60.0
+"""A server whose Java answers nothing for so long hangs, and ends."""
+
 TASKS = 2
 """Tasks of one landing, as `spark.default.parallelism`."""
 
@@ -51,7 +54,8 @@ class SparkServer:
     """A Spark Connect server of this interpreter's pyspark. A context manager: it serves within.
 
     Its tasks run in this interpreter, with this process's environment as it was at the start: AWS settings
-    and package are those of here. It ends with this process, however that ends.
+    and package are those of here. It ends with this process, however that ends; and where its Java has ended,
+    or hangs.
 
     Attributes:
         log: The file that everything the server says goes to.
@@ -193,7 +197,12 @@ class SparkServer:
         stdin = self._started().stdin
         assert stdin is not None  # noqa: S101  # it was asked for
         with suppress(BrokenPipeError):
-            stdin.write(json.dumps(self._settings()).encode() + b"\n")
+            order = {
+                "settings": self._settings(),
+                "seconds_of_silence": SECONDS_OF_SILENCE,
+                "seconds_to_end": SECONDS_TO_ARCHIVE,
+            }
+            stdin.write(json.dumps(order).encode() + b"\n")
             stdin.flush()
         ready, _, _ = select.select([told], [], [], SECONDS_TO_START)
         if not ready:

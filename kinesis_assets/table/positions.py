@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 4
+FORMAT = 5
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
 
@@ -66,6 +66,8 @@ class ShardPosition(
         tip_time: When it was last read to its tip (service's clock); as `last_arrival`, None if it was not
             since its position was set by hand.
         last_arrival: Arrival of the last record committed.
+        bytes_per_second: Payload bytes of its last committed range for each second of arrivals, but no more
+            than a shard gives; None if no range told.
         wanted_from: No record that arrived before is to be read: the time where it starts, or where it was
             set to by hand, or when it was not listed yet. For a first start at TRIM_HORIZON it is the time of
             the first plan: what expires soon after that cannot be told apart from what had expired before.
@@ -80,22 +82,27 @@ class ShardPosition(
     finished: bool = False
     tip_time: datetime | None = None
     last_arrival: datetime | None = None
+    bytes_per_second: int | None = None
     wanted_from: datetime | None = None
     retention_hours: int | None = None
     gaps: tuple[Gap, ...] = ()
     seeks: tuple[Seek, ...] = ()
 
     @property
+    def seen_until(self) -> datetime | None:
+        """Every record that arrived before this was looked for; None if it was not read."""
+        read = [time for time in (self.tip_time, self.last_arrival) if time is not None]
+        return max(read, default=None)
+
+    @property
     def complete_until(self) -> datetime | None:
         """Every record that arrived before this is in the table, or not wanted; None if that is not known."""
-        read = [time for time in (self.tip_time, self.last_arrival) if time is not None]
-        return max(read, default=self.wanted_from)
+        return self.seen_until or self.wanted_from
 
     @property
     def safe_until(self) -> datetime | None:
         """Until then no unread record can be past its retention; None if that is not known."""
-        unread = self.tip_time is None and self.last_arrival is None
-        if unread and self.position.kind is PositionKind.TRIM_HORIZON:
+        if self.seen_until is None and self.position.kind is PositionKind.TRIM_HORIZON:
             return None  # its oldest record may be about to expire
         if self.complete_until is None or self.retention_hours is None:
             return None

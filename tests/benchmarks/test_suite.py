@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks import __main__ as suite
 from benchmarks import readers
 from benchmarks.landing import Comparison, targets
 from benchmarks.marks import Read
@@ -178,6 +181,30 @@ def test_targets_compare_what_was_measured_in_the_same_round() -> None:
     assert overhead == Target(Goal.OVERHEAD, "1.00 (1.00 to 1.20)x", met=True)
     assert (dlt.goal, dlt.met) == (Goal.FASTER_THAN_DLT, None)
     assert "by hand" in dlt.measured
+
+
+def test_every_module_with_a_section_is_measured_in_full_once() -> None:
+    folder = Path(suite.__file__).parent
+    with_section = {path.stem for path in folder.glob("*.py") if "\ndef section(" in path.read_text()}
+    assert sorted(suite.modules(full=True)) == sorted(with_section)
+    assert suite.modules(full=False) == suite.MODULES == suite.modules(full=True)[: len(suite.MODULES)]
+
+
+@pytest.mark.parametrize(("full", "command"), [("0", "make bench"), ("1", "make bench FULL=1")])
+def test_both_depths_write_one_report_of_what_they_measure(
+    full: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(module: str, *, full: bool) -> tuple[Section, bool]:
+        return Section(module, f"Full: {full}."), True
+
+    monkeypatch.setattr(os, "environ", {"FULL": full})
+    monkeypatch.setattr(suite, "measured", measured)
+    monkeypatch.setattr(suite, "REPORT", tmp_path / "REPORT.md")
+    assert suite.main([]) == 0
+    head, *sections = suite.REPORT.read_text().split("\n\n## ")
+    assert f"`{command}` wrote this" in head
+    told = [f"{module}\n\nFull: {full == '1'}." for module in suite.modules(full=full == "1")]
+    assert [section.strip() for section in sections] == told
 
 
 def test_the_report_has_every_goal_whether_it_was_measured_or_not() -> None:

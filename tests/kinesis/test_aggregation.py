@@ -118,6 +118,11 @@ def test_an_aggregate_of_another_implementation_comes_apart():
     assert aggregate(records) == made
 
 
+def test_a_key_as_long_as_a_record_may_have_is_sound():
+    key = "é" * 256
+    assert taken_apart(aggregate([UserRecord(key, b"x")])) == [(key, b"x", None)]
+
+
 def test_fields_in_any_order_tags_and_unknown_fields_are_understood():
     tag = chunk(4, chunk(1, b"name") + chunk(2, NOT_UTF_8))
     unknown = number(15, 2**64 - 1) + chunk(2000, b"later version")
@@ -178,6 +183,10 @@ DAMAGED = {
     ),
     "key not UTF-8": (sealed(SOUND + chunk(1, NOT_UTF_8)), "a partition key is not UTF-8"),
     "key with a surrogate": (sealed(SOUND + chunk(1, b"\xed\xa0\x80")), "a partition key is not UTF-8"),
+    "key longer than a record's may be": (
+        sealed(SOUND + chunk(1, "é".encode() * 257)),
+        "a partition key has more than 256 characters",
+    ),
     "explicit key empty": (sealed(SOUND + chunk(2, b"")), EXPLICIT),
     "explicit key negative": (sealed(SOUND + chunk(2, b"-1")), EXPLICIT),
     "explicit key with sign": (sealed(SOUND + chunk(2, b"+1")), EXPLICIT),

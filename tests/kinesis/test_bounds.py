@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.errors import ShardStalled, ShardThrottled, TooManyBadRecords
+from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled, TooManyBadRecords
 from kinesis_assets.kinesis import budget as budget_module
 from kinesis_assets.kinesis import reader, waits
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.pages import Record, Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.testing import UserRecord, aggregate
+from kinesis_assets.testing import Faults, UserRecord, aggregate
 
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
 
@@ -360,3 +360,38 @@ def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, vir
     reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
     assert data(reading) == [b"0", b"1"]
     assert reading.end is RangeEnd.TIP
+
+
+@pytest.mark.usefixtures("sdk_waits")
+@pytest.mark.parametrize("trouble", [Faults.throttle, Faults.reset, Faults.cut_body, Faults.fail])
+def test_shard_that_is_asked_in_vain_ends_with_what_it_has_when_there_is_no_more_patience(
+    put, reading_of, faults, virtual, trouble
+):
+    numbers = put(FIRST, b"0", b"1")
+    faults.page_size(1)
+    trouble(faults, after=1)
+    began = virtual.now
+    reading = reading_of(FIRST, patience=0.5)
+    assert data(reading) == [b"0"]
+    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert 0.5 < virtual.now - began < 10
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_patience_is_for_what_comes_in_vain_one_after_the_other(put, reading_of, faults):
+    put(FIRST, b"0", b"1", b"2", b"3")
+    faults.page_size(1)
+    for after in (1, 4, 7):  # between the pages
+        faults.throttle(after=after, times=2)
+    reading = reading_of(FIRST, patience=5.0)
+    assert data(reading) == [b"0", b"1", b"2", b"3"]
+    assert reading.end is RangeEnd.TIP
+
+
+@pytest.mark.usefixtures("sdk_waits")
+def test_shard_that_is_refused_for_good_fails_also_with_records_and_without_patience(put, reading_of, faults):
+    put(FIRST, b"0", b"1")
+    faults.page_size(1)
+    faults.fail(status=400, code="AccessDeniedException", after=1)
+    with pytest.raises(ReadFailed, match="AccessDenied"):
+        data(reading_of(FIRST, patience=0.0))

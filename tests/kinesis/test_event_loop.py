@@ -224,6 +224,25 @@ def test_only_who_waited_too_long_is_timed_out(pair):
     assert 0.1 <= time.monotonic() - began < 2
 
 
+@pytest.mark.parametrize("order", [(0.1, 0.3, LONG), (LONG, 0.3, 0.1), (0.3, LONG, 0.1)])
+def test_each_waits_for_its_socket_for_a_time_of_its_own(pair, order):
+    opened = {seconds: pair() for seconds in order}
+    told = {}
+
+    def waiting(seconds):
+        near, _ = opened[seconds]
+        wait = to_read(near, seconds)
+        yield wait
+        told[seconds] = wait.timed_out
+        if seconds == 0.3:
+            opened[LONG][1].send(b"x")
+
+    began = time.monotonic()
+    run(*map(waiting, order))
+    assert told == {0.1: True, 0.3: True, LONG: False}
+    assert 0.3 <= time.monotonic() - began < 5
+
+
 def test_the_time_of_a_socket_begins_anew_with_each_wait(pair):
     near, far = pair()
     waits = [to_read(near, 0.2) for _ in range(4)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from itertools import chain
 
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.kinesis import aggregation, reader, waits
+from kinesis_assets.kinesis import aggregation, reader
 from kinesis_assets.kinesis.aggregation import deaggregate, sliced
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.pages import Record, Records, first_that_is_no_number
@@ -113,7 +114,13 @@ def own(steps):
 
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 60.0)
-    monkeypatch.setattr(waits.time, "sleep", None)
+    here, sleep = threading.get_ident(), time.sleep
+
+    def sleep_elsewhere(seconds):
+        assert threading.get_ident() != here, "a step waited"
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep_elsewhere)
     put(b"0", b"1")
     faults.page_size(1)
     pauses = [step.seconds for step in own(reading_of(client).steps()) if isinstance(step, Pause)]

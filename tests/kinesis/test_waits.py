@@ -16,6 +16,7 @@ from kinesis_assets.kinesis.waits import (
     SocketWait,
     ThreadWait,
     by_a_thread,
+    in_time,
     until_it_can,
     waited_out,
     when_it_can,
@@ -193,3 +194,42 @@ def test_what_is_wrong_with_a_connection_is_raised_as_it_is(ends):
 
     with pytest.raises(ConnectionResetError):
         waited_out(when_it_can(reset, ends[0], 5))
+
+
+# In time
+
+
+@pytest.mark.parametrize(("own", "within"), [(30, 0.05), (0.05, 30)])
+def test_work_done_in_time_waits_for_no_socket_for_longer_than_it_or_the_work_says(ends, own, within):
+    near, _ = ends
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        waited_out(in_time(until_it_can(near, own), within))
+    assert 0.05 <= time.monotonic() - began < 5
+
+
+def test_work_done_in_time_gives_its_result_after_waits_of_any_kind(ends):
+    near, far = ends
+    far.send(b"x")
+    room = RoomWait(lambda: True)
+    told = []
+
+    def work():
+        told.extend([(yield Pause(9)), (yield room)])
+        yield from until_it_can(near, 30)
+        return "over"
+
+    steps = in_time(work(), 0.05)
+    assert [next(steps), next(steps)] == [Pause(9), room]
+    assert next(steps).seconds == 0.05
+    with pytest.raises(StopIteration, match="over"):
+        next(steps)
+    assert told == [None, None]
+
+
+def test_work_done_in_time_is_closed_with_it():
+    work = waits_of(Pause(0))
+    steps = in_time(work, 1)
+    next(steps)
+    steps.close()
+    assert work.gi_frame is None

@@ -1,4 +1,4 @@
-"""Many shards: in a task, who waits holds nobody back; and tasks have about as much to do each."""
+"""Many shards: in a task, who waits holds nobody back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ import pytest
 from told_room import ToldRoom
 
 from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import ShardRange
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.run import ShardState
 from kinesis_assets.spark import land, side_by_side
-from kinesis_assets.spark.land import packed
 
 
 def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
@@ -130,52 +126,3 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch)
     monkeypatch.setattr(land.DataFileWriter, "write", full)
     with pytest.raises(OSError, match="No space left"):
         bench.run()
-
-
-# Packing
-
-
-def ranges(*expected):
-    """Ranges of which so many seconds are expected."""
-    return [
-        ShardRange(str(number), Position.parse("TRIM_HORIZON"), Bounds(), ("0", "1"), expected=seconds)
-        for number, seconds in enumerate(expected)
-    ]
-
-
-def loads(groups):
-    return [[range_.expected for range_ in group] for group in groups]
-
-
-def test_the_longest_are_spread_first_and_tasks_have_about_as_much():
-    groups = packed(ranges(10, 10, 10, 30, 100, 40), 2)
-    assert sorted(sum(each) for each in loads(groups)) == [100, 100]
-
-
-def test_unknown_ranges_count_as_the_longest_known():
-    groups = packed(ranges(None, 1, 100, 1), 2)
-    assert sorted(map(len, groups)) == [2, 2]
-    assert not any({None, 100} <= {*each} for each in loads(groups))
-
-
-@pytest.mark.parametrize("seconds", [0.0, None, 5.0])
-def test_equal_ranges_are_spread_evenly_in_their_order(seconds):
-    groups = packed(ranges(*[seconds] * 1000), 2)
-    assert [len(group) for group in groups] == [500, 500]
-    for group in groups:
-        numbers = [int(range_.shard_id) for range_ in group]
-        assert numbers == sorted(numbers)
-
-
-def test_every_range_is_in_one_task():
-    groups = packed(ranges(3, None, 0, 9, 2), 3)
-    assert sorted(range_.shard_id for group in groups for range_ in group) == list("01234")
-
-
-def test_a_plan_expects_as_much_as_time_has_passed_since_a_shard_was_read(clocked_bench, clocked):
-    first, second = clocked_bench.create(2)
-    clocked_bench.run(first)
-    clocked.clock.advance(100)
-    planned = clocked_bench.plan().ranges
-    assert planned[first].expected == pytest.approx(100, abs=2)
-    assert planned[second].expected is None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 
 import pytest
 from botocore.config import Config
 
+from kinesis_assets import plan
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis import reader
@@ -90,6 +92,25 @@ def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults
     assert cause in str(told)
     assert bench.items == [b"2-0"]
     assert bench.position(first) == Position.parse("TRIM_HORIZON")
+
+
+def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_commit_of_its_neighbours(
+    bench, faults, monkeypatch
+):
+    monkeypatch.setattr(reader, "STALL_SECONDS", 300.0)
+    monkeypatch.setattr(plan, "PATIENCE", 0.5)
+    first, second = bench.create(2)
+    numbers = bench.put(first, b"1-0", b"1-1")
+    bench.put(second, b"2-0")
+    faults.page_size(1)
+    faults.throttle(shard_id=first, after=1)
+    began = time.monotonic()
+    result = bench.run()
+    assert time.monotonic() - began < 20
+    assert not result.errors
+    assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+    assert bench.items == [b"1-0", b"2-0"]
+    assert bench.position(first) == Position.after(numbers[0])
 
 
 def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, faults, monkeypatch):

@@ -10,6 +10,7 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets import follow as follow_module
 from kinesis_assets.keys import io_manager_key
+from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.spans import FOLLOW_TAG, following_tags
 
@@ -40,6 +41,9 @@ def test_the_times_of_the_page_are_those_of_the_code():
     assert waits == (1, 30, 10)
     assert "after 1 s, 2 s, up to\n  30 s" in PAGE
     assert "Shards are listed every 10 s" in PAGE
+    assert (follow_module.ANSWER_WITHIN, follow_module.ALONE, READ_TIMEOUT) == (5, 4, 20)
+    assert "back for 5 s; then" in PAGE
+    assert "four times as long. Each time both are doubled, up to 20 s and 80 s" in " ".join(PAGE.split())
 
 
 def test_the_tags_of_the_page_are_those_of_the_runs():

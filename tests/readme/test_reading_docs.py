@@ -13,7 +13,9 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.reader import _ATTEMPTS, STALL_SECONDS
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.plan import PATIENCE
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
@@ -49,3 +51,11 @@ def test_the_defaults_of_the_page_are_those_of_the_builder():
     assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
     assert (timedelta(hours=7), timedelta(hours=8)) == (LONGEST_READING, OLDEST_ATTEMPT)
     assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}
+
+
+def test_a_shard_is_asked_in_vain_for_as_long_as_the_page_says():
+    assert (PATIENCE, _ATTEMPTS, STALL_SECONDS) == (30, 6, 300)
+    told = " ".join(PAGE.split())
+    assert "A shard that is throttled for 30 s, or does not answer, ends with what it has" in told
+    assert "Calls that fail are tried six times." in told
+    assert "waited for longer, five minutes" in told

@@ -16,12 +16,13 @@ from kinesis_assets.errors import (
     KinesisAssetsError,
     ReadFailed,
     RunCanceled,
+    ShardSilent,
     ShardsNotCommitted,
     ShardThrottled,
     ShardUnknown,
 )
 from kinesis_assets.follow import Follow
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 from kinesis_assets.spark.land import land_group
@@ -349,6 +350,88 @@ def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faul
     faults.throttle(shard_id=A)
     followed = Followed(bench, pace=Pace(600.0, commit_interval=0.05), last_round=1).run(A)
     assert followed.events == [{A: ("failed", 0)}]
+
+
+def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    bench.create(2)
+    faults.stall(shard_id=A)
+    before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
+    began = time.monotonic()
+    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    assert time.monotonic() - began < 15  # not as long as the client waits
+    assert faults.count("GetRecords", A) == 1
+    assert followed.events == [
+        {A: ("failed", 0), B: ("committed", 1)},
+        {B: ("committed", 1)},
+        {B: ("committed", 1)},
+    ]
+    error = followed.told[0].outcomes[A].error
+    assert isinstance(error, ShardSilent)
+    assert "ReadTimeoutError" in str(error)
+
+
+def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.4)
+    monkeypatch.setattr(follow_module, "ALONE", 0.0)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(1)
+    faults.delay(1.0, shard_id=A)
+    # It is waited for 0.4, 0.8 and 1.6 s.
+    before = {number: partial(bench.put, number) for number in (4, 5)}
+    followed = Followed(bench, before=before, last_round=5).run(A)
+    assert followed.events == [{A: ("failed", 0)}, *[{A: ("committed", 1)}] * 3]
+
+
+def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    faults.stall(shard_id=A)
+    Followed(bench, last_round=3).run(A)
+    first, second, third = [call.at for call in faults.calls if call.operation == "GetRecords"]
+    assert second - first >= 5 * 0.2
+    assert third - second >= 5 * 0.4
+
+
+def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    bench.create(2)
+    bench.put(1, 2)
+    faults.page_size(1)
+    faults.stall(shard_id=A, after=1)
+    before = {2: lambda: bench.put(3, part=0.5)}
+    followed = Followed(bench, before=before, last_round=2).run(A, B)
+    assert followed.events == [{A: ("failed", 1)}, {B: ("committed", 1)}]
+
+
+def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_round_may_read(
+    bench, faults, monkeypatch
+):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    bench.create(2)
+    bench.put(1, 2, 3, part=0.5)
+    faults.stall(shard_id=A)
+    policy = ReadPolicy(allowance=Allowance(records=1))
+    followed = Followed(bench, policy=policy, last_round=1).run(A, B)
+    assert followed.events == [{A: ("failed", 0), B: ("committed", 1)}]
+
+
+def test_no_shard_holds_others_for_longer_than_the_client_waits(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(follow_module, "READ_TIMEOUT", 0.3)
+    monkeypatch.setattr(follow_module, "ALONE", 0.0)
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    faults.stall(shard_id=A)
+    followed = Followed(bench, last_round=8)
+    began = time.monotonic()
+    followed.run(A)
+    assert time.monotonic() - began < 8  # and not the 0.2 * 2**7 s of the last one
 
 
 def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,10 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
 from kinesis_assets.spark import remote
+from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.keeper import Keeper
 from kinesis_assets.spark.remote import require_answer
+from kinesis_assets.spark.serve import _end_if_silent
 from kinesis_assets.spark.server import SparkServer
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
@@ -220,6 +223,50 @@ def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_p
         require_answer(url)
     assert len(said) == 1
     assert said[0].startswith("the Spark server ended with status 1: Java ended with status -9; ")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, monkeypatch, marker):
+    monkeypatch.setattr(server_module, "SECONDS_OF_SILENCE", 5.0)
+    monkeypatch.setenv("KINESIS_ASSETS_TEST", marker)
+    said = []
+    with SparkServer(tmp_path / "log") as server:
+        url, keeper = server.url, Keeper(server, said.append)
+        hanging = {server.pid, *children(server.pid, "java")}
+        for java in children(server.pid, "java"):
+            os.kill(java, signal.SIGSTOP)
+        awaited(server.failed, "the server did not see that its Java hangs")
+        keeper.look()
+        assert server.url == url
+        require_answer(url)
+        assert not hanging & processes_with(marker)
+    assert len(said) == 1
+    assert said[0].startswith("the Spark server ended with status -9: Java has answered nothing for 5 s; ")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_module, "SECONDS_TO_ARCHIVE", 1.0)
+    with SparkServer(tmp_path / "log") as server:
+        (java,) = children(server.pid, "java")
+        os.kill(java, signal.SIGSTOP)
+        server._process.stdin.close()  # as where this process is killed
+        failed = awaited(server.failed, "the server did not end")
+        assert "ended with status -9: " in str(failed)
+        awaited(lambda: not Path(f"/proc/{java}").exists(), "Java did not end")
+
+
+def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, monkeypatch):
+    ended, asked = [], threading.Event()
+    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(os, "killpg", lambda *_: ended.append(not asked.is_set()))
+    watch = threading.Thread(target=_end_if_silent, args=[server.url, 3.0, 0.0, asked])
+    watch.start()
+    watch.join(6)
+    assert watch.is_alive()
+    asked.set()
+    watch.join()
+    assert ended == [False]
 
 
 def test_a_taken_port_is_told(tmp_path):

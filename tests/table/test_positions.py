@@ -82,6 +82,7 @@ def test_file_reads_back_as_the_same_positions():
                 finished=True,
                 tip_time=datetime(2026, 2, 1, tzinfo=UTC),
                 last_arrival=datetime(2026, 2, 1, 0, 0, 0, 1000, UTC),
+                bytes_per_second=123_456,
                 wanted_from=datetime(2026, 1, 1, tzinfo=UTC),
                 retention_hours=8760,
                 gaps=(GAP, msgspec.structs.replace(GAP, since=None, next_sequence_number=None)),
@@ -115,6 +116,13 @@ def pack(whole, around):
 def test_file_of_format_3_is_read_as_it_is():
     positions = positions_of(a=shard_at(), b=shard_at(Position.after("4968" * 14, 7)))
     assert decode(plain(positions)) == msgspec.structs.replace(positions, format=3)
+
+
+def test_file_of_format_4_is_read_as_it_is():
+    positions = msgspec.structs.replace(positions_of(a=shard_at(), b=shard_at(Position.after("7"))), format=4)
+    whole, _ = packed(encode(positions))
+    assert "bytes_per_second" not in whole["shards"]["b"]
+    assert decode(encode(positions)) == positions
 
 
 @pytest.mark.parametrize("where", ["top", "identity", "shard", "position"])
@@ -195,6 +203,7 @@ def shard_of(number):
         position=Position.after(f"4{digits[41:]}"),
         tip_time=LISTED_AT,
         last_arrival=LISTED_AT + timedelta(milliseconds=number),
+        bytes_per_second=int(digits[:6]),
         wanted_from=LISTED_AT,
         retention_hours=24,
     )
