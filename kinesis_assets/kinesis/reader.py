@@ -10,7 +10,6 @@ import random
 import time
 from datetime import datetime, timedelta
 from enum import StrEnum
-from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,9 +28,11 @@ from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.checksums import checksums
+from kinesis_assets.kinesis.failed_calls import is_throttled, passes, timed_out
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.progress import STALL_SECONDS, Progress
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.waits import Pause, by_a_thread, in_time
 
@@ -55,10 +56,6 @@ SECONDS_BETWEEN_CALLS = 0.2
 BYTES_PER_SECOND = 2_000_000
 """What a shard gives; after a page of more it refuses calls for as long (AWS API reference, GetRecords)."""
 
-STALL_SECONDS = 300.0
-"""A shard has failed that for so long gave no record and did not come nearer to its tip faster than time
-passes."""
-
 LEAST_LIMIT = 100
 """Records that are always asked for, unless fewer may be taken."""
 
@@ -72,37 +69,6 @@ _LEAST_TRIES = 3
 """Of a throttled shard, however little the patience: where many wait for a task's calls, tries come late."""
 
 _LONGEST_WAIT = 5.0
-
-_THROTTLED = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "LimitExceededException",
-        "ThrottlingException",
-        "KMSThrottlingException",
-    }
-)
-
-_TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
-"""Names of botocore's exceptions."""
-
-_TRIED_AGAIN = _TIMED_OUT | frozenset(
-    {
-        "ExpiredIteratorException",
-        "IncompleteBody",
-        # No whole answer came: names of botocore's exceptions.
-        "EndpointConnectionError",
-        "ProxyConnectionError",
-        "ConnectionClosedError",
-        "ResponseStreamingError",
-        "HTTPClientError",
-    }
-)
-
-
-def _passes(error: CallFailed) -> bool:
-    """Whether the cause may be gone at the next try: also whatever the service calls its own failure."""
-    fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return fault or error.code in _TRIED_AGAIN or error.code in _THROTTLED
 
 
 def _comes_after(part: Record, begin: Position) -> bool:
@@ -239,13 +205,11 @@ class ShardReading:
         self._client = client
         self._stop = stop
         self._seat = None if room is None else room.seat()
+        self._progress = Progress(range_.patience)
         self._mean_bytes = 0.0
         self._begun = False
         self._iterator: str | None = None
         self._next_call = 0.0
-        self._last_progress = 0.0
-        self._in_vain_since: float | None = None
-        self._nearest = float("inf")
         self._deadline: float | None = None
         self._refused: int | None = None
 
@@ -263,7 +227,6 @@ class ShardReading:
         Pauses may be shorter than they say for who is told to stop. Close it if it is not taken to its end.
         """
         try:
-            self._last_progress = time.monotonic()
             while self.end is None:
                 self._leave()
                 yield Pause(self._until_next_call())
@@ -297,8 +260,8 @@ class ShardReading:
         if self.end is None:
             self.millis_behind_latest = page.millis_behind_latest
             self.end = self._range_end(page, served)
-        self._note_progress(page, any_records=self.records > before)
-        if self.end is None and self._stalled():
+        self._progress.note_answer(page.millis_behind_latest, any_records=self.records > before)
+        if self.end is None and self._progress.stalled:
             raise ShardStalled(
                 self.range.shard_id,
                 f"neither a record nor the tip in {STALL_SECONDS:.0f} s from {self.position}, and still "
@@ -322,45 +285,20 @@ class ShardReading:
         late = late or (not before_first and any(budget.late for budget in self._budgets))
         return RangeEnd.LATE if late else None
 
-    def _note_progress(self, page: Page, *, any_records: bool) -> None:
-        now = time.monotonic()
-        gained_ms = self._nearest - page.millis_behind_latest
-        if any_records or gained_ms >= (now - self._last_progress) * 1000:
-            self._last_progress, self._nearest = now, page.millis_behind_latest
-            self._in_vain_since = None
-        else:
-            self._note_in_vain()
-
-    def _note_in_vain(self) -> None:
-        if self._in_vain_since is None:
-            self._in_vain_since = time.monotonic()
-
-    def _stalled(self) -> bool:
-        """Whether no answer has brought anything for too long.
-
-        It counts from the first such answer: until then the shard may have waited for others.
-        """
-        since = self._in_vain_since
-        return since is not None and time.monotonic() - since > STALL_SECONDS
-
     def _impatient(self, throttled: int) -> bool:
         """Whether a throttled shard that was never answered has had its time, and tries enough.
 
         Who has seen empty pages goes on, or the next run would meet the same ones again.
         """
         never_answered = self.millis_behind_latest is None
-        return never_answered and throttled >= _LEAST_TRIES and self._out_of_patience()
+        return never_answered and throttled >= _LEAST_TRIES and self._progress.out_of_patience
 
     def _ends_in_vain(self, *, silent: bool) -> bool:
         """Whether a call in vain ends the range without an error; not where that would hide a failure."""
         if self._told_to_stop():
             return True
-        bound = self._spent() is not None or self._out_of_patience()
+        bound = self._spent() is not None or self._progress.out_of_patience
         return bound and self.records > 0 and not silent
-
-    def _out_of_patience(self) -> bool:
-        patience, since = self.range.patience, self._in_vain_since
-        return patience is not None and since is not None and time.monotonic() - since > patience
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
         """A call, which gives up as early as the range says."""
@@ -540,19 +478,19 @@ class ShardReading:
             except CallFailed as error:
                 self._leave()
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
-                self._note_in_vain()
-                silent = error.code in _TIMED_OUT and self.range.answer_within is not None
-                if _passes(error) and self._ends_in_vain(silent=silent):
+                self._progress.note_in_vain()
+                silent = timed_out(error) and self.range.answer_within is not None
+                if passes(error) and self._ends_in_vain(silent=silent):
                     return None
-                if error.code in _THROTTLED:
+                if is_throttled(error):
                     throttled += 1
                     kind: type[ReadFailed] = ShardThrottled
-                    lasting = self._stalled() or self._impatient(throttled)
+                    lasting = self._progress.stalled or self._impatient(throttled)
                 else:
                     kind = ShardSilent if silent else ReadFailed
                     self._iterator = None  # a fresh one begins exactly after the last record handed out
                     failed += 1
-                    lasting = failed == _ATTEMPTS or not _passes(error) or silent
+                    lasting = failed == _ATTEMPTS or not passes(error) or silent
                 if lasting:
                     raise kind(
                         self.range.shard_id,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled, TooManyBadRecords
 from kinesis_assets.kinesis import budget as budget_module
-from kinesis_assets.kinesis import reader, waits
+from kinesis_assets.kinesis import progress, reader, waits
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.pages import Record, Records
@@ -32,7 +32,7 @@ amounts = st.none() | st.integers(0, 10**12)
 def virtual(monkeypatch):
     """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (reader, budget_module, waits):
+    for module in (reader, progress, budget_module, waits):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -292,7 +292,7 @@ def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
     began = virtual.now
     with pytest.raises(ShardStalled):
         data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
-    assert virtual.now - began == pytest.approx(reader.STALL_SECONDS, abs=1)
+    assert virtual.now - began == pytest.approx(progress.STALL_SECONDS, abs=1)
 
 
 @pytest.mark.usefixtures("sdk_waits")
@@ -347,7 +347,7 @@ def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, readin
     began = virtual.now
     with pytest.raises(ShardThrottled):
         data(reading_of(FIRST, patience=2.0))
-    assert virtual.now - began >= reader.STALL_SECONDS
+    assert virtual.now - began >= progress.STALL_SECONDS
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):

@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import budget, reader, waits
+from kinesis_assets.kinesis import budget, progress, reader, waits
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
@@ -53,7 +53,7 @@ def each(troubles):
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reader, budget, waits):
+    for module in (reader, progress, budget, waits):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -146,7 +146,7 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
 def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
     put, reading_of, faults, virtual, monkeypatch
 ):
-    monkeypatch.setattr(reader, "STALL_SECONDS", 30.0)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 30.0)
     put(b"0")
     faults.empty_page()
     reading = reading_of(max_seconds=1)
@@ -205,7 +205,7 @@ def test_throttling_that_lasts_is_waited_out_as_long_as_a_stall(
     began = virtual.now
     with pytest.raises(ReadFailed):
         data(reading_of())
-    assert reader.STALL_SECONDS < virtual.now - began <= reader.STALL_SECONDS + max(drawn)[1]
+    assert progress.STALL_SECONDS < virtual.now - began <= progress.STALL_SECONDS + max(drawn)[1]
 
 
 def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading_of, faults, virtual):
@@ -214,7 +214,7 @@ def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading
     reading, records = reading_of(), 0
     for number, step in enumerate(reading.steps()):
         if number == 0:
-            virtual.sleep(reader.STALL_SECONDS + 1)  # until it has a place
+            virtual.sleep(progress.STALL_SECONDS + 1)  # until it has a place
         if isinstance(step, Records):
             records += len(step)
         else:
@@ -233,7 +233,7 @@ def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, fa
             continue
         records += len(step)
         if records == 1:
-            virtual.sleep(reader.STALL_SECONDS + 1)
+            virtual.sleep(progress.STALL_SECONDS + 1)
             faults.throttle(times=1)
     assert (records, reading.end) == (2, RangeEnd.TIP)
 

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import InvalidInput, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis import progress, reader
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -251,7 +251,7 @@ def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
 
 def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, monkeypatch):
     put(0)
-    monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
     faults.empty_page()
     reading = reading_of()
     with pytest.raises(ShardStalled, match=f"{SHARD}.*TRIM_HORIZON.*1000 ms behind"):
@@ -463,7 +463,7 @@ def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, c
 
 
 def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(reader, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.5)
     put(0)
     faults.throttle()
     with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
@@ -478,7 +478,7 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
 
 
 def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
     put(0)
     behind = iter(range(8000, 0, -1000))
     faults.answer(
@@ -494,7 +494,7 @@ def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, f
 def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stall(
     put, reading_of, faults, monkeypatch
 ):
-    monkeypatch.setattr(reader, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.5)
     put(0)
     behind = itertools.count(10**6, -1)
     faults.answer(

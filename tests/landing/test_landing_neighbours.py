@@ -12,7 +12,7 @@ from botocore.config import Config
 from kinesis_assets import plan
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.kinesis import client as client_module
-from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis import progress, reader
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.run import ShardState
 from kinesis_assets.testing import Faults
@@ -47,7 +47,7 @@ TROUBLES = {
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch, request):
     """What lasts for a moment lasts for ever."""
-    monkeypatch.setattr(reader, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
     if "no answer" in request.node.name:
         impatient = {"read_timeout": 0.3}
         monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | impatient))
@@ -97,7 +97,7 @@ def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults
 def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_commit_of_its_neighbours(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(reader, "STALL_SECONDS", 300.0)
+    monkeypatch.setattr(progress, "STALL_SECONDS", 300.0)
     monkeypatch.setattr(plan, "PATIENCE", 0.5)
     first, second = bench.create(2)
     numbers = bench.put(first, b"1-0", b"1-1")

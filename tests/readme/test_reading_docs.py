@@ -13,7 +13,8 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
-from kinesis_assets.kinesis.reader import _ATTEMPTS, STALL_SECONDS
+from kinesis_assets.kinesis.progress import STALL_SECONDS
+from kinesis_assets.kinesis.reader import _ATTEMPTS
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import PATIENCE
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
