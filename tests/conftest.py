@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
+from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 from kinesis_assets.errors import JavaUnavailable
@@ -21,6 +22,10 @@ from kinesis_assets.testing import Clock, Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+hypothesis_settings.register_profile("untimed", hypothesis_settings(), deadline=None)
+hypothesis_settings.load_profile("untimed")  # how long an example takes is the machine's
 
 
 @dataclass(frozen=True)

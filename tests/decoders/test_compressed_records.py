@@ -26,7 +26,7 @@ FORMATS = pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress
 
 
 @FORMATS
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, max_examples=50)
 @given(parts=st.lists(st.binary(max_size=5000), min_size=1, max_size=4))
 def test_several_members_are_one_record(codec, compress, parts):
     assert uncompressed(b"".join(map(compress, parts)), codec, 20_000) == b"".join(parts)
@@ -103,7 +103,7 @@ def test_gzip_takes_the_zlib_format_too():
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(
     data=st.binary(max_size=200),
     head=st.sampled_from([b"", b"\x1f\x8b\x08", b"\x78\x9c", b"\x28\xb5\x2f\xfd"]),

@@ -274,7 +274,7 @@ def test_a_named_type_that_is_used_twice_is_no_recursion(decoded):
     assert row["value"] == {"a": {"cents": 1}, "b": {"cents": 2}}
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, max_examples=500)
 @given(datum=st.binary(max_size=60))
 def test_any_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
     schema = [

@@ -133,7 +133,7 @@ def test_a_document_that_does_not_fit_says_what_and_where(decoded, ddl, document
     assert told in row["error"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=300)
 @given(
     number=st.decimals(allow_nan=False, allow_infinity=False) | st.decimals("-1e9", "1e9", places=3),
     scale=st.integers(0, 10),
@@ -157,7 +157,7 @@ ANY_JSON = st.recursive(
 OBJECTS = st.fixed_dictionaries({}, optional={"a": ANY_JSON, "b": ANY_JSON, "c": ANY_JSON, "d": ANY_JSON})
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=300)
 @given(document=OBJECTS)
 def test_any_document_gives_exactly_its_own_values_or_an_error(document):
     read = json_reader(StructType().add("a", LongType()).add("b", StringType()).add("c", DoubleType()))
@@ -173,7 +173,7 @@ def test_any_document_gives_exactly_its_own_values_or_an_error(document):
             read(text)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=300)
 @given(
     document=st.binary(max_size=50) | st.text('{}[]":,abc0123456789.eE-+\\ud ', max_size=50).map(str.encode)
 )

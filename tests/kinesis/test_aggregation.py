@@ -25,7 +25,7 @@ from kinesis_assets.testing.aggregate import UserRecord, aggregate
 
 ALL_KEYS = ("0", str(2**128 - 1))
 NOT_UTF_8 = b"\x00\xff\xfe"
-BY_EXAMPLE = settings(deadline=None, derandomize=True)
+BY_EXAMPLE = settings(derandomize=True)
 
 user_records = st.lists(
     st.builds(

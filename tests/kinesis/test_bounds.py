@@ -44,7 +44,7 @@ def records(*data):
 # Allowances
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(amounts, amounts, st.none() | st.floats(0, 1e6), st.integers(1, 500))
 def test_shares_add_up_to_the_allowance_and_differ_by_one_at_most(most_records, most_bytes, seconds, count):
     shares = Allowance(records=most_records, bytes=most_bytes, seconds=seconds).shares(count)

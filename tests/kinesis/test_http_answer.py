@@ -58,7 +58,7 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(sent, piece, monkeypa
     assert (answer.status, bytes(answer.body)) == (200, b"hello")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(body=st.binary(max_size=200_000))
 def test_a_body_is_received_as_it_is(body):
     answer = answer_in(OK + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)

@@ -27,7 +27,6 @@ _any = settings(
     backend="anew",
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     report_multiple_bugs=False,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
