@@ -89,7 +89,7 @@ def test_no_more_than_so_many_are_under_way_at_once(at_once):
 
 def test_one_that_pauses_gives_its_place_to_others():
     told = []
-    run(noting(told, "a", Pause(0.05)), noting(told, "b", Pause(0)), at_once=1)
+    run(noting(told, "a", Pause(0.5)), noting(told, "b", Pause(0)), at_once=1)
     assert told == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
 
 
@@ -119,19 +119,19 @@ def test_one_that_paused_and_those_under_way_are_no_more_than_so_many():
 def test_a_pause_lasts_as_long_as_it_says():
     began = time.monotonic()
     run(noting([], "a", Pause(0.2)))
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 5
 
 
 def test_pauses_end_in_the_order_of_their_ends():
     told = []
-    run(*[noting(told, seconds, Pause(seconds)) for seconds in (0.3, 0.1, 0.2)])
-    assert [name for name, number in told if number] == [0.1, 0.2, 0.3]
+    run(*[noting(told, seconds, Pause(seconds)) for seconds in (0.9, 0.3, 0.6)])
+    assert [name for name, number in told if number] == [0.3, 0.6, 0.9]
 
 
 def test_pauses_of_others_hold_nobody_back():
     began = time.monotonic()
     run(*[noting([], number, Pause(0.1), Pause(0.1)) for number in range(50)], at_once=1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5  # and not 10
 
 
 def test_no_work_is_done_at_once():
@@ -221,7 +221,7 @@ def test_only_who_waited_too_long_is_timed_out(pair):
     run(waiting(0), waiting(1), sends())
     assert [wait.timed_out for wait in waits] == [True, False]
     assert ended == [1, 0]
-    assert 0.1 <= time.monotonic() - began < 2
+    assert 0.1 <= time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("order", [(0.1, 0.3, LONG), (LONG, 0.3, 0.1), (0.3, LONG, 0.1)])
@@ -245,7 +245,7 @@ def test_each_waits_for_its_socket_for_a_time_of_its_own(pair, order):
 
 def test_the_time_of_a_socket_begins_anew_with_each_wait(pair):
     near, far = pair()
-    waits = [to_read(near, 0.2) for _ in range(4)]
+    waits = [to_read(near, 1.0) for _ in range(12)]
 
     def receives():
         for wait in waits:
@@ -265,7 +265,7 @@ def test_the_time_of_a_socket_begins_anew_with_each_wait(pair):
 def test_what_came_during_anothers_long_step_is_in_time(pair, by):
     """Whatever the other one waited for before that step."""
     (near, far), (other, others_far) = pair(), pair()
-    wait = to_read(near, 0.1)
+    wait = to_read(near, 0.5)
     room = Room(1)
     held = room.seat()
     for _ in held.take(1):
@@ -276,7 +276,7 @@ def test_what_came_during_anothers_long_step_is_in_time(pair, by):
             yield from room.seat().take(1)
         else:
             yield {"pause": Pause(0.02), "socket": to_read(other), "thread": ThreadWait(lambda: None)}[by]
-        time.sleep(0.2)  # it is at work
+        time.sleep(0.6)  # it is at work
         far.send(b"x")
 
     def lets():
@@ -422,15 +422,20 @@ def fails(*waits):
 
 
 def descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
+    """Those that are open, each with what it is of."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            found.add((descriptor.name, str(descriptor.readlink())))
+    return found
 
 
 @contextmanager
 def no_more_descriptors():
-    """As many are open at the end as at the beginning."""
+    """None is open at the end that was not at the beginning. Those of other tests' servers may close."""
     before = descriptors()
     yield
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
@@ -441,7 +446,7 @@ def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
         pass
 
     def slow():
-        time.sleep(0.1)
+        time.sleep(0.5)
         in_thread.append("over")
 
     def work(name, wait):

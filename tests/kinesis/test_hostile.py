@@ -75,7 +75,7 @@ def drawn(monkeypatch):
 def client(stream, settings, monkeypatch, request):
     """As a Spark task has it: the SDK tries nothing again. Where no answer comes it does not wait long."""
     if "no answer" in request.node.name:
-        impatient = {"read_timeout": 0.4}
+        impatient = {"read_timeout": 1.0}
         monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | impatient))
     return StreamClient(stream, settings, attempts=1)
 

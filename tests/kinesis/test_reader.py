@@ -404,12 +404,12 @@ def test_passing_trouble_loses_and_doubles_nothing(put, reading_of, faults, trou
 
 
 def test_page_is_asked_for_at_most_five_times_a_second(put, reading_of, faults):
-    put(*range(6))
+    put(*range(11))
     faults.page_size(1)
     data(reading_of())
     times = [call.at for call in faults.calls if call.operation == "GetRecords"]
-    assert len(times) == 6
-    assert times[-1] - times[0] >= 5 * 0.2 - 0.05
+    assert len(times) == 11
+    assert times[-1] - times[0] >= 10 * 0.2 - 0.2  # the first may have been long on its way
 
 
 def test_tip_ends_a_range_whose_time_is_still_to_come(put, reading_of):
@@ -480,7 +480,7 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
 def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
     put(0)
-    behind = iter(range(8000, 0, -1000))
+    behind = iter(range(80_000, 0, -10_000))
     faults.answer(
         "GetRecords",
         lambda call, answer: answer.but(
@@ -529,4 +529,4 @@ def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faul
     faults.page_size(1)
     data(patient())
     first, second, *_ = (call.at for call in faults.calls if call.operation == "GetRecords")
-    assert second - first >= 0.5
+    assert second - first >= 0.4  # not its pace of 0.2 s

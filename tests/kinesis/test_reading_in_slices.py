@@ -124,7 +124,7 @@ def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
     put(b"0", b"1")
     faults.page_size(1)
     pauses = [step.seconds for step in own(reading_of(client).steps()) if isinstance(step, Pause)]
-    assert max(pauses) == pytest.approx(60, abs=1)
+    assert 30 < max(pauses) <= 60
 
 
 def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, faults):

@@ -89,7 +89,7 @@ def test_serve_runs_until_it_is_told_to_stop(stop):
             assert connection.getresponse().read()
             connection.close()
             process.send_signal(stop)
-            assert process.wait(timeout=10) == -stop
+            assert process.wait(timeout=60) == -stop
         finally:
             process.kill()
 

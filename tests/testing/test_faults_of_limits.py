@@ -96,7 +96,7 @@ def test_limits_go_by_the_machines_own_clock(orders, faults, refused):
     reads = [call.at for call in faults.calls if call.operation == "GetRecords"]
     # A loaded machine may be slow to make six reads; it never gets more than five through in a second.
     assert len(reads) >= 6
-    assert reads[-1] - reads[-6] <= 1.1
+    assert reads[-1] - reads[-6] <= 1.5
 
 
 def test_faults_own_throttling_uses_nothing_up(orders, faults, refused, machine):
