@@ -262,7 +262,7 @@ def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
     bench.create()
     bench.put(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
-    followed = Followed(bench, pace=Pace(1.0, commit_interval=0.05)).run(A)
+    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05)).run(A)
     assert followed.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
 
 
@@ -325,7 +325,7 @@ def test_a_shard_throttled_at_the_end_is_neither_told_nor_named_where_another_fa
     bench.create(2)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
     before = {2: lambda: (faults.throttle(shard_id=A), fail())}
-    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05), before=before)
+    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05), before=before)
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert list(caught.value.errors) == [B]
@@ -353,7 +353,7 @@ def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faul
 
 
 def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 3.0)
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
     bench.create(2)
     faults.stall(shard_id=A)
@@ -373,31 +373,33 @@ def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long
 
 
 def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.4)
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
     monkeypatch.setattr(follow_module, "ALONE", 0.0)
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
-    faults.delay(1.0, shard_id=A)
-    # It is waited for 0.4, 0.8 and 1.6 s.
+    faults.delay(1.3, shard_id=A)
+    # It is waited for 0.6, 1.2 and 2.4 s.
     before = {number: partial(bench.put, number) for number in (4, 5)}
     followed = Followed(bench, before=before, last_round=5).run(A)
     assert followed.events == [{A: ("failed", 0)}, *[{A: ("committed", 1)}] * 3]
 
 
 def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
+    monkeypatch.setattr(follow_module, "ALONE", 2.0)
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
     Followed(bench, last_round=3).run(A)
     first, second, third = [call.at for call in faults.calls if call.operation == "GetRecords"]
-    assert second - first >= 5 * 0.2
-    assert third - second >= 5 * 0.4
+    # But for how late the first of two may have been seen.
+    assert second - first >= 3 * 0.6 - 0.3
+    assert third - second >= 3 * 1.2 - 0.3
 
 
 def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2)
@@ -411,7 +413,7 @@ def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(b
 def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_round_may_read(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2, 3, part=0.5)
@@ -431,7 +433,7 @@ def test_no_shard_holds_others_for_longer_than_the_client_waits(bench, faults, m
     followed = Followed(bench, last_round=8)
     began = time.monotonic()
     followed.run(A)
-    assert time.monotonic() - began < 8  # and not the 0.2 * 2**7 s of the last one
+    assert time.monotonic() - began < 15  # and not the 0.2 * 2**7 s of the last one
 
 
 def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):
