@@ -132,7 +132,8 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
     assert bench.items == [b"2-0", b"2-1", b"2-2", b"2-3"]
 
 
-def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults):
+def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults, monkeypatch):
+    monkeypatch.setattr(progress, "STALL_SECONDS", 300.0)
     first, second = bench.create(2)
     bench.put(first, b"1-0", b"1-1", b"1-2")
     bench.put(second, b"2-0", b"2-1", b"2-2")
