@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -197,7 +197,7 @@ def test_both_depths_write_one_report_of_what_they_measure(
     def measured(module: str, *, full: bool) -> tuple[Section, bool]:
         return Section(module, f"Full: {full}."), True
 
-    monkeypatch.setattr(os, "environ", {"FULL": full})
+    monkeypatch.setattr(suite, "os", SimpleNamespace(environ={"FULL": full}))  # not for other threads
     monkeypatch.setattr(suite, "measured", measured)
     monkeypatch.setattr(suite, "REPORT", tmp_path / "REPORT.md")
     assert suite.main([]) == 0

@@ -233,8 +233,12 @@ def test_an_endpoint_that_nobody_serves_is_named_so(by_sdk):
 
 @directly_and_by_the_sdk
 def test_a_host_that_is_unknown_is_named_so(by_sdk, monkeypatch):
-    def unknown(*_, **__):
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    getaddrinfo = socket.getaddrinfo
+
+    def unknown(host, *arguments, **named):
+        if host == "kinesis.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return getaddrinfo(host, *arguments, **named)  # for other threads
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     assert code_of(client_of("http://kinesis.invalid", by_sdk)) == "EndpointConnectionError"
