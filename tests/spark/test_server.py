@@ -260,13 +260,13 @@ def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, 
     ended, asked = [], threading.Event()
     monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
     monkeypatch.setattr(os, "killpg", lambda *_: ended.append(not asked.is_set()))
-    watch = threading.Thread(target=_end_if_silent, args=[server.url, 3.0, 0.0, asked])
+    watch = threading.Thread(target=_end_if_silent, args=[server.url, 6.0, 0.0, asked])
     watch.start()
-    watch.join(6)
-    assert watch.is_alive()
+    watch.join(9)
+    watched = watch.is_alive()
     asked.set()
-    watch.join()
-    assert ended == [False]
+    watch.join()  # whatever it found: without `killpg` patched it would end this process
+    assert (watched, ended) == (True, [False])
 
 
 def test_a_taken_port_is_told(tmp_path):
