@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Sts:
         if key != BASE_KEY or not wanted.items() <= arguments.items():
             return 403, _DENIED.format(key=key)
         number = len(self.ends)
-        end = int(time.time()) + self.life
+        end = math.ceil(time.time()) + self.life  # whole seconds, and no less than so many from now
         key = f"ASIA{number:06d}"
         self.ends[key] = end
         self.tokens.append(f"SESSIONTOKEN{number:06d}/+==")
