@@ -88,7 +88,7 @@ def test_profile_tells_the_thread_that_computes_and_not_the_one_that_waits():
     over = threading.Event()
 
     def compute():
-        end = time.thread_time() + 0.3
+        end = time.thread_time() + 1.0
         while time.thread_time() < end:
             sum(range(1000))
         over.set()
@@ -104,7 +104,7 @@ def test_profile_tells_the_thread_that_computes_and_not_the_one_that_waits():
     (hot, share), *_ = hottest(spent)
     assert "test_growth_and_scale" in hot
     assert share > 0.8
-    assert 0.2 < sum(spent.values()) < 0.5
+    assert 0.6 < sum(spent.values()) < 1.4  # before its first sample and after its last none is seen
 
 
 def test_reader_of_a_followed_table_tells_a_record_that_is_there_twice(tmp_path):

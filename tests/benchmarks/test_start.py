@@ -13,7 +13,7 @@ from benchmarks.start import AS_IT_COMES, KEPT, TRIMMED, Starts, Way, told, unto
 from benchmarks.start_tree import spent
 from kinesis_assets.spark.local import local_settings
 
-IDLE = "import time; time.sleep(0.5)"  # a run that has no CPU of its own
+IDLE = "import time; time.sleep(1.5)"  # a run that has no CPU of its own
 BURN = "import time\nwhile time.process_time() < {}: pass"
 
 
