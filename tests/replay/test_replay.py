@@ -339,9 +339,10 @@ def test_a_span_behind_the_position_has_nothing_in_it(bench):
 
 def test_nothing_below_the_tables_own_floor_is_filled(bench):
     bench.create()
+    midnight = datetime.combine(bench.now.date() + timedelta(days=2), datetime.min.time(), UTC)
+    bench.later(seconds=(midnight - bench.now).total_seconds() - 3600)  # whatever the time of day is now
     bench.put(0)
-    midnight = datetime.combine(bench.now.date() + timedelta(days=1), datetime.min.time(), UTC)
-    bench.later(seconds=(midnight - bench.now).total_seconds() + 60)
+    bench.later(seconds=3660)
     numbers = bench.put(1)
     bench.run()
     first = next(number for (number, _), item in bench.numbers.items() if item == 0)
