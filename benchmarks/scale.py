@@ -260,6 +260,7 @@ class Rates:
 
     Attributes:
         shards: Of both tasks.
+        pages: Of each shard.
         paced: As the service paces a shard.
         rate: Records a second.
         most: Records a second if so many calls at once took as long as one alone, those for shard iterators
@@ -270,6 +271,7 @@ class Rates:
     """
 
     shards: int
+    pages: int
     paced: bool
     rate: Spread
     most: float
@@ -314,6 +316,7 @@ def small_pages(server: ReplayServer, shards: int, pages: int, *, paced_rounds: 
             told.append(
                 Rates(
                     shards,
+                    pages,
                     paced,
                     Spread.of(rates),
                     _most(shards, pages, alone, paced=paced),
@@ -387,7 +390,7 @@ def section(full: bool) -> Section:
         of_wholes = wholes(server, BACKLOG, rounds)
         of_ticks = ticks(server, rounds)
         rates = [
-            *small_pages(server, 64, 100, paced_rounds=rounds),
+            *small_pages(server, 64, 200 if full else 100, paced_rounds=rounds),
             *small_pages(server, 256, 10, paced_rounds=rounds),
         ]
         profile = profiles(server)
@@ -477,6 +480,7 @@ def _about_rates(of: Sequence[Rates], *, paced_rounds: int) -> list[str]:
     rows = [
         [
             str(each.shards),
+            str(each.pages),
             "AWS" if each.paced else "lifted",
             each.rate.text(0),
             f"{each.most:,.0f}",
@@ -488,6 +492,7 @@ def _about_rates(of: Sequence[Rates], *, paced_rounds: int) -> list[str]:
     ]
     columns = [
         "shards",
+        "pages of each",
         "pace",
         "records/s",
         "the calls allow",

@@ -162,7 +162,7 @@ def _met(**changed):
     ticks = [[Tick("new", 1.0, 1.0, 0, 0), Tick("then", seconds, 0.0, 0, 0)] for seconds in figures["tick"]]
     slow = Spread(20_000, 20_000, 20_000)
     rates = [
-        Rates(shards, paced, slow if paced else rate, 64_000.0, 20.0, 1.0, 0.1)
+        Rates(shards, 100, paced, slow if paced else rate, 64_000.0, 20.0, 1.0, 0.1)
         for shards, rate in ((64, figures["few"]), (256, figures["many"]))
         for paced in (False, True)
     ]
