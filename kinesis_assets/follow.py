@@ -122,8 +122,8 @@ class Follow:
 
         Raises:
             ShardsNotCommitted: Some shards fail at the end; one that is throttled, and not for long, counts
-                if it was never read. The others are committed, and told by now if only that nothing of them
-                was new.
+                if it was not well before. The others are committed, and told by now if only that nothing of
+                them was new.
             StreamError: A round could not be planned.
             TableError: A round's commit did not come about, or that cannot be told.
             Exception: Whatever else a landing raises.
@@ -217,9 +217,9 @@ class Follow:
         if not errors:
             return
         # A run that failed is known to have been well for those alone that it told of.
-        for shard_id, shard in self._shards.items():
-            if not shard.error and not shard.told_well and shard.last is not None:
-                self._tell(_only(shard.last, [shard_id]))
+        for shard in self._shards.values():
+            if not shard.fails_by and not shard.told_well and shard.well is not None:
+                self._tell(shard.well)
         raise ShardsNotCommitted(self._client.stream, errors)
 
 
@@ -237,10 +237,10 @@ class _Shard:
         throttled_since: When the first one began that was throttled, without another since; None otherwise.
         failures: How many failed one after the other, without those that waited.
         due: It is not read before, by the monotonic clock.
-        read: One of them did not fail.
+        well: What became of the last of them that did not fail, if none failed since but by throttling that
+            has not lasted; None otherwise.
         told_kind: The kind of the error that was told last, if nothing was well since.
-        told_well: Told of as committed or finished.
-        last: What became of the last of its rounds.
+        told_well: Told of as committed or finished, and not as failing since.
     """
 
     answer_within: float
@@ -252,20 +252,18 @@ class _Shard:
     throttled_since: float | None = None
     failures: int = 0
     due: float = 0.0
-    read: bool = False
+    well: RunResult | None = None
     told_kind: str | None = None
     told_well: bool = False
-    last: RunResult | None = None
 
     @property
     def fails_by(self) -> ShardError | None:
         """What the run fails by, if it ends now."""
-        return None if self.read and self._throttled_briefly else self.error
+        return None if self.well is not None and self._throttled_briefly else self.error
 
     def after(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
         """Remember what became of it in a round; whether there is something to tell."""
         outcome = result.outcomes[shard_id]
-        self.last = _only(result, [shard_id])
         self.conflict = outcome.state is ShardState.CONFLICT
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
@@ -280,7 +278,7 @@ class _Shard:
         if self.conflict:
             return False
         if self.error is None:
-            self.read, self.failures = True, 0
+            self.well, self.failures = _only(result, [shard_id]), 0
             self.due = float("inf") if self.finished else 0.0
             news = bool(outcome.rows) or (self.finished and not finished_before)
             self.told_well = self.told_well or news
@@ -294,6 +292,7 @@ class _Shard:
             self.due = time.monotonic() + wait
         if self._throttled_briefly:
             return bool(outcome.rows)
+        self.well, self.told_well = None, False
         before, self.told_kind = self.told_kind, _kind(self.error)
         return bool(outcome.rows) or self.told_kind != before
 

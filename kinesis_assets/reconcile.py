@@ -19,6 +19,7 @@ from kinesis_assets.keys import raw_key
 from kinesis_assets.metadata import landed_metadata
 from kinesis_assets.run import ShardState
 from kinesis_assets.table.tokens import drawn_at
+from kinesis_assets.told import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,8 +46,11 @@ FILLED = "filled"
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which an event may seem to be older than its commit."""
 
+_BETWEEN = 10
+"""So many commits are looked at again for one stretch instead of two. Without a bound, a run that never ends
+would keep all that came after it."""
+
 _AT_ONCE = 500
-_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
 
 Told = tuple[str, str]
 """A batch's id as text, and a shard's: what an event tells of."""
@@ -189,18 +193,8 @@ def missing_events(
             left.append(rest)
     events, kept = _untold_of_ended(instance, stream, links, _timer(clock))
     left = sorted([*left, *kept], key=_newest, reverse=True)
-    return events, Reconciled(newest, tuple(_joined(left)))
-
-
-def links_of(link_at: Callable[[int], Link], newest: int | None) -> Iterator[Link]:
-    """A chain from its newest commit back to where it was pruned. Raises as `missing_events`."""
-    while newest is not None:
-        try:
-            link = link_at(newest)
-        except PositionsUnreadable:
-            return
-        yield link
-        newest = link.previous
+    before = {link.token: link.previous for link in links}
+    return events, Reconciled(newest, tuple(_joined(left, before)))
 
 
 def untold(
@@ -215,21 +209,14 @@ def untold(
     runs = _runs(instance, {link.by for link in bringing if link.by})
     unfinished = [link for link in bringing if (run := runs.get(link.by or "")) and not run.is_finished]
     waiting = {link.token for link in unfinished}
-    candidates = []
-    for link in bringing:
-        if link.token in waiting:
-            continue
-        told = _told_by(instance, stream, link.by) if link.by in runs else set()
-        lacking = [shard_id for shard_id in link.landed if link.told(shard_id) not in told]
-        if lacking:
-            candidates.append((link, lacking))
-    told = _told_without_run(instance, stream, candidates)
-    found = [
-        (link, lacking)
-        for link, shard_ids in candidates
-        if (lacking := [shard_id for shard_id in shard_ids if link.told(shard_id) not in told])
-    ]
-    return found, unfinished
+    ended = [link for link in bringing if link.token not in waiting]
+    wanted: dict[str, set[Told]] = {}
+    for link in ended:
+        if link.by in runs:
+            wanted.setdefault(link.by, set()).update(map(link.told, link.landed))
+    told = set[Told]().union(*(_told_by(instance, stream, *of_run) for of_run in wanted.items()))
+    candidates = _lacking([(link, link.landed) for link in ended], told)
+    return _lacking(candidates, _told_without_run(instance, stream, candidates)), unfinished
 
 
 def told_since(
@@ -330,11 +317,19 @@ def _newest(stretch: Stretch) -> int:
     return stretch.newest
 
 
-def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """The same, newest first, with those that follow on each other as one if both wait for runs or none."""
+def _joined(stretches: Iterable[Stretch], before: Mapping[int, int | None]) -> Iterator[Stretch]:
+    """The same, newest first, with those that follow on each other as one if both wait for runs or none.
+
+    Of runs that follow side by side the commits of one that ended are looked at again for that, or what is
+    left of the others would be as many stretches as they have commits.
+
+    Args:
+        stretches: What is left, newest first.
+        before: The token before each of the commits that were just read.
+    """
     last: Stretch | None = None
     for stretch in stretches:
-        if last is not None and last.until == stretch.newest and bool(last.runs) == bool(stretch.runs):
+        if last is not None and bool(last.runs) == bool(stretch.runs) and _is_near(last, stretch, before):
             last = Stretch(last.newest, stretch.until, tuple(dict.fromkeys((*last.runs, *stretch.runs))))
             continue
         if last is not None:
@@ -342,6 +337,16 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
         last = stretch
     if last is not None:
         yield last
+
+
+def _is_near(newer: Stretch, older: Stretch, before: Mapping[int, int | None]) -> bool:
+    """Whether nothing is between two stretches; or, of those that wait for runs, few commits."""
+    token = newer.until
+    for _ in range(_BETWEEN if newer.runs else 0):
+        if token is None or token == older.newest:
+            break
+        token = before.get(token)
+    return token == older.newest
 
 
 def _runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
@@ -354,18 +359,26 @@ def _runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, d
     return found
 
 
-def _told_by(instance: dg.DagsterInstance, stream: str, run_id: str | None) -> set[Told]:
-    """What a run told itself. A shard that failed after some rows was told by an observation."""
-    if run_id is None:
-        return set()
-    records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
-    entries = [record.event_log_entry for record in records]
-    events = [entry.asset_materialization or entry.asset_observation for entry in entries]
-    return {
-        (str(fact(event, "batch_id")), event.partition)
-        for event in events
-        if event is not None and event.asset_key == raw_key(stream) and event.partition is not None
-    }
+def _lacking(
+    links: Iterable[tuple[Link, Iterable[str]]], told: Collection[Told]
+) -> list[tuple[Link, list[str]]]:
+    """Those of some commits' shards that are not told of; without the commits that have none."""
+    some = [(link, [each for each in shard_ids if link.told(each) not in told]) for link, shard_ids in links]
+    return [(link, shard_ids) for link, shard_ids in some if shard_ids]
+
+
+def _told_by(instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Collection[Told]) -> set[Told]:
+    """Which of these a run told itself. A shard that failed after some rows was told by an observation.
+
+    The newest of its events are read first, and no more of them than it takes: a run that follows has many.
+    """
+    left = set(wanted)
+    for event in events_of(instance, run_id, newest_first=True):
+        if not left:
+            break
+        if event.asset_key == raw_key(stream) and event.partition is not None:
+            left.discard((str(fact(event, "batch_id")), event.partition))
+    return set(wanted) - left
 
 
 def _told_without_run(

@@ -26,6 +26,7 @@ from kinesis_assets.spans import (
     span_tags,
     tagged_span,
 )
+from kinesis_assets.told import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,7 +110,7 @@ def evaluate(
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
     busy = _shards_of_unfinished_runs(manager, instance, keys, now)
-    ended = _ended_runs(instance, stream, keys, since=before.backoff.since(now))
+    ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
@@ -180,15 +181,18 @@ def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
 
 
 def _ended_runs(
-    instance: dg.DagsterInstance, stream: str, keys: Sequence[str], since: float
+    instance: dg.DagsterInstance, stream: str, keys: Sequence[str], before: Backoff, now: float
 ) -> Iterator[EndedRun]:
-    """Our runs that succeeded or failed after a moment; one that was canceled tells nothing of its shards."""
+    """Our runs that succeeded or failed and were not counted; a canceled one tells nothing of its shards."""
+    since = before.since(now)
     asked = dg.RunsFilter(
         statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
         updated_after=datetime.fromtimestamp(since, UTC),
     )
     for record in instance.get_run_records(asked):
         run = record.dagster_run
+        if run.run_id in before.counted:  # its events may be many
+            continue
         # One that was only tagged anew counted long ago.
         if not _is_ours(instance, run, stream) or (record.end_time is not None and record.end_time < since):
             continue
@@ -210,13 +214,12 @@ def _is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> b
 
 
 def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
-    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
-    events = [record.event_log_entry.asset_materialization for record in records]
-    return {
-        event.partition
-        for event in events
-        if event is not None and event.asset_key == raw_key(stream) and event.partition is not None
-    }
+    """The shards of which the last that a run told is a materialization; one that followed told of many."""
+    last: dict[str, bool] = {}
+    for event in events_of(instance, run_id, newest_first=True):
+        if event.asset_key == raw_key(stream) and event.partition is not None:
+            last.setdefault(event.partition, isinstance(event, dg.AssetMaterialization))
+    return {shard_id for shard_id, materialized in last.items() if materialized}
 
 
 def _missing_events(

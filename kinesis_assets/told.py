@@ -1,22 +1,41 @@
-"""What a run that was executed in this process told: the metadata of its events."""
+"""What a run told: its materializations and observations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: what the run tells is in its events, so nothing is printed."""
 
+AT_ONCE = 500
+"""Events that are read at a time."""
+
 _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
 
 
+def events_of(
+    instance: dg.DagsterInstance, run_id: str, *, newest_first: bool = False
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Each of them, in the order of their storage or the other way round, read as they are taken."""
+    cursor: str | None = None
+    while True:
+        page = instance.get_records_for_run(run_id, cursor, _EVENTS, AT_ONCE, ascending=not newest_first)
+        for entry in (record.event_log_entry for record in page.records):
+            event = entry.asset_materialization or entry.asset_observation
+            if event is not None:
+                yield event
+        if not page.has_more:
+            return
+        cursor = page.cursor
+
+
 def told_by(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
-    """The metadata of each materialization and observation of a run, in the order of their storage."""
-    records = instance.get_records_for_run(run_id, of_type=_EVENTS).records
-    entries = [record.event_log_entry for record in records]
-    events = [entry.asset_materialization or entry.asset_observation for entry in entries]
+    """The metadata of each, in the order of their storage."""
     return [
-        {name: value.value for name, value in event.metadata.items()} for event in events if event is not None
+        {name: value.value for name, value in event.metadata.items()} for event in events_of(instance, run_id)
     ]

@@ -275,9 +275,13 @@ class ShardReading:
     def _told_to_stop(self) -> bool:
         return self._stop is not None and self._stop.is_set()
 
+    @property
+    def _used_up(self) -> bool:
+        return any(budget.used_up for budget in self._budgets)
+
     def _spent(self) -> RangeEnd | None:
         """What ends the range before its next page, if anything does."""
-        if self._told_to_stop() or any(budget.used_up for budget in self._budgets):
+        if self._told_to_stop() or self._used_up:
             return RangeEnd.BOUND
         late = self._deadline is not None and time.monotonic() >= self._deadline
         # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
@@ -294,11 +298,16 @@ class ShardReading:
         return never_answered and throttled >= _LEAST_TRIES and self._progress.out_of_patience
 
     def _ends_in_vain(self, *, silent: bool) -> bool:
-        """Whether a call in vain ends the range without an error; not where that would hide a failure."""
+        """Whether a call in vain ends the range without an error; not where that would hide a failure.
+
+        Of a shard that is refused nothing could be taken where others took what was allowed.
+        """
         if self._told_to_stop():
             return True
-        bound = self._spent() is not None or self._progress.out_of_patience
-        return bound and self.records > 0 and not silent
+        if silent:
+            return False
+        over = self._spent() is not None or self._progress.out_of_patience
+        return self._used_up or (over and self.records > 0)
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
         """A call, which gives up as early as the range says."""

@@ -178,9 +178,10 @@ class SparkServer:
 
     def _settings(self) -> dict[str, str]:
         settings = local_settings({})
+        options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,
-            JAVA_OPTIONS: " ".join([*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]),
+            **({JAVA_OPTIONS: " ".join(options)} if options else {}),  # none are the site's own
             "spark.master": f"local[{self._tasks * SIDE_BY_SIDE},4]",
             "spark.default.parallelism": str(self._tasks),
             "spark.app.name": "kinesis-assets",

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kinesis_assets import reconcile
+from kinesis_assets import told as told_module
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.keys import raw_key
 from kinesis_assets.plan import plan_run
@@ -301,6 +302,59 @@ def test_of_a_run_that_goes_on_no_commit_is_read_twice_until_it_ends(daemon, cha
     events, done = look(done, 10)
     assert (events, read) == (7, [10, 9, 8, 7, 6, 5, 4, 3, 2])
     assert done == Reconciled(10, (Stretch(10, 8, (second.run_id,)),))
+
+
+def by_runs(chain: dict[int, Link], *runs: dg.DagsterRun) -> None:
+    """Have the commits made by these in turn."""
+    for number, link in chain.items():
+        chain[number] = replace(link, by=runs[number % len(runs)].run_id)
+
+
+def test_a_runs_events_are_read_once_for_all_of_its_commits_and_no_more_than_it_takes(
+    daemon, chain, monkeypatch
+):
+    run = daemon.run({PARTITION: A})
+    by_runs(chain, run)
+    for link in chain.values():
+        daemon.tell(run, link.event(daemon.project.stream, A))
+    daemon.end(run, Status.SUCCESS)
+    pages, look = [], dg.DagsterInstance.get_records_for_run
+
+    def noted(*given, **named):
+        pages.append(look(*given, **named))
+        return pages[-1]
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", noted)
+    monkeypatch.setattr(told_module, "AT_ONCE", 4)
+    assert looks(daemon, chain, Reconciled(4), 10) == ([], Reconciled(10))
+    assert [len(page.records) for page in pages] == [4, 4]
+
+
+def test_what_is_left_of_runs_side_by_side_is_one_stretch_when_one_of_them_ended(daemon, chain):
+    first, second, third = (daemon.run({PARTITION: A}) for _ in range(3))
+    by_runs(chain, first, second, third)
+    _, done = looks(daemon, chain, Reconciled(0), 10)
+    daemon.end(first, Status.CANCELED)
+    found, done = looks(daemon, chain, done, 10)
+    assert found == [3, 6, 9]
+    assert done == Reconciled(10, (Stretch(10, None, (second.run_id, third.run_id)),))
+    daemon.end(second, Status.CANCELED)
+    daemon.end(third, Status.CANCELED)
+    assert looks(daemon, chain, done, 10) == ([1, 2, 4, 5, 7, 8, 10], Reconciled(10))
+
+
+def test_a_run_that_never_ends_keeps_nothing_that_came_long_after_it(daemon, chain, monkeypatch):
+    monkeypatch.setattr(reconcile, "_BETWEEN", 3)
+    endless, between, last = (daemon.run({PARTITION: A}) for _ in range(3))
+    chain |= {
+        number: replace(link, by=(endless if number == 1 else last if number > 5 else between).run_id)
+        for number, link in chain.items()
+    }
+    _, done = looks(daemon, chain, Reconciled(0), 10)
+    daemon.end(between, Status.CANCELED)
+    found, done = looks(daemon, chain, done, 10)
+    assert found == [2, 3, 4, 5]
+    assert done.left == (Stretch(10, 5, (last.run_id,)), Stretch(1, None, (endless.run_id,)))
 
 
 def test_the_cursor_of_a_version_that_knew_no_runs_is_read():

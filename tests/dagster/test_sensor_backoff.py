@@ -93,6 +93,20 @@ def test_its_neighbours_are_asked_for_at_once(source, daemon, clock):
     assert daemon.spans() == [(A, E)]
 
 
+def test_of_a_run_that_tells_of_a_shard_more_than_once_the_last_counts(source, daemon, clock):
+    del clock
+    source.create(3)
+    daemon.tick()
+    run = daemon.run({FIRST: A, LAST: C})
+    key = raw_key(daemon.project.stream)
+    for shard_id in (A, B, C):
+        daemon.tell(run, dg.AssetMaterialization(key, partition=shard_id))
+        daemon.tell(run, dg.AssetObservation(key, partition=shard_id))
+    daemon.tell(run, dg.AssetMaterialization(key, partition=B))
+    daemon.end(run, Status.FAILURE)
+    assert daemon.spans() == [(B,)]
+
+
 def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, clock):
     source.create(4)
     daemon.tick()
@@ -191,3 +205,5 @@ def test_a_tick_asks_for_the_events_of_failed_runs_alone(source, daemon, clock, 
     daemon.tick()
     assert asked == [bad.run_id]
     assert good.run_id not in asked
+    daemon.tick()
+    assert asked == [bad.run_id]

@@ -316,6 +316,23 @@ def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, r
 
 
 @pytest.mark.usefixtures("sdk_waits")
+def test_refused_shard_ends_when_others_have_taken_what_was_allowed(put, reading_of, faults, virtual):
+    put(FIRST, b"0")
+    budget = Budget(Allowance(records=1))
+    faults.throttle()
+
+    def another_takes_it(*_):
+        budget.take(records(b"another's"))
+
+    faults.answer("GetRecords", another_takes_it)
+    began = virtual.now
+    reading = reading_of(FIRST, budget)
+    assert data(reading) == []
+    assert (reading.end, reading.position.kind) == (RangeEnd.BOUND, PositionKind.TRIM_HORIZON)
+    assert virtual.now - began < 5
+
+
+@pytest.mark.usefixtures("sdk_waits")
 def test_throttled_shard_that_was_never_answered_has_as_long_as_there_is_patience(
     put, reading_of, faults, virtual
 ):

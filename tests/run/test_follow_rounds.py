@@ -133,12 +133,13 @@ def test_a_shard_that_is_behind_is_read_on_at_once(bench):
 
 def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_committed(bench, faults):
     bench.create()
-    bench.put(*range(500))
+    for _ in range(8):
+        bench.put(*range(500))
     faults.page_size(1)
     pace = Pace(20.0, commit_interval=0.3)
     followed = Followed(bench, pace=pace, last_round=2).run(A)
     (first, *_) = followed.told
-    assert 0 < first.outcomes[A].rows < 500
+    assert 0 < first.outcomes[A].rows < 4000
 
 
 # Time
@@ -289,6 +290,31 @@ def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
     assert followed.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
 
 
+def test_a_shard_that_failed_and_is_well_is_told_so_at_the_end_of_a_run_that_fails(
+    bench, faults, monkeypatch
+):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(1)
+    fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
+    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05), before={2: fail})
+    with pytest.raises(ShardsNotCommitted):
+        followed.run(A, "bogus")
+    told = [event[A] for event in followed.events if A in event]
+    assert told == [("committed", 1), ("failed", 0), ("committed", 0)]
+
+
+def test_a_shard_that_failed_and_is_throttled_since_fails_the_run(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    bench.create()
+    bench.put(1)
+    fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
+    before = {2: fail, 3: partial(faults.throttle, shard_id=A)}
+    with pytest.raises(ShardsNotCommitted) as caught:
+        Followed(bench, pace=Pace(3.0, commit_interval=0.05), before=before).run(A)
+    assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
+
+
 def test_a_throttled_shard_holds_no_commit_of_its_neighbours_and_is_not_told(bench, faults):
     bench.create(2)
     faults.throttle(shard_id=A)
@@ -318,7 +344,7 @@ def test_a_shard_that_was_never_read_for_throttling_fails_the_run_however_short(
     assert followed.events == [{B: ("committed", 0)}]
 
 
-def test_a_shard_throttled_at_the_end_is_neither_told_nor_named_where_another_fails(
+def test_a_shard_throttled_at_the_end_is_told_as_well_and_not_named_where_another_fails(
     bench, faults, monkeypatch
 ):
     monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
@@ -329,7 +355,7 @@ def test_a_shard_throttled_at_the_end_is_neither_told_nor_named_where_another_fa
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert list(caught.value.errors) == [B]
-    assert followed.events == [{B: ("failed", 0)}]
+    assert followed.events == [{B: ("failed", 0)}, {A: ("committed", 0)}]
 
 
 def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench, faults, monkeypatch):

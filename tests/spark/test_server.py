@@ -23,6 +23,7 @@ from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
 from kinesis_assets.spark import remote
 from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.keeper import Keeper
+from kinesis_assets.spark.local import JAVA_OPTIONS
 from kinesis_assets.spark.remote import require_answer
 from kinesis_assets.spark.serve import _end_if_silent
 from kinesis_assets.spark.server import SparkServer
@@ -40,12 +41,12 @@ def awaited(look, what):
     return found
 
 
-def processes_with(marker):
-    """The processes that have a marker in their environment."""
+def processes_with(marker, told="environ"):
+    """The processes that have a marker in their environment, or another file that tells of them."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if marker.encode() in (process / "environ").read_bytes():
+            if marker.encode() in (process / told).read_bytes():
                 found.add(int(process.name))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it has ended, or is another user's
@@ -274,6 +275,15 @@ def test_a_taken_port_is_told(tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(InvalidInput, match=rf"^port {port}: .*; name another$"):
             SparkServer(tmp_path / "log", port=port).start()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_the_java_options_of_the_site_are_the_servers_too(tmp_path, monkeypatch):
+    option = f"-Dof.the.site={uuid4()}"
+    (tmp_path / "spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {option}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with SparkServer(tmp_path / "log"):
+        assert processes_with(option, "cmdline")
 
 
 def test_a_server_that_does_not_come_up_is_told_with_what_it_said_last(tmp_path, monkeypatch):
