@@ -45,6 +45,26 @@ def test_every_setting_of_the_page_is_one_of_the_builder():
     assert len(named) == 11
 
 
+def test_every_setting_of_the_builder_is_on_the_page():
+    named = set(re.findall(r"`([a-z_]+)(?:[:`])", PAGE))
+    assert inspect.signature(build_kinesis_stream).parameters.keys() - {"stream", "table"} <= named
+
+
+def test_the_defaults_of_the_table_of_other_settings_are_those_of_the_builder():
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| ([^|]+) \|", PAGE, re.MULTILINE)
+    said = {}
+    for names, defaults in rows:
+        values = [each.strip("` ") for each in defaults.split(", ")]
+        for number, name in enumerate(re.findall("[a-z_]+", names)):
+            said[name] = values[min(number, len(values) - 1)]
+    parameters = inspect.signature(build_kinesis_stream).parameters
+    for name in ("sensor_interval_seconds", "stop_timeout", "commit_interval"):
+        assert float(said[name]) == parameters[name].default
+    for name in ("follow_for", "retention_days", "spark_config", "region_name", "profile_name"):
+        assert (parameters[name].default, said[name] in {"none", "the AWS SDK's own"}) == (None, True)
+    assert said["maintenance_schedule"] == parameters["maintenance_schedule"].default
+
+
 def test_the_defaults_of_the_page_are_those_of_the_builder():
     parameters = inspect.signature(build_kinesis_stream).parameters
     assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
