@@ -105,8 +105,8 @@ class ShardRange(msgspec.Struct, frozen=True):
         expected: Payload bytes that are expected from `start` on, as a weight beside other shards; None is
             unknown.
         patience: For so many seconds it may be asked in vain while others wait for it with their commit; then
-            it ends with what it has, or, throttled and never answered, fails. None, and where only empty
-            pages came, is `STALL_SECONDS`. Whatever else fails has some tries.
+            it ends with what it has, or, throttled and never answered, fails. None, and where nothing but
+            empty pages came, is `STALL_SECONDS`. Whatever else fails has some tries.
         answer_within: It fails when an answer does not come, or go on, for so many seconds; None is when that
             is so for as long as the client waits, some times. The SDK alone waits that long once.
     """
@@ -286,8 +286,8 @@ class ShardReading:
         late = self._deadline is not None and time.monotonic() >= self._deadline
         # Who has begun goes on to a record or the tip, or the next run would meet the same empty pages again.
         before_first = self._begun and not self.records
-        late = late or (not before_first and any(budget.late for budget in self._budgets))
-        return RangeEnd.LATE if late else None
+        others_wait = self._progress.out_of_patience or any(budget.late for budget in self._budgets)
+        return RangeEnd.LATE if late or (others_wait and not before_first) else None
 
     def _impatient(self, throttled: int) -> bool:
         """Whether a throttled shard that was never answered has had its time, and tries enough.
@@ -306,8 +306,7 @@ class ShardReading:
             return True
         if silent:
             return False
-        over = self._spent() is not None or self._progress.out_of_patience
-        return self._used_up or (over and self.records > 0)
+        return self._used_up or (self._spent() is not None and self.records > 0)
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
         """A call, which gives up as early as the range says."""

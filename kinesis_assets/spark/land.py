@@ -67,7 +67,8 @@ class LandingJob:
         settings: How to reach it.
         folder: The table's folder.
         batch_id: Written into every row.
-        read_until: No page is begun later, seconds since the epoch: its records could not be committed.
+        read_until: No page is begun later, seconds since the epoch, but of a shard that has given empty ones
+            alone: its records could not be committed.
     """
 
     stream: str

@@ -295,6 +295,19 @@ def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
     assert virtual.now - began == pytest.approx(progress.STALL_SECONDS, abs=1)
 
 
+def test_shard_that_gave_records_and_then_nothing_but_empty_pages_ends_with_what_it_has(
+    put, reading_of, faults, virtual
+):
+    numbers = put(FIRST, b"0", b"1")
+    faults.page_size(1)
+    faults.empty_page(after=1)
+    began = virtual.now
+    reading = reading_of(FIRST, patience=2.0)
+    assert data(reading) == [b"0"]
+    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert 2 < virtual.now - began < 5
+
+
 @pytest.mark.usefixtures("sdk_waits")
 def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading_of, faults, virtual):
     numbers = put(FIRST, b"0", b"1")
