@@ -201,7 +201,7 @@ def plan_run(
                     shard_id=shard_id,
                     start=shard.position,
                     bounds=msgspec.structs.replace(policy.bounds, until=until),
-                    hash_range=shard.hash_range,
+                    hash_range=listing.judged_by(shard.hash_range),
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,

@@ -19,11 +19,26 @@ those that it leaves out, what is inside the range. Where MD5 or protobuf are wr
 as a plain one. Where a partition key is longer than a record's may be, the KCL takes the aggregate apart, and
 here it is not sound.
 
+A hash key says where a sub-record belongs only if the service placed its aggregate by hash keys. Under the record
+distribution strategy AUTO it does not: then every aggregate of more than one sub-record would seem to be outside,
+and whoever reads `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
+under which a record was put. A record without a partition key was put under AUTO, but one with a key may have been,
+too: the key is stored and ignored. The strategy that the stream has now says nothing about older records, since it
+can be switched at any time. So nothing is judged where AUTO is possible:
+
+- a record without a partition key, in any stream;
+- any record of a stream whose capacity mode is ON_DEMAND, the only one that has the strategy.
+
+What that costs: in an on-demand stream the sub-records that the KPL puts again after a split come twice without an
+error. A stream that was on-demand and AUTO, and is provisioned now, is judged, also what was put into it before.
+
 Sources:
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aws/kinesis/core/retrier.cc ("Wrong Shard")
     https://github.com/awslabs/amazon-kinesis-producer/pull/576 (0.15.11)
     https://github.com/awslabs/kinesis-aggregation/blob/master/potential_data_loss.md
+    https://docs.aws.amazon.com/kinesis/latest/APIReference/API_UpdateStreamRecordDistributionStrategy.html
+    https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Record.html (PartitionKey)
     https://github.com/awslabs/amazon-kinesis-client (AggregatorUtil.java, as of 3.5.1)
 """
 
@@ -42,7 +57,8 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from kinesis_assets.kinesis.pages import Record, Records, letters
+from kinesis_assets.kinesis.columns import letters
+from kinesis_assets.kinesis.pages import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -122,23 +138,23 @@ def is_damaged(error: str | None) -> bool:
     return error is not None and error != OUTSIDE_HASH_RANGE
 
 
-def deaggregate(record: Record, hash_range: tuple[str, str]) -> list[Record]:
+def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Record]:
     """The sub-records of an aggregate, in order, or the record itself.
 
     Args:
         record: As the wire has it.
-        hash_range: The shard's first and last hash key, both inclusive, as decimal text.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None judges nothing.
 
     Returns:
         For a plain record that very object. For a sound aggregate all its sub-records, with its sequence
         number and arrival; `sub_sequence_number` counts them from 0, and those outside the shard's range have
-        the error `OUTSIDE_HASH_RANGE`. For anything else that begins as an aggregate one record: it, with an
+        the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For anything else that begins as an aggregate one record: it, with an
         error.
     """
     return list(chain.from_iterable(sliced(record, hash_range)))
 
 
-def sliced(record: Record, hash_range: tuple[str, str]) -> Iterator[Sequence[Record]]:
+def sliced(record: Record, hash_range: tuple[str, str] | None) -> Iterator[Sequence[Record]]:
     """What `deaggregate` gives, in lists of at most `SLICE`, of which none is empty."""
     if not is_aggregate(record):
         yield [record]
@@ -181,8 +197,11 @@ def _message(data: bytes) -> Any:
     return message
 
 
-def _sub_records(record: Record, message: Any, hash_range: tuple[str, str]) -> Iterator[Record]:
-    first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
+def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | None) -> Iterator[Record]:
+    if hash_range is None or record.partition_key is None:
+        first, last = _ALL_HASH_KEYS
+    else:
+        first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
 
     def judged(hash_key: bytes) -> str | None:
         return None if first <= hash_key <= last else OUTSIDE_HASH_RANGE

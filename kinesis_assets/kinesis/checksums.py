@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from kinesis_assets.kinesis.pages import letters
+from kinesis_assets.kinesis.columns import letters
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.http_endpoint import ResponseTooLong
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
@@ -141,6 +142,7 @@ class StreamClient:
             ),
             service_time=self._time("DescribeStreamSummary", _date(answer)),
             retention_hours=summary["RetentionPeriodHours"],
+            on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
         )
 
     def listing(self) -> StreamListing:
@@ -228,11 +230,21 @@ class StreamClient:
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
                 answer = self._call("GetRecords", "Records", **arguments)
+                self._check_length(answer)
                 return page_of(answer), _date(answer)
-            except (ResponseParserError, KeyError, TypeError, ValueError) as error:
+            except (ResponseParserError, ArithmeticError, KeyError, TypeError, ValueError) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
+
+    def _check_length(self, answer: dict[str, Any]) -> None:
+        """Refuse a response that the direct call would not receive. The SDK has read all of it by now: the memory
+        that it took is not bounded here, but the next one is asked for with fewer records.
+        """
+        length = int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
+        if length > LARGEST_BODY:
+            with self._failures("GetRecords"):
+                raise ResponseTooLong(error=f"the answer has {length} bytes, more than {LARGEST_BODY}")
 
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]

@@ -57,6 +57,12 @@ def same_integer(value: int, count: int) -> pa.Int64Array:
     return integers(np.full(count, value, np.int64))
 
 
+def letters(column: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """All bytes of a whole column, and where each of its values begins in them; at last, where all end."""
+    _, begins, data = column.buffers()
+    return np.frombuffer(data, np.uint8), np.frombuffer(begins, np.int32)[: len(column) + 1]
+
+
 def _of_bytes(kind: pa.DataType, lengths: Iterable[int], data: bytes, count: int) -> pa.Array:
     ends = np.zeros(count + 1, np.int64)
     np.cumsum(np.fromiter(lengths, np.int64, count), out=ends[1:])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.page_checks import REPEATED_PAGE
+
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
 
@@ -20,16 +22,21 @@ _THROTTLED = frozenset(
 _TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 """Names of botocore's exceptions."""
 
+_TOO_LONG = "ResponseTooLong"
+"""Name of the exception of `http_endpoint`."""
+
 _TRIED_AGAIN = frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
+        REPEATED_PAGE,
         # No whole answer came: names of botocore's exceptions.
         "EndpointConnectionError",
         "ProxyConnectionError",
         "ConnectionClosedError",
         "ResponseStreamingError",
         "HTTPClientError",
+        _TOO_LONG,
     }
 )
 
@@ -42,6 +49,11 @@ def is_throttled(error: CallFailed) -> bool:
 def timed_out(error: CallFailed) -> bool:
     """Whether no answer came in time."""
     return error.code in _TIMED_OUT
+
+
+def is_too_long(error: CallFailed) -> bool:
+    """Whether the response was longer than may be received."""
+    return error.code == _TOO_LONG
 
 
 def passes(error: CallFailed) -> bool:

@@ -30,6 +30,10 @@ _LONGEST_SECONDS = 300.0
 _END_OF_HEAD = b"\r\n\r\n"
 
 
+class BodyTooLong(ProtocolError):
+    """The body is longer than it may be; what was not received stays with the sender."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
     """An answer.
@@ -88,7 +92,8 @@ def receive(
 
     Raises:
         OSError: The connection broke or ended before the body; `TimeoutError` if nothing came in time.
-        ProtocolError: That is no answer, more than one, or a longer one.
+        BodyTooLong: The body is longer.
+        ProtocolError: That is no answer, or more than one.
     """
     yield from until_it_can(connection, seconds)  # to try before costs more
     coming = _Coming(connection, seconds)
@@ -102,7 +107,7 @@ def receive(
         status = parser.get_status_code()
     length = 0 if found.is_whole else int(found.headers.get("content-length", largest_body))
     if length > largest_body:
-        raise ProtocolError(f"the answer has {length} bytes, more than {largest_body}")
+        raise BodyTooLong(f"the answer has {length} bytes, more than {largest_body}")
     yield from before_body(length)
     coming.count_anew()
     if "content-length" in found.headers and not found.is_whole:
@@ -184,7 +189,7 @@ def _parse_body(
     while not found.is_whole and (came := (yield from coming.piece())):
         received += len(came)
         if received > largest:
-            raise ProtocolError(f"the answer has more than {largest} bytes")
+            raise BodyTooLong(f"the answer has more than {largest} bytes")
         _parse(parser, came)
     if found.answers > 1:
         raise ProtocolError("the answer is followed by another")

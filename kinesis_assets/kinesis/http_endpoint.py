@@ -19,7 +19,7 @@ from urllib3.util import parse_url
 from urllib3.util.proxy import connection_requires_http_tunnel
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from kinesis_assets.kinesis.http_answer import HttpAnswer, receive
+from kinesis_assets.kinesis.http_answer import BodyTooLong, HttpAnswer, receive
 from kinesis_assets.kinesis.waits import by_a_thread
 
 if TYPE_CHECKING:
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
+
+class ResponseTooLong(named.HTTPClientError):  # type: ignore[misc]  # botocore has no types
+    """The response is longer than the memory that is kept for one; with fewer records it is shorter."""
+
+    fmt = "{error}"
+
+
 _NAMES = (
+    (BodyTooLong, ResponseTooLong),
     ((ssl.SSLEOFError, ssl.SSLZeroReturnError), named.ConnectionClosedError),
     ((urllib3_errors.SSLError, ssl.SSLError, CertificateError), named.SSLError),
     (urllib3_errors.NewConnectionError, named.EndpointConnectionError),

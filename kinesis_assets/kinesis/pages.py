@@ -13,15 +13,14 @@ import numpy as np
 from pybase64 import b64decode
 
 from kinesis_assets.kinesis import columns
-from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
+from kinesis_assets.kinesis.columns import letters
+from kinesis_assets.kinesis.page_checks import checked, checked_lag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
     from numpy.typing import NDArray
-
-_ZERO, _NINE = np.uint8(ord("0")), 9
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +30,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         sequence_number: Decimal text.
         approximate_arrival_timestamp: Seconds since the epoch, exact to the millisecond.
         data: The payload's bytes.
-        partition_key: As the producer gave it.
+        partition_key: As the producer gave it; None if it gave none, as it may where the stream distributes
+            records by itself (`stream.StreamSummary`).
         sub_sequence_number: Its place in the aggregate, from 0; 0 for a plain record.
         error: What is wrong with it; None when all is well.
     """
@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     sequence_number: str
     approximate_arrival_timestamp: float
     data: bytes
-    partition_key: str
+    partition_key: str | None
     sub_sequence_number: int = 0
     error: str | None = None
 
@@ -62,7 +62,7 @@ class Records(Sequence[Record]):
         numbers: Their sequence numbers.
         arrivals: Their arrivals, in seconds since the epoch.
         payloads: Their data.
-        keys: Their partition keys.
+        keys: Their partition keys; None where a record has none.
         subs: Their places in aggregates; and
         errors: what is wrong with each. Both are None where no record is known to come out of an aggregate.
         continued: The last one's aggregate goes on in the records after these.
@@ -71,7 +71,7 @@ class Records(Sequence[Record]):
     numbers: list[str]
     arrivals: list[float]
     payloads: list[bytes]
-    keys: list[str]
+    keys: list[str | None]
     subs: list[int] | None = None
     errors: list[str | None] | None = None
     continued: bool = False
@@ -122,8 +122,16 @@ class Records(Sequence[Record]):
 
     @cached_property
     def key_column(self) -> pa.StringArray:
-        """Their partition keys."""
-        return columns.texts(self.keys)
+        """Their partition keys; null where a record has none."""
+        try:
+            return columns.texts(self.keys)  # type: ignore[arg-type]  # it raises for None, at no cost for others
+        except TypeError:
+            return columns.texts_or_nulls(self.keys)
+
+    @cached_property
+    def arrival_seconds(self) -> NDArray[np.float64]:
+        """Their arrivals, in seconds since the epoch."""
+        return np.array(self.arrivals, np.float64)
 
     @cached_property
     def data_column(self) -> pa.BinaryArray:
@@ -139,32 +147,6 @@ class Records(Sequence[Record]):
     def key_bytes(self) -> int:
         """Bytes of their partition keys together."""
         return int(letters(self.key_column)[1][-1])
-
-
-def letters(column: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """All bytes of a whole column, and where each of its values begins in them; at last, where all end."""
-    _, begins, data = column.buffers()
-    return np.frombuffer(data, np.uint8), np.frombuffer(begins, np.int32)[: len(column) + 1]
-
-
-def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
-    """The first text that `shards.NUMBER` does not take; None if it takes all.
-
-    One look at all of them together costs less than one at each.
-    """
-    if not len(numbers):
-        return None
-    text, begins = letters(numbers)
-    lengths = begins[1:] - begins[:-1]
-    fine = (
-        lengths.min() > 0
-        and lengths.max() <= LONGEST_NUMBER
-        and (text - _ZERO).max() <= _NINE  # what is below '0' wraps around
-        and text[begins[:-1]].min() > _ZERO
-    )
-    if fine:
-        return None
-    return next((text for text in numbers.to_pylist() if not NUMBER.fullmatch(text)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +172,7 @@ class WireRecord(msgspec.Struct, frozen=True, rename="pascal", gc=False):
     sequence_number: str
     approximate_arrival_timestamp: float
     data: str
-    partition_key: str
+    partition_key: str | None = None
 
 
 class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -204,7 +186,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
         """The page that it tells of.
 
         Raises:
-            ValueError: A record's data are not base64, or its sequence number is none.
+            ValueError: A record's data are not base64, or it is not accepted by `page_checks`.
         """
         wire = self.records
         try:
@@ -218,7 +200,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
             payloads,
             [record.partition_key for record in wire],
         )
-        return Page(_numbered(records), self.millis_behind_latest, self.next_shard_iterator)
+        return Page(checked(records), checked_lag(self.millis_behind_latest), self.next_shard_iterator)
 
 
 class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
@@ -249,18 +231,10 @@ def page_of(answer: dict[str, Any]) -> Page:
         [_text(record["SequenceNumber"]) for record in listed],
         [record["ApproximateArrivalTimestamp"].timestamp() for record in listed],
         [record["Data"] for record in listed],
-        [_text(record["PartitionKey"]) for record in listed],
+        [None if (key := record.get("PartitionKey")) is None else _text(key) for record in listed],
     )
-    behind = msgspec.convert(answer["MillisBehindLatest"], int)
-    return Page(_numbered(records), behind, msgspec.convert(answer.get("NextShardIterator"), str | None))
-
-
-def _numbered(records: Records) -> Records:
-    """The records, if their sequence numbers are such."""
-    wrong = first_that_is_no_number(records.number_column)
-    if wrong is not None:
-        raise ValueError(f"{wrong[:80]!r} is no sequence number")
-    return records
+    behind = checked_lag(msgspec.convert(answer["MillisBehindLatest"], int))
+    return Page(checked(records), behind, msgspec.convert(answer.get("NextShardIterator"), str | None))
 
 
 def _text(value: str) -> str:

@@ -28,8 +28,10 @@ from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.checksums import checksums
-from kinesis_assets.kinesis.failed_calls import is_throttled, passes, timed_out
+from kinesis_assets.kinesis.failed_calls import is_throttled, is_too_long, passes, timed_out
 from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.page_checks import check_follows
+from kinesis_assets.kinesis.page_limit import LARGEST_PAGE_BYTES, PageLimit
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.progress import STALL_SECONDS, Progress
@@ -94,7 +96,8 @@ class ShardRange(msgspec.Struct, frozen=True):
         shard_id: The shard.
         start: Where to begin; see `Position` for which kinds include the record they name.
         bounds: Where to end at the latest; the tip and the shard's end always end it.
-        hash_range: The shard's first and last hash key, both inclusive, decimal text.
+        hash_range: The shard's first and last hash key, both inclusive, decimal text; None where sub-records
+            are not judged by them, see `aggregation`.
         closed: The shard takes no more records: it ends at its null iterator alone, never at the tip.
         tip_not_before: Take MillisBehindLatest 0 for the tip only in an answer given at or after this time
             (service's clock). None takes any. It makes reading up to a time repeatable.
@@ -114,7 +117,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     shard_id: str
     start: Position
     bounds: Bounds
-    hash_range: tuple[str, str]
+    hash_range: tuple[str, str] | None
     closed: bool = False
     tip_not_before: datetime | None = None
     expiry: Expiry | None = None
@@ -207,6 +210,7 @@ class ShardReading:
         self._seat = None if room is None else room.seat()
         self._progress = Progress(range_.patience)
         self._mean_bytes = 0.0
+        self._page_limit = PageLimit(PAGE_LIMIT)
         self._begun = False
         self._iterator: str | None = None
         self._next_call = 0.0
@@ -479,17 +483,20 @@ class ShardReading:
                     )
                 if self._told_to_stop():
                     return None
-                sent = time.monotonic()
-                page, served = yield from self._in_time(
-                    self._client.getting_records(self._iterator, self._limit(), self._seat)
-                )
+                sent, limit = time.monotonic(), self._limit()
+                page, served = yield from self._page(self._iterator, limit)
             except CallFailed as error:
                 self._leave()
-                self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
+                too_long = is_too_long(error)
+                seconds = LARGEST_PAGE_BYTES / BYTES_PER_SECOND if too_long else SECONDS_BETWEEN_CALLS
+                self._next_call = time.monotonic() + seconds
                 self._progress.note_in_vain()
                 silent = timed_out(error) and self.range.answer_within is not None
                 if passes(error) and self._ends_in_vain(silent=silent):
                     return None
+                if too_long and self._page_limit.halve(limit):
+                    yield Pause(self._until_next_call())
+                    continue
                 if is_throttled(error):
                     throttled += 1
                     kind: type[ReadFailed] = ShardThrottled
@@ -512,8 +519,18 @@ class ShardReading:
                     return None
             else:
                 self._iterator = page.next_shard_iterator
+                self._page_limit.note_received()
                 self._note_size(page.records, sent)
                 return page, served
+
+    def _page(self, iterator: str, limit: int) -> Waits[tuple[Page, datetime]]:
+        """One page, if it can follow `position`."""
+        page, served = yield from self._in_time(self._client.getting_records(iterator, limit, self._seat))
+        try:
+            check_follows(self._client.stream, page.records, self.position)
+            return page, served
+        finally:
+            del page  # an error keeps what is in its frames
 
     def _note_size(self, records: Records, sent: float) -> None:
         """What a page's bytes mean for when the next one is asked for, and for how many records.
@@ -531,7 +548,7 @@ class ShardReading:
         sizes = [budget.bytes for budget in self._budgets if budget.bytes is not None]
         if self._mean_bytes and sizes:
             left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
-        return max(1, min([PAGE_LIMIT, *left]))
+        return max(1, min([self._page_limit.records, *left]))
 
     def _until_next_call(self) -> float:
         return max(0.0, self._next_call - time.monotonic())

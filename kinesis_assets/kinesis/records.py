@@ -13,6 +13,8 @@ from kinesis_assets.kinesis.pages import Records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from kinesis_assets.kinesis.pages import Record
 
 RECORD_SCHEMA = pa.schema(
@@ -21,14 +23,14 @@ RECORD_SCHEMA = pa.schema(
         pa.field("shard_id", pa.string(), nullable=False),
         pa.field("sequence_number", pa.string(), nullable=False),
         pa.field("sub_sequence_number", pa.int64(), nullable=False),
-        pa.field("partition_key", pa.string(), nullable=False),
+        pa.field("partition_key", pa.string(), nullable=True),
         pa.field("data", pa.binary(), nullable=False),
         pa.field("approximate_arrival_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
         pa.field("error", pa.string(), nullable=True),
     ]
 )
 """One row a record. `sub_sequence_number` is 0 for a plain record, else the place in its aggregate, from 0;
-`error` is null when all is well."""
+`partition_key` is null where the producer gave none; `error` is null when all is well."""
 
 
 def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
@@ -49,15 +51,15 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
             subs,
             records.key_column,
             records.data_column,
-            _arrivals(records.arrivals),
+            _arrivals(records.arrival_seconds),
             errors,
         ],
         schema=RECORD_SCHEMA,
     )
 
 
-def _arrivals(seconds: Sequence[float]) -> pa.Array:
+def _arrivals(seconds: NDArray[np.float64]) -> pa.Array:
     """Arrivals, exact to the millisecond, in bulk: a Python call for each would cost as much as all else."""
-    microseconds = np.rint(np.array(seconds, np.float64) * 1000.0).astype(np.int64) * 1000
+    microseconds = np.rint(seconds * 1000.0).astype(np.int64) * 1000
     buffers = [None, pa.py_buffer(microseconds)]
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(seconds), buffers)

@@ -44,11 +44,15 @@ class StreamSummary:
         identity: Which stream it is.
         service_time: The service's clock at the answer, UTC, whole seconds, rounded down.
         retention_hours: Records are there for so long.
+        on_demand: Its capacity mode is ON_DEMAND. Such a stream can be switched at any time to the record
+            distribution strategy AUTO and back: under it the service ignores partition keys and explicit
+            hash keys, and producers may leave partition keys out.
     """
 
     identity: StreamIdentity
     service_time: datetime
     retention_hours: int
+    on_demand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +66,7 @@ class StreamListing:
 
     summary: StreamSummary
     shards: Sequence[Shard]
+
+    def judged_by(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
+        """The hash keys by which a shard's sub-records are judged; None if they are not, see `aggregation`."""
+        return None if self.summary.on_demand else hash_range

@@ -302,7 +302,8 @@ def plan_replay(
     for shard_id in asked:
         range_ = _range(shard_id, start, span, positions.shards.get(shard_id), listed.get(shard_id))
         if isinstance(range_, ShardRange):
-            ranges[shard_id] = range_
+            judged = listing.judged_by(positions.shards[shard_id].hash_range)
+            ranges[shard_id] = msgspec.structs.replace(range_, hash_range=judged)
         else:
             told[shard_id] = range_
     return ReplayPlan(

@@ -102,12 +102,13 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a shard."""
         client = StreamClient(self._stream, self._settings)
-        now = client.describe().service_time
+        listing = client.listing()
+        now = listing.summary.service_time
         if self._until > now + CLOCK_STEP:
             raise InvalidInput(
                 f"until {self._until.isoformat()} is in the future; the stream's clock says {now}"
             )
-        listed = {shard.shard_id: shard for shard in client.list_shards()}
+        listed = {shard.shard_id: shard for shard in listing.shards}
         unknown = sorted(set(self._shard_ids) - listed.keys())
         if unknown:
             raise InvalidInput(f"stream {self._stream} has no shard {', '.join(unknown)}")
@@ -117,7 +118,7 @@ class _Reader(DataSourceReader):
                     shard_id=shard_id,
                     start=self._start,
                     bounds=Bounds(until=self._until),
-                    hash_range=listed[shard_id].hash_range,
+                    hash_range=listing.judged_by(listed[shard_id].hash_range),
                     closed=listed[shard_id].closed,
                     tip_not_before=self._until + TIP_GRACE,
                 )

@@ -24,7 +24,7 @@ COLUMNS = (
     Column("shard_id", "string"),
     Column("sequence_number", "string"),
     Column("sub_sequence_number", "int64"),
-    Column("partition_key", "string"),
+    Column("partition_key", "string", nullable=True),
     Column("data", "binary"),
     Column("approximate_arrival_timestamp", "timestamp[us, tz=UTC]"),
     Column("arrival_date", "date32[day]"),

@@ -157,7 +157,7 @@ def commit(
 
     def look(*, and_try: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot = table.snapshot()
+        snapshot = table.snapshot_for_rows() if files and and_try else table.snapshot()
         current = snapshot.positions(expected.identity)
         if current is None:
             raise CommitUnknown(

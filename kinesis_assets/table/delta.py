@@ -47,6 +47,7 @@ from kinesis_assets.table.files import (
 )
 from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.log_files import points_at
+from kinesis_assets.table.nullable import accept_null, columns_without_null
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token
 
@@ -189,6 +190,17 @@ class PositionedTable:
             )
         return TableSnapshot(self, delta)
 
+    def snapshot_for_rows(self) -> TableSnapshot:
+        """The table as it is now, after its schema was changed to accept the rows of this release.
+
+        Raises as `snapshot`, and what `nullable.accept_null` raises.
+        """
+        snapshot = self.snapshot()
+        if not columns_without_null(snapshot.delta):
+            return snapshot
+        accept_null(snapshot.delta)
+        return self.snapshot()
+
 
 class TableSnapshot:
     """The table at one version. What is read from it and what is committed through it belong together."""
@@ -298,9 +310,18 @@ class TableSnapshot:
         What is pointed at is written as a new file first. Delta refuses the commit if any other has pointed
         the same entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
         nothing of whether the commit landed, since the answer may have been lost on the way.
+
+        Raises:
+            TableUnsuitable: There are files, and the table is that of an older release, see `snapshot_for_rows`.
         """
+        added = [_add_action(file) for file in files]
+        if added and (refused := columns_without_null(self._delta)):
+            raise TableUnsuitable(
+                self._table.uri,
+                f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
+            )
         self._delta.create_write_transaction(
-            [_add_action(file) for file in files],
+            added,
             mode="append",
             schema=Schema.from_arrow(TABLE_SCHEMA),
             partition_by=PARTITION_COLUMNS,

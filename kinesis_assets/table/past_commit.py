@@ -58,7 +58,7 @@ def fill_in(
     """
 
     def look(*, and_try: bool) -> tuple[int | None] | None:
-        snapshot = table.snapshot()
+        snapshot = table.snapshot_for_rows() if files and and_try else table.snapshot()
         current = snapshot.past(identity)
         token = _landed(table, snapshot, current, past, batch_id)
         if token is not None:

@@ -12,7 +12,8 @@ import pytest
 from kinesis_assets.kinesis import aggregation, reader
 from kinesis_assets.kinesis.aggregation import deaggregate, sliced
 from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.pages import Record, Records, first_that_is_no_number
+from kinesis_assets.kinesis.page_checks import first_that_is_no_number
+from kinesis_assets.kinesis.pages import Record, Records
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.waits import Pause
