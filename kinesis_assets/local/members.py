@@ -34,6 +34,7 @@ NextToken = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 ShardIterator = Annotated[str, Meta(min_length=1, max_length=512)]
 MaxRecordSizeInKiB = Annotated[int, Meta(ge=1024, le=10_240)]
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
+RecordDistributionStrategy = Literal["USER_PARTITION_KEY", "AUTO"]
 Timestamp = float
 """Seconds since the epoch, to the millisecond."""
 

@@ -29,7 +29,7 @@ class Record(Member, gc=False):
     sequence_number: str
     approximate_arrival_timestamp: float
     data: str
-    partition_key: str
+    partition_key: str | None = None
 
     @property
     def size(self) -> int:
@@ -37,9 +37,9 @@ class Record(Member, gc=False):
         return record_size(self.data, self.partition_key)
 
 
-def record_size(data: str, partition_key: str) -> int:
-    """Bytes of the decoded data and of the partition key in UTF-8."""
-    return len(data) // 4 * 3 - data[-2:].count("=") + len(partition_key.encode())
+def record_size(data: str, partition_key: str | None) -> int:
+    """Bytes of the decoded data and of the partition key, if there is one, in UTF-8."""
+    return len(data) // 4 * 3 - data[-2:].count("=") + len((partition_key or "").encode())
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Shard:
             return None
         return SequenceNumber(self.era, self.number, LAST_ORDINAL, self.closed_at // 1000)
 
-    def put(self, data: str, partition_key: str, now: int) -> Record:
+    def put(self, data: str, partition_key: str | None, now: int) -> Record:
         """Append a record; it arrives now."""
         sequence_number = SequenceNumber(self.era, self.number, self.next, now // 1000)
         record = Record(str(sequence_number), now / 1000, data, partition_key)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.local.errors import InvalidArgumentException, ResourceNotFoundException
 from kinesis_assets.local.hash_keys import HashKeyRange, uniform_ranges
+from kinesis_assets.local.members import RecordDistributionStrategy, StreamMode
 from kinesis_assets.local.shards import Shard
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Stream:
         self.created_at = clock.tick()
         self.retention_hours = 24
         self.max_record_size_kib = 1024
+        self.mode: StreamMode = "PROVISIONED"
+        self.distribution: RecordDistributionStrategy = "USER_PARTITION_KEY"
+        self._distributed = 0
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
         self._shards_ever = 0
@@ -61,6 +65,18 @@ class Stream:
     def shard_for(self, hash_key: int) -> Shard:
         """The open shard that takes new records of that hash key."""
         return self.open_shards[bisect_right(self.open_shards, hash_key, key=_start) - 1]
+
+    def next_shards(self, count: int) -> list[Shard]:
+        """The open shards that the next records are distributed to under the strategy AUTO, in turns."""
+        return [
+            self.open_shards[(self._distributed + number) % len(self.open_shards)] for number in range(count)
+        ]
+
+    def distribute(self) -> Shard:
+        """The open shard that takes a new record under the strategy AUTO."""
+        (shard,) = self.next_shards(1)
+        self._distributed += 1
+        return shard
 
     def children(self, shard: Shard) -> list[Shard]:
         """The shards that a closed shard went on in."""

@@ -74,7 +74,7 @@ class Limits:
         answer = await rest(call)
         if answer.status == HTTPStatus.OK:
             records = answer.members["Records"]
-            size = sum(record_size(record["Data"], record["PartitionKey"]) for record in records)
+            size = sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
             self._readable_at[shard] = time.monotonic() + size / _READ_BYTES
         return answer
 
@@ -93,4 +93,6 @@ class Limits:
         return await put_but(call, rest, failing, THROTTLED) if failing else await rest(call)
 
     def _writes_one(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
-        return self._writes[call.stream, shard_id].takes(record_size(entry["Data"], entry["PartitionKey"]))
+        return self._writes[call.stream, shard_id].takes(
+            record_size(entry["Data"], entry.get("PartitionKey"))
+        )

@@ -23,12 +23,18 @@ def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> li
     try:
         request = msgspec.convert(arguments, kind)
         entries = [request] if isinstance(request, PutRecord) else request.records
-        keys = [
-            hash_key(entry.partition_key) if entry.explicit_hash_key is None else int(entry.explicit_hash_key)
-            for entry in entries
-        ]
         with account.lock:
             stream = request.stream(account)
+            if stream.distribution == "AUTO":
+                return [shard.shard_id for shard in stream.next_shards(len(entries))]
+            if any(entry.partition_key is None for entry in entries):
+                return []
+            keys = [
+                hash_key(str(entry.partition_key))
+                if entry.explicit_hash_key is None
+                else int(entry.explicit_hash_key)
+                for entry in entries
+            ]
             return [stream.shard_for(key).shard_id for key in keys]
     except (msgspec.ValidationError, ServiceError):
         return []

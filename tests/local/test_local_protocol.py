@@ -16,11 +16,9 @@ LEFT_OUT = {
     "EnforceConsumerDeletion",  # there are no consumers
     "Tags",
     "WarmThroughputMiBps",  # on-demand streams alone
-    "RecordDistributionStrategy",  # on-demand streams alone
 }
 BOUND_ELSEWHERE = {
     "Data",  # by the stream's maximum record size
-    "PartitionKey",  # the model leaves it out for on-demand streams
 }
 
 

@@ -64,11 +64,6 @@ def test_a_stream_needs_a_shard_count(client, refused):
         client.create_stream(StreamName="unborn")
 
 
-def test_on_demand_capacity_is_refused(client, refused):
-    with refused("ValidationException", "PROVISIONED"):
-        client.create_stream(StreamName="unborn", StreamModeDetails={"StreamMode": "ON_DEMAND"})
-
-
 def test_an_account_has_at_most_20_000_open_shards(client, refused):
     with refused("LimitExceededException", "Limit: 20000"):
         client.create_stream(StreamName="unborn", ShardCount=20_001)

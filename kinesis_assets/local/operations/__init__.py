@@ -15,6 +15,8 @@ from kinesis_assets.local.operations.streams import (
     IncreaseStreamRetentionPeriod,
     ListStreams,
     UpdateMaxRecordSize,
+    UpdateStreamMode,
+    UpdateStreamRecordDistributionStrategy,
 )
 from kinesis_assets.local.operations.writing import PutRecord, PutRecords
 from kinesis_assets.local.requests import Request
@@ -38,6 +40,8 @@ OPERATIONS: dict[str, type[Request]] = {
         SplitShard,
         UpdateMaxRecordSize,
         UpdateShardCount,
+        UpdateStreamMode,
+        UpdateStreamRecordDistributionStrategy,
     )
 }
 """Every operation of this endpoint by its name on the wire."""

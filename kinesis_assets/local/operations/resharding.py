@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from kinesis_assets.local.errors import InvalidArgumentException, LimitExceededException
+from kinesis_assets.local.errors import (
+    InvalidArgumentException,
+    LimitExceededException,
+    ValidationException,
+)
 from kinesis_assets.local.members import HashKey, Member, PositiveInteger, ShardId
 from kinesis_assets.local.requests import StreamRequest
 
 if TYPE_CHECKING:
     from kinesis_assets.local.account import Account
+    from kinesis_assets.local.streams import Stream
 
 
 class SplitShard(StreamRequest, kw_only=True):
@@ -20,7 +25,7 @@ class SplitShard(StreamRequest, kw_only=True):
 
     def answer(self, account: Account) -> None:
         """Close the shard and open its children."""
-        stream = self.stream(account)
+        stream = _provisioned(self.stream(account))
         shard = stream.shard(self.shard_to_split)
         account.check_shard_limit(1)
         at, keys = int(self.new_starting_hash_key), shard.hash_key_range
@@ -41,7 +46,7 @@ class MergeShards(StreamRequest, kw_only=True):
 
     def answer(self, account: Account) -> None:
         """Close both shards and open their child."""
-        stream = self.stream(account)
+        stream = _provisioned(self.stream(account))
         stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
 
 
@@ -62,7 +67,7 @@ class UpdateShardCount(StreamRequest, kw_only=True):
 
     def answer(self, account: Account) -> UpdateShardCountOutput:
         """Split and merge within the limits of one call: no more than double, no less than half."""
-        stream = self.stream(account)
+        stream = _provisioned(self.stream(account))
         current, target = len(stream.open_shards), self.target_shard_count
         if target > 2 * current or 2 * target < current:
             raise LimitExceededException(
@@ -72,3 +77,12 @@ class UpdateShardCount(StreamRequest, kw_only=True):
         account.check_shard_limit(target - current)
         stream.scale(target)
         return UpdateShardCountOutput(stream.name, current, target, stream.arn)
+
+
+def _provisioned(stream: Stream) -> Stream:
+    """The stream, if its shards are for its owner to change."""
+    if stream.mode != "PROVISIONED":
+        raise ValidationException(
+            f"This operation is only supported for {stream} in provisioned capacity mode."
+        )
+    return stream

@@ -15,6 +15,7 @@ from kinesis_assets.local.members import (
     NextToken,
     PageLimit,
     PositiveInteger,
+    RecordDistributionStrategy,
     ShardId,
     StreamARN,
     StreamMode,
@@ -38,7 +39,8 @@ class StreamModeDetails(Member):
     stream_mode: StreamMode
 
 
-PROVISIONED = StreamModeDetails("PROVISIONED")
+ON_DEMAND_SHARDS = 4
+"""Of a new on-demand stream: https://docs.aws.amazon.com/streams/latest/dev/how-do-i-size-a-stream.html"""
 
 
 class StreamSummary(Member, kw_only=True):
@@ -72,6 +74,7 @@ class StreamDescriptionSummary(DescribedStream, kw_only=True):
     open_shard_count: int
     consumer_count: int
     max_record_size_in_kib: int
+    record_distribution_strategy: RecordDistributionStrategy | None = None
 
 
 class DescribeStreamOutput(Member):
@@ -96,23 +99,27 @@ class ListStreamsOutput(Member):
 
 
 class CreateStream(Request, kw_only=True):
-    """Create a stream of provisioned shards."""
+    """Create a stream of provisioned shards, or on demand; then it has four, which stay as they are."""
 
     stream_name: StreamName
     shard_count: PositiveInteger | None = None
     stream_mode_details: StreamModeDetails | None = None
     max_record_size_in_kib: MaxRecordSizeInKiB = 1024
+    record_distribution_strategy: RecordDistributionStrategy | None = None
 
     def answer(self, account: Account) -> None:
         """Create it, active at once."""
-        if self.stream_mode_details not in (None, PROVISIONED):
-            raise ValidationException(
-                "This endpoint has no on-demand capacity: StreamMode must be PROVISIONED."
-            )
-        if self.shard_count is None:
+        mode = "PROVISIONED" if self.stream_mode_details is None else self.stream_mode_details.stream_mode
+        if self.shard_count is None and mode == "PROVISIONED":
             raise ValidationException("ShardCount is required when StreamMode is PROVISIONED.")
-        stream = account.create_stream(self.stream_name, self.shard_count)
+        if self.shard_count is not None and mode == "ON_DEMAND":
+            raise ValidationException("ShardCount is not supported when StreamMode is ON_DEMAND.")
+        if self.record_distribution_strategy is not None:
+            _check_distribution(mode, self.record_distribution_strategy)
+        stream = account.create_stream(self.stream_name, self.shard_count or ON_DEMAND_SHARDS)
         stream.max_record_size_kib = self.max_record_size_in_kib
+        stream.mode = mode
+        stream.distribution = self.record_distribution_strategy or stream.distribution
 
 
 class DeleteStream(StreamRequest):
@@ -157,8 +164,36 @@ class DescribeStreamSummary(StreamRequest):
                 open_shard_count=len(stream.open_shards),
                 consumer_count=0,
                 max_record_size_in_kib=stream.max_record_size_kib,
+                record_distribution_strategy=stream.distribution if stream.mode == "ON_DEMAND" else None,
             )
         )
+
+
+class UpdateStreamMode(Request, kw_only=True):
+    """Switch a stream between provisioned shards and on-demand; its shards stay."""
+
+    stream_arn: StreamARN
+    stream_mode_details: StreamModeDetails
+
+    def answer(self, account: Account) -> None:
+        """Switch it at once. A provisioned stream has no record distribution strategy."""
+        stream = account.stream(None, self.stream_arn)
+        stream.mode = self.stream_mode_details.stream_mode
+        if stream.mode == "PROVISIONED":
+            stream.distribution = "USER_PARTITION_KEY"
+
+
+class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
+    """Set how records are distributed across the shards of an on-demand stream, from the next put on."""
+
+    stream_arn: StreamARN
+    record_distribution_strategy: RecordDistributionStrategy
+
+    def answer(self, account: Account) -> None:
+        """Set it at once; records that are there stay where they are."""
+        stream = account.stream(None, self.stream_arn)
+        _check_distribution(stream.mode, self.record_distribution_strategy)
+        stream.distribution = self.record_distribution_strategy
 
 
 class ListStreams(Request):
@@ -233,12 +268,20 @@ class UpdateMaxRecordSize(Request, kw_only=True):
         account.stream(None, self.stream_arn).max_record_size_kib = self.max_record_size_in_kib
 
 
+def _check_distribution(mode: StreamMode, strategy: RecordDistributionStrategy) -> None:
+    """Refuse a record distribution strategy that the capacity mode does not have."""
+    if mode == "PROVISIONED":
+        raise InvalidArgumentException(
+            f"RecordDistributionStrategy {strategy} is only supported for streams in on-demand capacity mode."
+        )
+
+
 def _summary(stream: Stream) -> dict[str, Any]:
     return {
         "stream_name": stream.name,
         "stream_arn": stream.arn,
         "stream_status": "ACTIVE",
-        "stream_mode_details": PROVISIONED,
+        "stream_mode_details": StreamModeDetails(stream.mode),
         "stream_creation_timestamp": stream.created_at / 1000,
     }
 

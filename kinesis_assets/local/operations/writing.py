@@ -19,6 +19,8 @@ from kinesis_assets.local.sequence_numbers import SequenceNumber
 from kinesis_assets.local.shards import record_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kinesis_assets.local.account import Account
     from kinesis_assets.local.streams import Stream
 
@@ -44,7 +46,7 @@ class Entry(Member, gc=False):
     """A record to put; the data is base64."""
 
     data: str
-    partition_key: PartitionKey
+    partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
 
 
@@ -52,7 +54,7 @@ class PutRecord(StreamRequest, kw_only=True):
     """Put one record."""
 
     data: str
-    partition_key: PartitionKey
+    partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
     sequence_number_for_ordering: SequenceNumberText | None = None
     dry_run: bool | None = None
@@ -61,8 +63,14 @@ class PutRecord(StreamRequest, kw_only=True):
         """Check the record, then put it."""
         stream = self.stream(account)
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
+        _check_keys(stream, [(entry, "")])
         target = _check(stream, entry, "data")
         ordering = self.sequence_number_for_ordering
+        if ordering is not None and stream.distribution == "AUTO":
+            raise InvalidArgumentException(
+                "SequenceNumberForOrdering is not supported for a stream whose record distribution strategy is "
+                "AUTO."
+            )
         # The order that it asks for is given anyway: every put is after all before it.
         if ordering is not None and SequenceNumber.parse(ordering) is None:
             raise InvalidArgumentException(
@@ -82,6 +90,9 @@ class PutRecords(StreamRequest, kw_only=True):
     def answer(self, account: Account) -> PutRecordsOutput:
         """Check every record, then put them in their order."""
         stream = self.stream(account)
+        _check_keys(
+            stream, [(entry, f"records.{number}.member.") for number, entry in enumerate(self.records, 1)]
+        )
         checked = [
             (entry, _check(stream, entry, f"records.{number}.member.data"))
             for number, entry in enumerate(self.records, 1)
@@ -93,8 +104,15 @@ class PutRecords(StreamRequest, kw_only=True):
         return PutRecordsOutput(failed_record_count=0, records=_put(stream, checked))
 
 
-def _check(stream: Stream, entry: Entry, path: str) -> int:
-    """The hash key of a record that the stream can take."""
+def _check_keys(stream: Stream, entries: Iterable[tuple[Entry, str]]) -> None:
+    """Refuse records without a partition key unless the stream distributes them; each comes with its path."""
+    missing = [path for entry, path in entries if entry.partition_key is None]
+    if missing and stream.distribution != "AUTO":
+        raise invalid(*(violation(f"{path}partitionKey", "not be null", " null") for path in missing))
+
+
+def _check(stream: Stream, entry: Entry, path: str) -> int | None:
+    """The hash key of a record that the stream can take; None where the stream ignores it."""
     try:
         a2b_base64(entry.data, strict_mode=True)
     except ValueError as error:
@@ -104,8 +122,10 @@ def _check(stream: Stream, entry: Entry, path: str) -> int:
     limit = stream.max_record_size_kib * 1024
     if record_size(entry.data, entry.partition_key) > limit:
         raise invalid(violation(path, f"have length less than or equal to {limit}."))
+    if stream.distribution == "AUTO":
+        return None
     if entry.explicit_hash_key is None:
-        return hash_key(entry.partition_key)
+        return hash_key(str(entry.partition_key))
     target = int(entry.explicit_hash_key)
     if target >= HASH_KEYS:
         raise InvalidArgumentException(
@@ -115,11 +135,11 @@ def _check(stream: Stream, entry: Entry, path: str) -> int:
     return target
 
 
-def _put(stream: Stream, checked: list[tuple[Entry, int]]) -> list[PutRecordOutput]:
+def _put(stream: Stream, checked: list[tuple[Entry, int | None]]) -> list[PutRecordOutput]:
     now = stream.clock.now()
     outputs = []
     for entry, target in checked:
-        shard = stream.shard_for(target)
+        shard = stream.distribute() if target is None else stream.shard_for(target)
         record = shard.put(entry.data, entry.partition_key, now)
         outputs.append(PutRecordOutput(shard.shard_id, record.sequence_number))
     return outputs
