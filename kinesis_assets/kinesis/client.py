@@ -56,6 +56,15 @@ ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
+_NO_PAGE = (
+    ResponseParserError,
+    KeyError,
+    TypeError,
+    ValueError,
+    *(ArithmeticError, RuntimeError),  # the SDK's parser, of a timestamp that no calendar has
+)
+"""What is raised where a response is not a page."""
+
 _making_client = threading.Lock()
 
 
@@ -232,7 +241,7 @@ class StreamClient:
                 answer = self._call("GetRecords", "Records", **arguments)
                 self._check_length(answer)
                 return page_of(answer), _date(answer)
-            except (ResponseParserError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+            except _NO_PAGE as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go

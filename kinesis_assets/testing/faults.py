@@ -16,7 +16,7 @@ from kinesis_assets.errors import InvalidInput, StreamNotFound
 from kinesis_assets.local import tokens
 from kinesis_assets.local.operations.listing import PAGE_SHARDS
 from kinesis_assets.local.shards import PAGE_RECORDS
-from kinesis_assets.testing import events
+from kinesis_assets.testing import events, pages
 from kinesis_assets.testing.calls import Answer, Call
 from kinesis_assets.testing.layers import Fault, Layer, Rest, Which, check_operation
 from kinesis_assets.testing.limits import THROTTLED, Limits
@@ -238,6 +238,59 @@ class Faults:
 
         self._decide("PutRecords", failed, which)
 
+    # The service answers what it must not. The next iterator is that of the page that was due.
+
+    def repeat_page(self, *, back: int = 1, **which: Unpack[Which]) -> None:
+        """Answer GetRecords with a page that begins so many records before its iterator, where there are any.
+
+        Args:
+            back: How many records come a second time.
+            which: Which calls of GetRecords.
+
+        Raises:
+            InvalidInput: `back` is below 1.
+        """
+        if back < 1:
+            raise InvalidInput(f"back is 1 or more, not {back}")
+
+        async def repeated(call: Call, rest: Rest) -> Answer:
+            return await pages.repeated(call, rest, back)
+
+        self._decide("GetRecords", repeated, which)
+
+    def reverse_page(self, **which: Unpack[Which]) -> None:
+        """Answer GetRecords with the records of a page in reverse order."""
+        self._send_page(lambda records: records[::-1], which)
+
+    def wrong_arrival(self, seconds: float = 1e20, **which: Unpack[Which]) -> None:
+        """Answer GetRecords with an arrival time that the last record of a page cannot have.
+
+        Args:
+            seconds: ApproximateArrivalTimestamp, in seconds since the epoch; may be infinite or no number.
+            which: Which calls of GetRecords.
+        """
+        name = "ApproximateArrivalTimestamp"
+        self._send_page(
+            lambda records: [*records[:-1], *({**it, name: seconds} for it in records[-1:])], which
+        )
+
+    def long_page(self, *, above: int, size: int = 17 << 20, **which: Unpack[Which]) -> None:
+        """Answer GetRecords with a longer body where a page has more than so many records.
+
+        It is padded with blanks, which JSON may have. 10,000 records of 1 KB with long partition keys come to
+        18 MB, and public emulators answer with up to 72 MB.
+
+        Args:
+            above: Pages of so many records stay as they are.
+            size: Bytes of the blanks.
+            which: Which calls of GetRecords.
+        """
+
+        async def padded(call: Call, rest: Rest) -> Answer:
+            return pages.padded(await rest(call), above, size)
+
+        self._decide("GetRecords", padded, which)
+
     # The stream changes.
 
     def trim(self, stream: str, shard_id: str | None = None, *, before: str | None = None) -> None:
@@ -323,6 +376,12 @@ class Faults:
             return replace(await rest(call), **way)
 
         self._decide(operation, sent_otherwise, which)
+
+    def _send_page(self, change: Callable[[list[Any]], list[Any]], which: Which) -> None:
+        async def changed(call: Call, rest: Rest) -> Answer:
+            return pages.changed(await rest(call), change)
+
+        self._decide("GetRecords", changed, which)
 
     def _decide(self, operation: str, layer: Layer, which: Which) -> None:
         self._faults.append(Fault(operation, layer, decides=True, **which))

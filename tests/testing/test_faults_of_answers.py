@@ -77,6 +77,56 @@ def test_smaller_page_that_a_client_asks_for_stays_as_small(orders, faults):
     assert len(page["Records"]) == 1
 
 
+# Pages that the service must not give
+
+
+def numbers(page):
+    return [int(record["SequenceNumber"]) for record in page["Records"]]
+
+
+def test_repeated_page_begins_before_its_iterator_and_goes_on_after_the_page_that_was_due(orders, faults):
+    put = [int(number) for number in orders.put(b"0", b"1", b"2", b"3", b"4")]
+    faults.page_size(2)
+    faults.repeat_page(after=1, times=1)
+    first = orders.page()
+    second = orders.page(first["NextShardIterator"])
+    assert (numbers(first), numbers(second)) == (put[:2], put[1:3])
+    assert numbers(orders.page(second["NextShardIterator"])) == put[4:]
+
+
+def test_first_page_of_a_shard_cannot_be_repeated(orders, faults):
+    orders.put(b"0", b"1")
+    faults.repeat_page(back=5)
+    assert orders.data() == [b"0", b"1"]
+
+
+def test_reversed_page_has_the_same_records(orders, faults):
+    put = [int(number) for number in orders.put(b"0", b"1", b"2")]
+    faults.reverse_page()
+    assert numbers(orders.page()) == put[::-1]
+
+
+def test_wrong_arrival_is_the_last_records(orders, faults):
+    orders.put(b"0", b"1")
+    bodies = []
+    faults.answer("GetRecords", lambda _, answer: bodies.append(answer.members))
+    faults.wrong_arrival(1e5)
+    orders.page()
+    first, last = (record["ApproximateArrivalTimestamp"] for record in bodies[0]["Records"])
+    assert (last, first > 1e9) == (1e5, True)
+
+
+def test_long_page_is_longer_only_above_so_many_records(orders, faults):
+    orders.put(b"0", b"1")
+    lengths = []
+    faults.answer("GetRecords", lambda _, answer: lengths.append(len(answer.body)))
+    faults.page_size(1, times=1)
+    faults.long_page(above=1, size=1 << 20)
+    assert len(orders.page()["Records"]) == 1
+    assert len(orders.page()["Records"]) == 2
+    assert lengths[0] < 1 << 20 < lengths[1]
+
+
 # Puts
 
 
