@@ -1,0 +1,140 @@
+"""Streams that distribute records by themselves: keys may be missing, and say nothing about shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+
+from kinesis_assets.kinesis.aggregation import OUTSIDE_HASH_RANGE, deaggregate
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import ShardRange, ShardReading
+from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.testing import UserRecord, aggregate
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+FEW_KEYS = ("0", "9")
+INSIDE, OUTSIDE = "5", "10"
+AGGREGATE = aggregate([UserRecord("k", b"inside", INSIDE), UserRecord("k", b"outside", OUTSIDE)])
+
+
+@pytest.fixture(params=[False, True], ids=["own HTTP", "SDK"])
+def client(stream, settings, request):
+    return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
+
+
+@pytest.fixture
+def arn(kinesis, stream, settings):
+    """Of the test's stream: one shard, on demand."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    arn = StreamClient(stream, settings).describe().identity.arn
+    kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    return arn
+
+
+@pytest.fixture
+def distribute(kinesis, arn):
+    """Sets the stream's record distribution strategy."""
+
+    def distribute(strategy):
+        kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy=strategy)
+
+    return distribute
+
+
+def read(client, hash_range=FEW_KEYS):
+    pages = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), hash_range))
+    return list(chain.from_iterable(pages))
+
+
+def test_records_without_a_key_are_read_beside_those_with_one(kinesis, stream, client, distribute):
+    kinesis.put_record(StreamName=stream, Data=b"0", PartitionKey="ключ")
+    distribute("AUTO")
+    kinesis.put_records(StreamName=stream, Records=[{"Data": b"1"}, {"Data": b"2", "PartitionKey": "k"}])
+    distribute("USER_PARTITION_KEY")
+    kinesis.put_record(StreamName=stream, Data=b"3", PartitionKey="k")
+    found = [(record.data, record.partition_key, record.error) for record in read(client)]
+    assert found == [(b"0", "ключ", None), (b"1", None, None), (b"2", "k", None), (b"3", "k", None)]
+
+
+def test_key_that_is_null_is_missing_and_an_empty_one_is_not(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    record = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA=="}
+    records = [record | {"PartitionKey": None}, record | {"SequenceNumber": "2", "PartitionKey": ""}]
+    faults.answer("GetRecords", lambda _, answer: answer.but(Records=records))
+    assert [each.partition_key for each in read(client)] == [None, ""]
+
+
+@pytest.mark.parametrize("keys", [["k", None, "é"], [None, None], [None], ["", None], ["a", "b"], []])
+def test_missing_keys_are_null_in_arrow(keys):
+    records = Records.of([Record(str(number), 1.0, b"x", key) for number, key in enumerate(keys, 1)])
+    batch = record_batch("orders", SHARD, records)
+    batch.validate(full=True)
+    assert batch.schema == RECORD_SCHEMA
+    assert batch["partition_key"].to_pylist() == keys
+    assert records.key_bytes == sum(len((key or "").encode()) for key in keys)
+    assert records.key_column.equals(pa.array(keys, pa.string()))
+
+
+def test_aggregate_whose_record_has_no_key_is_not_judged():
+    record = Record("1", 1.0, AGGREGATE, None)
+    assert [part.error for part in deaggregate(record, FEW_KEYS)] == [None, None]
+    judged = Record("1", 1.0, AGGREGATE, "k")
+    assert [part.error for part in deaggregate(judged, FEW_KEYS)] == [None, OUTSIDE_HASH_RANGE]
+
+
+def test_no_aggregate_is_judged_without_a_hash_range():
+    assert [part.error for part in deaggregate(Record("1", 1.0, AGGREGATE, "k"), None)] == [None, None]
+
+
+@pytest.mark.parametrize("record", [Record("1", 1.0, b"", None), Record("1", 1.0, b"", "k")])
+def test_hash_keys_that_are_none_make_an_aggregate_unsound_judged_or_not(record):
+    unsound = aggregate([UserRecord("k", b"x", "1" * 40)])
+    (back,) = deaggregate(Record("1", 1.0, unsound, record.partition_key), None)
+    assert back.error == "aggregate: an explicit hash key is not a decimal number from 0 to 2^128-1"
+
+
+@pytest.mark.parametrize("key", [{}, {"PartitionKey": "k"}], ids=["without a key", "with one"])
+@pytest.mark.parametrize("back", [False, True], ids=["still AUTO", "switched back"])
+def test_planned_range_of_an_on_demand_stream_judges_no_aggregate_whatever_its_strategy_is_now(
+    kinesis, stream, client, distribute, table, key, back
+):
+    distribute("AUTO")
+    kinesis.put_record(StreamName=stream, Data=AGGREGATE, **key)
+    if back:
+        distribute("USER_PARTITION_KEY")
+    plan = plan_run(client, table, asked=[SHARD], policy=ReadPolicy())
+    assert plan.ranges[SHARD].hash_range is None
+    assert [record.error for record in chain.from_iterable(ShardReading(client, plan.ranges[SHARD]))] == [
+        None
+    ] * 2
+
+
+def test_planned_range_of_a_provisioned_stream_judges_by_the_shards_hash_keys(kinesis, stream, client, table):
+    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    first = client.list_shards()[0]
+    outside = aggregate([UserRecord("k", b"in", "0"), UserRecord("k", b"out", str((1 << 128) - 1))])
+    kinesis.put_record(StreamName=stream, Data=outside, PartitionKey="k", ExplicitHashKey="0")
+    plan = plan_run(client, table, asked=[first.shard_id], policy=ReadPolicy())
+    assert plan.ranges[SHARD].hash_range == first.hash_range
+    found = chain.from_iterable(ShardReading(client, plan.ranges[SHARD]))
+    assert [record.error for record in found] == [None, OUTSIDE_HASH_RANGE]
+
+
+def test_stream_whose_mode_is_not_named_is_provisioned(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+
+    def without_mode(_, answer):
+        summary = dict(answer.members["StreamDescriptionSummary"])
+        del summary["StreamModeDetails"]
+        return answer.but(StreamDescriptionSummary=summary)
+
+    faults.answer("DescribeStreamSummary", without_mode)
+    assert not client.describe().on_demand
