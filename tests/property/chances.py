@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from histories import Aggregate, Bend, Event, History, Merge, Plain, Put, Run, Split, Sub, Wait
+from histories import Aggregate, Bend, Distribute, Event, History, Merge, Plain, Put, Run, Split, Sub, Wait
 from hypothesis import strategies as st
 from seams import SEAMS, DiskFailed, Killed, LogFailed
 
@@ -27,15 +27,19 @@ def _rarely(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
     return _some((3, st.none()), (1, strategy))
 
 
+LONG = 1 << 17
+"""Bytes that are more than a response may have here."""
+
 _KPL = aggregate([UserRecord("a", b"1"), UserRecord("b", b"2")])
 _UNSOUND = [MAGIC, _KPL[:-1], _KPL[:6] + b"?" + _KPL[7:], _KPL + b"?"]
 
 _keys = st.sampled_from(["a", "b", "c", "d", "e", "\N{SNOWMAN}", "k" * 256])
+_record_keys = _some((5, _keys), (2, st.none()))
 _data = st.binary(max_size=6)
-_plain = st.builds(Plain, _keys, _data, st.sampled_from([1, 1, 1, 500]))
-_damaged = st.builds(Plain, _keys, st.sampled_from(_UNSOUND) | _data.map(MAGIC.__add__))
+_plain = st.builds(Plain, _record_keys, _data, st.sampled_from([1, 1, 1, 500]))
+_damaged = st.builds(Plain, _record_keys, st.sampled_from(_UNSOUND) | _data.map(MAGIC.__add__))
 _sub = st.builds(Sub, _keys, _data, _rarely(st.sampled_from(["first", "last", "before", "after"])))
-_sound = st.builds(Aggregate, _keys, st.lists(_sub, min_size=1, max_size=6).map(tuple))
+_sound = st.builds(Aggregate, _record_keys, st.lists(_sub, min_size=1, max_size=6).map(tuple))
 
 _puts = st.builds(
     Put,
@@ -44,7 +48,8 @@ _puts = st.builds(
 )
 _reshards = st.builds(Split, st.integers(0, 5), st.integers(1, 99)) | st.builds(Merge, st.integers(0, 5))
 _waits = st.builds(Wait, st.sampled_from([1, 301, 3600, 43_200]))
-_changes = _some((4, _puts), (2, _reshards), (1, _waits))
+_distributes = st.builds(Distribute, st.sampled_from([True, True, False]))
+_changes = _some((4, _puts), (2, _reshards), (1, _waits), (1, _distributes))
 
 _shard_ids = _rarely(st.sampled_from([f"shardId-{number:012}" for number in range(4)]))
 _which = {"after": st.integers(0, 3), "times": st.integers(1, 7), "shard_id": _shard_ids}
@@ -70,6 +75,10 @@ _bends = st.one_of(
     _bend("fail", operation=_calls, **_which),
     _bend("fail", operation=_reads, code=st.just("AccessDeniedException"), status=st.just(400), **_which),
     _bend("reset", operation=_calls, **_which),
+    _bend("repeat_page", back=st.integers(1, 4), **_which),
+    _bend("reverse_page", **_which),
+    _bend("wrong_arrival", seconds=st.sampled_from([1e20, -1e20]), **_which),
+    _bend("long_page", above=st.integers(0, 3), size=st.just(LONG), **_which),
     _bend("cut_body", operation=_calls, on_wire=st.booleans(), **_which),
 )
 
@@ -147,4 +156,6 @@ histories = st.builds(
     steps=st.lists(
         st.tuples(st.lists(_changes, min_size=1, max_size=3), _all_runs), min_size=1, max_size=7
     ).map(_flat),
+    on_demand=st.sampled_from([False, False, True]),
+    old_table=st.sampled_from([False, False, True]),
 )

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
+from chances import LONG
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from seams import Seams
 from stage import House
 
-from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis import direct_call, reader
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.table import commit, files
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
@@ -45,6 +47,8 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(reader, "_LONGEST_WAIT", 0.0)
         patch.setattr(commit, "_LONGEST_WAIT", 0.0)
         patch.setattr(reader, "PAGE_LIMIT", 5)
+        for module in (client_module, direct_call):
+            patch.setattr(module, "LARGEST_BODY", LONG // 2)
         patch.setattr(files, "ROW_GROUP_BYTES", 500)
         patch.setattr(files, "FILE_BYTES", 2000)
         patch.setattr(files, "_OPEN_FILES", 2)

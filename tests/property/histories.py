@@ -30,9 +30,12 @@ def _code(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Plain(_AsCode):
-    """A record of so many times the data. What begins with the KPL's magic is a damaged aggregate."""
+    """A record of so many times the data. What begins with the KPL's magic is a damaged aggregate.
 
-    key: str
+    It has no key where the stream does not need one.
+    """
+
+    key: str | None
     data: bytes = b""
     times: int = 1
 
@@ -48,9 +51,9 @@ class Sub(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Aggregate(_AsCode):
-    """A sound aggregate."""
+    """A sound aggregate. Its record has no key where the stream does not need one."""
 
-    key: str
+    key: str | None
     subs: tuple[Sub, ...]
 
 
@@ -85,6 +88,13 @@ class Wait(_AsCode):
     """The service's clock moves on."""
 
     seconds: int
+
+
+@dataclass(frozen=True, repr=False)
+class Distribute(_AsCode):
+    """Switch an on-demand stream to the strategy AUTO, or back to partition keys."""
+
+    auto: bool = True
 
 
 # Runs
@@ -163,13 +173,20 @@ class Run(_AsCode):
         return any(isinstance(event.what, Run) for event in self.events)
 
 
-Step = Put | Split | Merge | Wait | Run
+Step = Put | Split | Merge | Wait | Distribute | Run
 
 
 @dataclass(frozen=True, repr=False)
 class History(_AsCode):
-    """A stream of so many shards, first planned at `start`, and what happens then."""
+    """A stream of so many shards, first planned at `start`, and what happens then.
+
+    Attributes:
+        on_demand: Its capacity mode; a reshard is the service's own then.
+        old_table: Its table is that of a release that knew no records without a key.
+    """
 
     shards: int
     start: Literal["TRIM_HORIZON", "LATEST"]
     steps: tuple[Step, ...]
+    on_demand: bool = False
+    old_table: bool = False

@@ -37,7 +37,7 @@ class Row(NamedTuple):
     shard_id: str
     sequence_number: int
     sub_sequence_number: int
-    partition_key: str
+    partition_key: str | None
     data: bytes
     error: str | None
 
@@ -66,9 +66,9 @@ class HashRange(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A record that was put, and the rows that it comes to."""
+    """A record that was put, and the rows that it comes to; no key where it was not placed by one."""
 
-    partition_key: str
+    placed_by: str | None
     arrival: float
     rows: Sequence[Row]
 
@@ -80,18 +80,24 @@ class Ledger:
     records: list[Acknowledged] = field(default_factory=list)
 
     def add(
-        self, record: Plain | Aggregate, shard_id: str, number: int, arrival: float, keys: HashRange
+        self,
+        record: Plain | Aggregate,
+        shard_id: str,
+        number: int,
+        arrival: float,
+        keys: HashRange | None,
+        placed_by: str | None,
     ) -> None:
-        """Note a record that was acknowledged by a shard of these hash keys."""
+        """Note a record that was acknowledged by a shard of these hash keys; None where they say nothing."""
         if isinstance(record, Plain):
             data = record.data * record.times
             rows = [Row(shard_id, number, 0, record.key, data, DAMAGED if data.startswith(MAGIC) else None)]
         else:
             rows = [
-                Row(shard_id, number, place, sub.key, sub.data, None if _hash(sub, keys) in keys else OUTSIDE)
+                Row(shard_id, number, place, sub.key, sub.data, _judged(sub, keys))
                 for place, sub in enumerate(record.subs)
             ]
-        self.records.append(Acknowledged(record.key, arrival, rows))
+        self.records.append(Acknowledged(placed_by, arrival, rows))
 
     def by_shard(self, since: Mapping[str, float]) -> dict[str, list[Row]]:
         """The rows by their shard; of some shards only what arrived at a time or later."""
@@ -100,18 +106,18 @@ class Ledger:
             found[row.shard_id].append(row)
         return found
 
-    def by_key(self, since: Mapping[str, float]) -> dict[str, list[Row]]:
-        """The same by the partition key of the record that was put."""
-        found: defaultdict[str, list[Row]] = defaultdict(list)
-        for row, partition_key in self._wanted(since):
-            found[partition_key].append(row)
+    def by_key(self, since: Mapping[str, float]) -> dict[str | None, list[Row]]:
+        """The same by the partition key that placed the record; None where none did."""
+        found: defaultdict[str | None, list[Row]] = defaultdict(list)
+        for row, placed_by in self._wanted(since):
+            found[placed_by].append(row)
         return found
 
-    def _wanted(self, since: Mapping[str, float]) -> Iterator[tuple[Row, str]]:
+    def _wanted(self, since: Mapping[str, float]) -> Iterator[tuple[Row, str | None]]:
         for record in self.records:
             for row in record.rows:
                 if record.arrival >= since.get(row.shard_id, 0):
-                    yield row, record.partition_key
+                    yield row, record.placed_by
 
 
 def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
@@ -127,6 +133,10 @@ def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
 def hash_of(key: str) -> int:
     """The place of a partition key among the hash keys (AWS API reference, PutRecord)."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest())
+
+
+def _judged(sub: Sub, keys: HashRange | None) -> str | None:
+    return None if keys is None or _hash(sub, keys) in keys else OUTSIDE
 
 
 def _hash(sub: Sub, keys: HashRange) -> int:

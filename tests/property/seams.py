@@ -53,6 +53,7 @@ SEAMS: dict[str, tuple[Any, str]] = {
     "read positions": (TableSnapshot, "positions_at"),
     "open positions file": (delta, "write_new"),
     "write positions": (positions_file, "encode"),
+    "accept null": (delta, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),
     "read history": (DeltaTable, "history"),
 }

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from histories import Merge, Put, Run, Split, Wait
+from deltalake import DeltaTable, Schema
+from histories import Distribute, Merge, Put, Run, Split, Wait
 from ledger import HashRange, Ledger, hash_of, payload
 from onlooker import Onlooker
 from runs import Runner
 
 from kinesis_assets.run import ShardState
+from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
 
 if TYPE_CHECKING:
-    from histories import History, Step
+    from collections.abc import Iterator
+
+    from histories import Aggregate, History, Plain, Step
     from seams import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
@@ -59,6 +64,11 @@ class Stage:
         house.kinesis.create_stream(**self._stream, ShardCount=history.shards)
         house.kinesis.increase_stream_retention_period(**self._stream, RetentionPeriodHours=_YEAR_HOURS)
         house.clock.advance(_DAY + _NOON - house.clock.seconds % _DAY)
+        self._on_demand, self._auto = history.on_demand, False
+        if history.on_demand:
+            self._set_mode("ON_DEMAND")
+        if history.old_table:
+            _create_old(table)
         self._shards: dict[str, dict[str, Any]] = {}
         self._ledger = Ledger()
         self._onlooker = Onlooker(table, house.client.describe().identity, self._ledger)
@@ -77,6 +87,9 @@ class Stage:
                 self._merge(step)
             case Wait():
                 self._house.clock.advance(step.seconds)
+            case Distribute():
+                self._auto = step.auto and self._on_demand
+                self._distribute()
             case Run():
                 asked = list(self._listed())
                 if step.asked is not None:
@@ -98,6 +111,7 @@ class Stage:
         wanted = self._ledger.by_key(self._onlooker.since)
         assert rows == Counter(row for of_key in wanted.values() for row in of_key)
         generations = _generations(shards)
+        wanted.pop(None, None)  # no order holds for these
         for of_key in wanted.values():
             # The same rows as in the table, so this order is there for whoever sorts so.
             assert of_key == sorted(of_key, key=lambda row: (generations[row.shard_id], *row.place))
@@ -120,36 +134,83 @@ class Stage:
 
     def _put(self, put: Put) -> None:
         shards = self._open()
-        ranges = [next(keys for keys, _ in shards if hash_of(record.key) in keys) for record in put.records]
+        records = put.records if self._auto else [_with_key(record) for record in put.records]
+        ranges = [
+            next(keys for keys, _ in shards if self._auto or hash_of(str(record.key)) in keys)
+            for record in records
+        ]
         entries = [
-            {"Data": payload(record, keys), "PartitionKey": record.key}
-            for record, keys in zip(put.records, ranges, strict=True)
+            {"Data": payload(record, keys)} | ({} if record.key is None else {"PartitionKey": record.key})
+            for record, keys in zip(records, ranges, strict=True)
         ]
         if put.failing is not None:
             self._house.faults.partial_puts(every=put.failing)
         answer = self._house.kinesis.put_records(**self._stream, Records=entries)
         self._house.faults.clear()
-        for record, keys, told in zip(put.records, ranges, answer["Records"], strict=True):
+        for record, keys, told in zip(records, ranges, answer["Records"], strict=True):
             if "SequenceNumber" in told:
                 shard_id, number = told["ShardId"], int(told["SequenceNumber"])
-                self._ledger.add(record, shard_id, number, self._house.clock.seconds, keys)
+                placed_by = None if self._auto else record.key
+                judged_by = None if self._on_demand else keys
+                self._ledger.add(record, shard_id, number, self._house.clock.seconds, judged_by, placed_by)
 
     def _split(self, split: Split) -> None:
         shards = self._open()
         (first, last), shard_id = shards[split.shard % len(shards)]
         if len(shards) < _MOST_OPEN:
             at = first + (last - first) * split.percent // 100
-            self._house.kinesis.split_shard(**self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at))
+            with self._provisioned():
+                self._house.kinesis.split_shard(
+                    **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
+                )
             self._shards = {}
 
     def _merge(self, merge: Merge) -> None:
         shards = [shard_id for _, shard_id in self._open()]
         if len(shards) > 1:
             which = merge.shard % (len(shards) - 1)
-            self._house.kinesis.merge_shards(
-                **self._stream, ShardToMerge=shards[which], AdjacentShardToMerge=shards[which + 1]
-            )
+            with self._provisioned():
+                self._house.kinesis.merge_shards(
+                    **self._stream, ShardToMerge=shards[which], AdjacentShardToMerge=shards[which + 1]
+                )
             self._shards = {}
+
+    @contextmanager
+    def _provisioned(self) -> Iterator[None]:
+        """The embedded stream does not scale by itself: for a moment its shards are for a test to change."""
+        if not self._on_demand:
+            yield
+            return
+        self._set_mode("PROVISIONED")
+        yield
+        self._set_mode("ON_DEMAND")
+        self._distribute()
+
+    def _set_mode(self, mode: str) -> None:
+        self._house.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
+
+    def _distribute(self) -> None:
+        if self._on_demand:
+            strategy = "AUTO" if self._auto else "USER_PARTITION_KEY"
+            self._house.kinesis.update_stream_record_distribution_strategy(
+                StreamARN=self._arn, RecordDistributionStrategy=strategy
+            )
+
+    @property
+    def _arn(self) -> str:
+        summary = self._house.kinesis.describe_stream_summary(**self._stream)
+        return str(summary["StreamDescriptionSummary"]["StreamARN"])
+
+
+def _with_key(record: Plain | Aggregate) -> Plain | Aggregate:
+    return replace(record, key="a") if record.key is None else record
+
+
+def _create_old(table: PositionedTable) -> None:
+    """A table whose partition_key must not be null."""
+    place = TABLE_SCHEMA.get_field_index("partition_key")
+    schema = TABLE_SCHEMA.set(place, TABLE_SCHEMA.field(place).with_nullable(nullable=False))
+    DeltaTable.create(table.folder.uri, Schema.from_arrow(schema), partition_by=PARTITION_COLUMNS)
 
 
 def _closed(shard: dict[str, Any]) -> bool:
