@@ -19,18 +19,18 @@ those that it leaves out, what is inside the range. Where MD5 or protobuf are wr
 as a plain one. Where a partition key is longer than a record's may be, the KCL takes the aggregate apart, and
 here it is not sound.
 
-A hash key says where a sub-record belongs only if the service placed its aggregate by hash keys. Under the record
-distribution strategy AUTO it does not: then every aggregate of more than one sub-record would seem to be outside,
-and whoever reads `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
-under which a record was put. A record without a partition key was put under AUTO, but one with a key may have been,
-too: the key is stored and ignored. The strategy that the stream has now says nothing about older records, since it
-can be switched at any time. So nothing is judged where AUTO is possible:
+A hash key says where a sub-record belongs only if the service placed its aggregate by hash keys. Under the
+record distribution strategy AUTO it does not: sub-records would seem to be outside, and whoever reads those
+whose `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
+under which a record was put. A record without a partition key was put under AUTO, but one with a key may have
+been, too: the key is stored and ignored. The strategy that the stream has now says nothing about older
+records, since it can be switched at any time. So nothing is judged where AUTO is possible:
 
 - a record without a partition key, in any stream;
 - any record of a stream whose capacity mode is ON_DEMAND, the only one that has the strategy.
 
-What that costs: in an on-demand stream the sub-records that the KPL puts again after a split come twice without an
-error. A stream that was on-demand and AUTO, and is provisioned now, is judged, also what was put into it before.
+What that costs: in an on-demand stream the sub-records that the KPL puts again after a split come twice
+without an error. A stream that is provisioned now is judged, also what was put while it was on-demand.
 
 Sources:
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
@@ -143,13 +143,14 @@ def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Reco
 
     Args:
         record: As the wire has it.
-        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None judges nothing.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None judges
+            nothing.
 
     Returns:
         For a plain record that very object. For a sound aggregate all its sub-records, with its sequence
         number and arrival; `sub_sequence_number` counts them from 0, and those outside the shard's range have
-        the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For anything else that begins as an aggregate one record: it, with an
-        error.
+        the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For anything else that begins
+        as an aggregate one record: it, with an error.
     """
     return list(chain.from_iterable(sliced(record, hash_range)))
 

@@ -247,8 +247,10 @@ class StreamClient:
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
 
     def _check_length(self, answer: dict[str, Any]) -> None:
-        """Refuse a response that the direct call would not receive. The SDK has read all of it by now: the memory
-        that it took is not bounded here, but the next one is asked for with fewer records.
+        """Refuse a response that the direct call would not receive.
+
+        The SDK has read all of it by now: the memory that it took is not bounded here. The next one is asked
+        for with fewer records.
         """
         length = int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
         if length > LARGEST_BODY:

@@ -7,6 +7,7 @@ against what must hold for every page of a shard. The checks are vectorised, sin
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,23 +59,23 @@ def checked_lag(milliseconds: int) -> int:
     return milliseconds
 
 
-def check_follows(stream: str, records: Records, position: Position) -> None:
+def check_follows(stream: str, first: str | None, position: Position) -> None:
     """Refuse a page that a read from a position cannot give, such as the page before once more.
 
     Args:
         stream: The stream's name.
-        records: Those of the page.
+        first: The sequence number that the page begins with; None if it has no record.
         position: Where the read began. AT_SEQUENCE_NUMBER, and a position inside an aggregate, include the
             record that they name; AFTER_SEQUENCE_NUMBER excludes it. Other positions accept any page.
 
     Raises:
         CallFailed: Its first sequence number is before that; the code is `REPEATED_PAGE`.
     """
-    if not records or position.sequence_number is None:
+    if first is None or position.sequence_number is None:
         return
-    first, number = int(records.numbers[0]), int(position.sequence_number)
+    found, number = int(first), int(position.sequence_number)
     inclusive = position.kind is PositionKind.AT_SEQUENCE_NUMBER or position.sub_sequence_number is not None
-    if first < number or (first == number and not inclusive):
+    if found < number or (found == number and not inclusive):
         raise CallFailed(
             stream,
             "GetRecords",
@@ -123,9 +124,7 @@ def _first_that_does_not_ascend(numbers: pa.StringArray) -> int | None:
         falling = texts[1:] <= texts[:-1]
     else:
         values = [int(number) for number in numbers.to_pylist()]
-        falling = np.fromiter(
-            (value <= before for before, value in zip(values, values[1:], strict=False)), np.bool_
-        )
+        falling = np.fromiter((value <= before for before, value in pairwise(values)), np.bool_)
     return int(falling.argmax()) + 1 if falling.any() else None
 
 

@@ -3,9 +3,9 @@
 A page has at most 10 MiB of data. In JSON these are 14 MB of base64, and each record adds its names and its
 partition key: 10,000 records of 1 KB with keys of 250 characters come to 18 MB.
 
-After a response that was too long the limit is halved, down to a single record. It is doubled again after some
-responses that were not too long, and after twice as many each time that this turns out to be too early: where
-pages stay as they are, few calls are made in vain.
+After a response that was too long the limit is halved, down to a single record. It is doubled again after
+some responses that were not too long, and after twice as many each time that this turns out to be too early:
+where pages stay as they are, few calls are made in vain.
 """
 
 from __future__ import annotations

@@ -477,14 +477,11 @@ class ShardReading:
         throttled = failed = 0
         while True:
             try:
-                if self._iterator is None:
-                    self._iterator = yield from self._in_time(
-                        self._client.getting_iterator(self.range.shard_id, self.position)
-                    )
+                iterator = yield from self._iterator_here()
                 if self._told_to_stop():
                     return None
                 sent, limit = time.monotonic(), self._limit()
-                page, served = yield from self._page(self._iterator, limit)
+                page, served = yield from self._page(iterator, limit)
             except CallFailed as error:
                 self._leave()
                 too_long = is_too_long(error)
@@ -523,11 +520,20 @@ class ShardReading:
                 self._note_size(page.records, sent)
                 return page, served
 
+    def _iterator_here(self) -> Waits[str]:
+        """The iterator that the page before came with, or a fresh one at `position`."""
+        if self._iterator is None:
+            self._iterator = yield from self._in_time(
+                self._client.getting_iterator(self.range.shard_id, self.position)
+            )
+        return self._iterator
+
     def _page(self, iterator: str, limit: int) -> Waits[tuple[Page, datetime]]:
         """One page, if it can follow `position`."""
         page, served = yield from self._in_time(self._client.getting_records(iterator, limit, self._seat))
         try:
-            check_follows(self._client.stream, page.records, self.position)
+            first = page.records.numbers[0] if page.records else None
+            check_follows(self._client.stream, first, self.position)
             return page, served
         finally:
             del page  # an error keeps what is in its frames

@@ -68,5 +68,5 @@ class StreamListing:
     shards: Sequence[Shard]
 
     def judged_by(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
-        """The hash keys by which a shard's sub-records are judged; None if they are not, see `aggregation`."""
+        """The hash keys by which a shard's sub-records are judged; None if none are, see `aggregation`."""
         return None if self.summary.on_demand else hash_range

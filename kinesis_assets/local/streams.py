@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.local.errors import InvalidArgumentException, ResourceNotFoundException
 from kinesis_assets.local.hash_keys import HashKeyRange, uniform_ranges
-from kinesis_assets.local.members import RecordDistributionStrategy, StreamMode
 from kinesis_assets.local.shards import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.local.clock import Clock
+    from kinesis_assets.local.members import RecordDistributionStrategy, StreamMode
 
 HOUR = 3_600_000
 _start = attrgetter("hash_key_range.start")

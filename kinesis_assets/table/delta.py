@@ -25,7 +25,7 @@ from deltalake import (
     WriterProperties,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, Transaction
+from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from kinesis_assets.errors import (
     CommitFailed,
@@ -312,9 +312,9 @@ class TableSnapshot:
         nothing of whether the commit landed, since the answer may have been lost on the way.
 
         Raises:
-            TableUnsuitable: There are files, and the table is that of an older release, see `snapshot_for_rows`.
+            TableUnsuitable: There are files, and the table is an older release's, see `snapshot_for_rows`.
         """
-        added = [_add_action(file) for file in files]
+        added: list[AddAction | RemoveAction] = [_add_action(file) for file in files]
         if added and (refused := columns_without_null(self._delta)):
             raise TableUnsuitable(
                 self._table.uri,

@@ -1,11 +1,12 @@
 """Tables of older releases, in which a column that may be null by now must not be.
 
-delta-rs does not compare a commit's files with the table's schema: it would add a file with nulls to such a table,
-whose readers may then fail or read something else. So rows are committed only through a snapshot whose schema
-accepts null wherever this release may write it. The change of the schema is one commit of its own, which changes
-nothing else, and all files that are there keep to the new schema, too. Any commit that began before it is refused
-and tried again (protocol: change of the metadata), also that of a run of an older release; of several changes at
-once, one is made.
+delta-rs does not compare a commit's files with the table's schema: it would add a file with nulls to such a
+table, whose readers may then fail or read something else. So rows are committed only through a snapshot whose
+schema accepts null wherever this release may write it.
+
+The change of the schema is one commit of its own, which changes nothing else; all files that are there keep
+to the new schema, too. Any commit that began before it is refused and tried again (protocol: change of the
+metadata), also that of a run of an older release. Of several changes at once, one is made.
 """
 
 from __future__ import annotations

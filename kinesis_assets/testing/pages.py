@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def repeated(call: Call, rest: Rest, back: int) -> Answer:
-    """The page that begins so many records before a call's iterator, with the next iterator of its own page."""
+    """The page that begins so many records before a call's iterator; the next iterator is as it would be."""
     answer = await rest(call)
     if answer.status != HTTPStatus.OK:
         return answer

@@ -146,17 +146,17 @@ def test_others_go_on_while_new_credentials_come_slowly(served):
     assert read_beside(served, asked, come)
 
 
+@pytest.mark.parametrize("key", [{"PartitionKey": "partitionKey-1"}, {}], ids=["with keys", "without"])
 @pytest.mark.parametrize("size", [100, 1000, 100_000])
-def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size):
+def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
     data = base64.b64encode(bytes(size)).decode()
-    number = "49590338271490256608559692538361571095921575989136588898"  # as AWS gives them
-    record = {
-        "SequenceNumber": number,
-        "ApproximateArrivalTimestamp": 1545083650.987,
-        "Data": data,
-        "PartitionKey": "partitionKey-1",
-    }
-    endpoint.body = json.dumps(json.loads(PAGE) | {"Records": [record] * (4_000_000 // size)}).encode()
+    number = 49590338271490256608559692538361571095921575989136588898  # as AWS gives them
+    records = [
+        {"SequenceNumber": str(number + place), "ApproximateArrivalTimestamp": 1545083650.987, "Data": data}
+        | key
+        for place in range(4_000_000 // size)
+    ]
+    endpoint.body = json.dumps(json.loads(PAGE) | {"Records": records}).encode()
     served.get_records("i", 10_000)
     tracemalloc.start()
     try:

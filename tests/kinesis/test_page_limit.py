@@ -1,4 +1,4 @@
-"""Responses that are too long: asked for again with fewer records, in bounded memory, until the shard goes on."""
+"""Responses that are too long: asked for again with fewer records, in bounded memory."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     assert limits(faults) == [16]
 
 
-def test_response_that_is_too_long_takes_no_memory(put, kinesis, stream, settings, faults):
+def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults):
     put(6)
     room = ToldRoom(1 << 40)
     faults.long_page(above=3, size=32 * MIB)

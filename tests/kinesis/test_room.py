@@ -8,17 +8,20 @@ from traceback import walk_tb
 import pytest
 from told_room import ToldRoom
 
-from kinesis_assets.errors import CallFailed
+from kinesis_assets.errors import CallFailed, ReadFailed
+from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.http_answer import HttpAnswer
 from kinesis_assets.kinesis.pages import Page, Records, WirePage
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.kinesis.waits import Pause, RoomWait, by_a_thread, waited_out
 
 SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
@@ -176,7 +179,8 @@ def test_a_page_that_fails_is_not_kept_by_its_error(
     good = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA==", "PartitionKey": "k"}
     bad = {"data": {"Data": "e!"}, "number": {"SequenceNumber": "one"}}.get(wrong, {})
     status = 400 if wrong == "refused" else 200
-    records = [good] * 10_000 + [good | bad]
+    records = [good | {"SequenceNumber": str(number)} for number in range(1, 10_001)]
+    records.append(good | {"SequenceNumber": "10001"} | bad)
     faults.answer("GetRecords", lambda _, answer: replace(answer.but(Records=records), status=status))
     if wrong == "date":
         of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (DirectCall, "__call__")
@@ -194,6 +198,19 @@ def test_a_page_that_fails_is_not_kept_by_its_error(
     assert not [each for each in kept if isinstance(each, (HttpAnswer, Page, Records, WirePage))]
     assert max(len(each) for each in kept if isinstance(each, (str, bytes, bytearray, memoryview))) < 10_000
     assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
+
+
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_page_that_is_repeated_is_not_kept_by_its_shards_error(kinesis, stream, settings, faults, by_sdk):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    put = [kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k") for _ in range(2)]
+    faults.repeat_page()
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
+    start = Position.after(put[0]["SequenceNumber"])
+    with pytest.raises(ReadFailed, match="RepeatedPage") as caught:
+        list(ShardReading(client, ShardRange(SHARD, start, Bounds(), ALL_KEYS)))
+    assert [each for each in kept_by(caught.value) if isinstance(each, Position)]
+    assert not [each for each in kept_by(caught.value) if isinstance(each, (Page, Records))]
 
 
 @pytest.mark.parametrize("on_wire", [False, True])

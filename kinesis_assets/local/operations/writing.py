@@ -68,8 +68,7 @@ class PutRecord(StreamRequest, kw_only=True):
         ordering = self.sequence_number_for_ordering
         if ordering is not None and stream.distribution == "AUTO":
             raise InvalidArgumentException(
-                "SequenceNumberForOrdering is not supported for a stream whose record distribution strategy is "
-                "AUTO."
+                "SequenceNumberForOrdering is not supported where RecordDistributionStrategy is AUTO."
             )
         # The order that it asks for is given anyway: every put is after all before it.
         if ordering is not None and SequenceNumber.parse(ordering) is None:
