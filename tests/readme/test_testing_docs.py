@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import boto3
+
 from kinesis_assets.kinesis.aggregation import MAGIC
-from kinesis_assets.testing import Faults
+from kinesis_assets.testing import Faults, LocalKinesis
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -28,12 +30,17 @@ def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout
 
 
-def test_the_lines_of_the_page_run() -> None:
+def test_the_lines_of_the_page_run(environment: None) -> None:
+    del environment
     faults = Faults()
-    names: dict[str, Any] = {"faults": faults}
-    assert len(LINES) == 2
-    for block in LINES:
-        exec(block, names)  # noqa: S102  # the page's own lines
+    assert len(LINES) == 3
+    with LocalKinesis() as local:
+        kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url)
+        names: dict[str, Any] = {"faults": faults, "kinesis": kinesis}
+        for block in LINES:
+            exec(block, names)  # noqa: S102  # the page's own lines
+        summary = kinesis.describe_stream_summary(StreamName="clicks")["StreamDescriptionSummary"]
+    assert (summary["OpenShardCount"], summary["RecordDistributionStrategy"]) == (4, "AUTO")
     assert len(faults._faults) == 3
     assert names["data"].startswith(MAGIC)
 
