@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from kinesis_assets.kinesis.pages import Records
 
@@ -32,6 +33,9 @@ retention after it, a time is still one that Python, Arrow and Delta have."""
 
 _LONGEST_LAG_MS = 100 * 366 * 86_400_000
 """A century: the longest retention is a year."""
+
+_WORD = 8
+"""Digits that are compared at once."""
 
 _ZERO, _NINE = np.uint8(ord("0")), 9
 
@@ -119,12 +123,27 @@ def _first_that_does_not_ascend(numbers: pa.StringArray) -> int | None:
     """The place of the first number that is not above the one before; None if all are."""
     text, begins = letters(numbers)
     lengths = np.diff(begins)
-    if lengths.min() == lengths.max():  # then they order as texts do
-        texts = text[: begins[-1]].view(f"S{lengths[0]}")
-        falling = texts[1:] <= texts[:-1]
-    else:
-        values = [int(number) for number in numbers.to_pylist()]
-        falling = np.fromiter((value <= before for before, value in pairwise(values)), np.bool_)
+    if lengths.min() == lengths.max() >= _WORD:
+        return _first_text_that_does_not_ascend(text, len(numbers), int(lengths[0]))
+    values = [int(number) for number in numbers.to_pylist()]
+    return next((place for place, (last, value) in enumerate(pairwise(values), 1) if value <= last), None)
+
+
+def _first_text_that_does_not_ascend(text: NDArray[np.uint8], count: int, length: int) -> int | None:
+    """Likewise for numbers of one length, which order as their texts do: eight digits at a time.
+
+    In most pages the first digits of all are the same, and the next eight tell all of them apart.
+    """
+    undecided = np.ones(count - 1, np.bool_)
+    falling = np.zeros(count - 1, np.bool_)
+    for begin in (*range(0, length - _WORD, _WORD), length - _WORD):  # the last two may overlap
+        words = np.ndarray((count,), ">u8", text, begin, (length,)).astype(np.uint64)
+        before, after = words[:-1], words[1:]
+        falling |= undecided & (after < before)
+        undecided &= after == before
+        if not undecided.any():
+            break
+    falling |= undecided  # the same number twice
     return int(falling.argmax()) + 1 if falling.any() else None
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis import budget, progress, reader, waits
@@ -163,6 +165,24 @@ def test_page_whose_numbers_do_not_ascend_is_asked_for_again(put, reading_of, fa
 def test_numbers_that_do_not_ascend_are_found(numbers):
     with pytest.raises(ValueError, match=f"number {numbers[-1]} follows {numbers[-2]} in one page"):
         checked(Records.of([Record(str(number), 1.0, b"", "k") for number in numbers]))
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    st.sampled_from([1, 7, 8, 9, 15, 16, 17, 56, 128]),
+    st.integers(0, 127),
+)
+def test_numbers_ascend_if_and_only_if_each_is_above_the_one_before(steps, length, digit):
+    """Numbers of one length that differ from a digit on, in steps of 0 to 3, some of them falling."""
+    unit = 10 ** (digit % length)
+    numbers = [10 ** (length - 1) + step * unit + place * (step % 2) for place, step in enumerate(steps, 1)]
+    records = Records.of([Record(str(number), 1.0, b"", "k") for number in numbers])
+    wrong = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
+    if not wrong:
+        assert checked(records) is records
+        return
+    with pytest.raises(ValueError, match=f"number {numbers[wrong[0]]} follows {numbers[wrong[0] - 1]} in"):
+        checked(records)
 
 
 @pytest.mark.parametrize("numbers", [[], [7], [1, 2, 3], [9, 10, 11], [99, 100, 10**55, 10**55 + 1]])

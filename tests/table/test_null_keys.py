@@ -12,6 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from attempts import (
+    LISTED_AT,
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
@@ -33,7 +34,7 @@ from kinesis_assets.kinesis.records import RECORD_SCHEMA
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table import delta as delta_module
 from kinesis_assets.table import files as files_module
-from kinesis_assets.table import nullable
+from kinesis_assets.table import nullable, past_commit
 from kinesis_assets.table.delta import TableSnapshot, Upkeep
 from kinesis_assets.table.files import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
 
@@ -117,6 +118,21 @@ def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table)
     assert_rows_are_what_positions_say(old_table)
     without_keys(Attempt(old_table, standing(old_table), {"c": 1})).commit()
     assert operations(old_table).count("CHANGE COLUMN") == 1
+
+
+def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
+    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    past_commit.fill_in(
+        old_table,
+        identity=STREAM,
+        past=None,
+        not_before=LISTED_AT,
+        batch_id=attempt.batch_id,
+        files=attempt.files,
+        filled=attempt.landed,
+    )
+    assert keys(old_table) == ROWS
+    assert accepts_null(old_table)
 
 
 def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
