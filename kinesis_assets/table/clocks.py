@@ -1,7 +1,7 @@
 """The time by which a table's rows and files are deleted: one that two clocks agree on.
 
-Deleting by a wrong clock cannot be undone, and either clock may be wrong: this machine's, or the `Date` header
-of one response. So the service's clock counts, and only while this machine's confirms it.
+Deleting by a wrong clock cannot be undone, and either clock may be wrong: this machine's, or the `Date`
+header of one response. So the service's clock counts, and only while this machine's confirms it.
 """
 
 from __future__ import annotations

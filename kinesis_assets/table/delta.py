@@ -6,7 +6,6 @@ without their causes: where a signature is refused, S3's answer repeats the requ
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -47,6 +46,7 @@ from kinesis_assets.table.files import (
     TABLE_SCHEMA,
 )
 from kinesis_assets.table.held import HeldFile
+from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -581,12 +581,9 @@ def _hours(table: str, interval: str | None) -> int:
     """Hours of a table property such as `interval 30 days`, rounded up."""
     if interval is None:
         return 0
-    found = re.fullmatch(
-        r"\s*(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?\s*", interval, re.IGNORECASE
-    )
-    if found is None:
+    span = parse_interval(interval)
+    if span is None:
         raise TableUnsuitable(table, f"{_DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
-    span = timedelta(**{f"{found[2].lower()}s": int(found[1])})
     return -(-span // timedelta(hours=1))
 
 

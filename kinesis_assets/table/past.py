@@ -25,7 +25,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         token: Names this file; the table's log points at it.
         previous: The token before it; None for the first.
         batch_id: The attempt that made the commit; rows that it filled in carry it.
-        at: When (this machine's clock).
+        at: When.
         by: Who: a Dagster run's id, or a person.
         floor: No row with an arrival date before this day (UTC) is kept, or ever filled in again.
         filled: Rows that this commit filled in, by shard id.
