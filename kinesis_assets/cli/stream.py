@@ -45,7 +45,7 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
             "--start", help="A position, or file:// and a map of shards to positions, with --table."
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
-        click.option("--stream", required=True, help="The stream's name."),
+        click.option("--stream", required=True, help="The stream's name or ARN."),
     ):
         command = option(command)
     return command

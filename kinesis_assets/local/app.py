@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from kinesis_assets.local import requests
+from kinesis_assets.local.account import ACCOUNT_ID
 from kinesis_assets.local.errors import ServiceError, UnknownOperationException
 from kinesis_assets.local.operations import OPERATIONS
 
@@ -21,6 +23,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_ACCESS_KEY = re.compile(rb"Credential=([0-9]{12})/")
 
 CONTENT_TYPE = b"application/x-amz-json-1.1"
 TARGET_PREFIX = "Kinesis_20131202."
@@ -65,8 +69,14 @@ class KinesisApp:
             raise UnknownOperationException(
                 f"{target or 'A request without X-Amz-Target'} is no known operation."
             )
-        output = requests.decode(body, operation).answer(self.account)
+        output = requests.decode(body, operation).answer(self.account.of(_caller(headers)))
         return b"" if output is None else msgspec.json.encode(output)
+
+
+def _caller(headers: dict[bytes, bytes]) -> str:
+    """The account that calls: that of an access key id of twelve digits, else the default one."""
+    found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
+    return found[1].decode() if found else ACCOUNT_ID
 
 
 async def read_body(receive: Receive) -> bytes:

@@ -22,6 +22,8 @@ _start = attrgetter("hash_key_range.start")
 class Stream:
     """One life of a stream; a stream created again under the same name is another one.
 
+    `shared` has the operations that other accounts may call, by account.
+
     Every change of shards is complete when the call returns, so a stream is always ACTIVE. The open shards
     cover the whole space of hash keys without overlap.
     """
@@ -33,6 +35,7 @@ class Stream:
         self.created_at = clock.tick()
         self.retention_hours = 24
         self.max_record_size_kib = 1024
+        self.shared: dict[str, frozenset[str]] = {}
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
         self._shards_ever = 0

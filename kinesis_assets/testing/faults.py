@@ -44,8 +44,9 @@ class Faults:
 
     Only calls that come after the fault was told count. `delay`, `wrong_date`, `page_size`, `before`,
     `answer` and `request` add to whatever else becomes of a call, the first one told outermost. Of the other
-    faults one decides: the first one told that takes the call; the later ones neither see nor count it. So faults that
-    take a few calls each take turns. Faults can be told at any time, from any thread, and hold until `clear`.
+    faults one decides: the first one told that takes the call; the later ones neither see nor count it. So
+    faults that take a few calls each take turns. Faults can be told at any time, from any thread, and hold
+    until `clear`.
 
     Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
 
