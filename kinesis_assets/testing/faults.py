@@ -337,7 +337,7 @@ class Faults:
 
     def _in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
         found = False
-        for account in list(self._accounts):
+        for account in [each for app in self._accounts for each in list(app.accounts.values())]:
             with account.lock:
                 if stream in account.stream_names:
                     change(account)
