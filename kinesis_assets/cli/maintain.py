@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     help="Only set a property of the table, as delta.logRetentionDuration='interval 7 days'.",
 )
 @click.option("--by", help="Who lowers the floor, recorded with it; the user of this machine by default.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 def maintain(
     *,
@@ -104,8 +104,8 @@ def _by_hand(
             steps.append(lower_floor(table, identity, floor, now, by=who(by), dry_run=dry_run))
             days = manager.retention_days
             if days is not None and floor < now.date() - timedelta(days=days):
-                told = f"retention_days is {days}, so the next maintenance raises the floor again"
-                click.echo(f"{told}: raise retention_days first.", err=True)
+                note = f"retention_days is {days}, so the next maintenance raises the floor again"
+                click.echo(f"{note}: raise retention_days first.", err=True)
     print_rows([{"stream": project.stream, **asdict(step)} for step in steps], as_json=as_json)
 
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 import msgspec
 
 from kinesis_assets.local import requests
-from kinesis_assets.local.account import ACCOUNT_ID
 from kinesis_assets.local.errors import ServiceError, UnknownOperationException
 from kinesis_assets.local.operations import OPERATIONS
 
@@ -60,6 +59,11 @@ class KinesisApp:
             (b"date", formatdate(now / 1000, usegmt=True).encode()),
         ]
 
+    def caller(self, headers: dict[bytes, bytes]) -> Account:
+        """The account that calls: that of an access key id of twelve digits, else the default one."""
+        found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
+        return self.account.of(found[1].decode()) if found else self.account
+
     def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
@@ -69,14 +73,8 @@ class KinesisApp:
             raise UnknownOperationException(
                 f"{target or 'A request without X-Amz-Target'} is no known operation."
             )
-        output = requests.decode(body, operation).answer(self.account.of(_caller(headers)))
+        output = requests.decode(body, operation).answer(self.caller(headers))
         return b"" if output is None else msgspec.json.encode(output)
-
-
-def _caller(headers: dict[bytes, bytes]) -> str:
-    """The account that calls: that of an access key id of twelve digits, else the default one."""
-    found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
-    return found[1].decode() if found else ACCOUNT_ID
 
 
 async def read_body(receive: Receive) -> bytes:

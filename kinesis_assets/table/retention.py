@@ -62,11 +62,11 @@ def expire(
         nonlocal floor
         snapshot = table.snapshot()
         past = snapshot.past(identity)
-        standing = None if past is None else past.floor
-        floor = wanted if standing is None else max(wanted, standing)
+        before = None if past is None else past.floor
+        floor = wanted if before is None else max(wanted, before)
         # By whole days, so that it is a matter of the log alone and no file is written again.
         old = [file for file in snapshot.standing_files() if file.arrival_date < wanted.isoformat()]
-        if not old and floor == standing:
+        if not old and floor == before:
             return (None if past is None else tried.get(past.token),)
         step = Step("expire", f"before {wanted}", State.DONE, *sizes(old))
         if dry_run:
@@ -124,20 +124,20 @@ def lower_floor(
         nonlocal tried
         snapshot = table.snapshot()
         past = snapshot.past(identity)
-        standing = None if past is None else past.floor
-        if standing is None or standing <= floor:
+        before = None if past is None else past.floor
+        if before is None or before <= floor:
             if tried is not None:
                 return tried
-            told = "it has no floor" if standing is None else f"its floor is {standing}"
+            found = "it has no floor" if before is None else f"its floor is {before}"
             raise InvalidInput(
-                f"table {table.uri}: {told}, so it cannot be lowered to {floor}; nothing was changed"
+                f"table {table.uri}: {found}, so it cannot be lowered to {floor}; nothing was changed"
             )
-        step = Step("lower floor", f"from {standing} to {floor}", State.DONE)
+        step = Step("lower floor", f"from {before} to {floor}", State.DONE)
         if dry_run:
             return replace(step, state=State.PLANNED)
         if and_try:
             tried = step
-            following = _following(past, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=standing)
+            following = _following(past, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
             snapshot.commit([], identity=identity, past=following)
         return None
 

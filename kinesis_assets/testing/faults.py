@@ -68,10 +68,11 @@ class Faults:
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
             begun = self._held.moment
             exchange = await Exchange.begin(app, scope, receive, send)
-            call = Call.now(exchange.operation, exchange.arguments, app.account)
+            account = app.caller(dict(scope["headers"]))
+            call = Call.now(exchange.operation, exchange.arguments, account)
             self.calls.append(call)
             faults = sorted(self._faults, key=lambda fault: fault.decides)
-            rest = Rest((*faults, *self._limits), app.account, exchange.serve)
+            rest = Rest((*faults, *self._limits), account, exchange.serve)
             await exchange.give(await rest(call), self._held, begun)
 
         return faulty

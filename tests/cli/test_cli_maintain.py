@@ -93,7 +93,7 @@ def test_the_floor_is_lowered_and_nothing_else_is_done(cli, of_stream, made, tab
     assert done.err == ""
 
 
-def test_retention_that_would_raise_the_floor_again_is_told(cli, of_stream, made, table):
+def test_retention_that_would_raise_the_floor_again_is_reported(cli, of_stream, made, table):
     raise_floor(table, made, date(2027, 1, 31))
     done = cli("maintain", *of_stream, "--retention-days", "30", "--lower-floor", "2020-01-31")
     assert done.exit_code == 0, done.err
@@ -138,7 +138,7 @@ def test_what_cannot_be_done_by_hand_is_bad_input(cli, of_stream, options):
     assert cli("maintain", *of_stream, *options).exit_code == 2
 
 
-def test_a_machine_with_a_wrong_clock_deletes_nothing_and_tells_both_clocks(
+def test_a_machine_with_a_wrong_clock_deletes_nothing_and_names_both_clocks(
     cli, stream, clocked, table, tmp_path
 ):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)

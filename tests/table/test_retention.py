@@ -103,9 +103,9 @@ def test_where_the_clocks_disagree_nothing_is_deleted(filled, wrong, ahead):
         steps_of(filled, retention_days=5, **{wrong: NOW + ahead})
     assert everything_in(filled) == before
     assert past(filled) is None
-    told = str(refused.value)
-    assert f"{NOW:%Y-%m-%dT%H:%M:%SZ}" in told
-    assert f"{NOW + ahead:%Y-%m-%dT%H:%M:%SZ}" in told
+    error = str(refused.value)
+    assert f"{NOW:%Y-%m-%dT%H:%M:%SZ}" in error
+    assert f"{NOW + ahead:%Y-%m-%dT%H:%M:%SZ}" in error
 
 
 def test_a_dry_run_by_a_wrong_clock_plans_nothing(filled):
@@ -202,7 +202,7 @@ def test_a_floor_above_what_retention_asks_for_deletes_no_row_by_itself(filled):
     assert past(filled).floor == NOW.date()
 
 
-def test_a_floor_in_the_future_is_told_and_older_rows_go_all_the_same(filled):
+def test_a_floor_in_the_future_is_reported_and_older_rows_go_all_the_same(filled):
     raise_floor(filled, (NOW + YEAR).date())
     steps = steps_of(filled, retention_days=5)
     expired, left = (step for step in steps if step.step == "expire")
