@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from kinesis_assets.kinesis.checksums import checksum
 from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import HISTORY_RETENTION, PositionedTable, Upkeep
 from kinesis_assets.table.files import DataFileWriter
@@ -139,7 +140,7 @@ def measure(
                 filled = until
                 Upkeep(table).checkpoint()
                 if maintained and filled % A_DAY == 0:
-                    list(maintain(table, STREAM))
+                    list(maintain(table, StreamSummary(STREAM, datetime.now(UTC), retention_hours=24)))
             if copies is not None:
                 shutil.copytree(folder, copies / str(count), ignore=shutil.ignore_patterns("arrival_date=*"))
             rows.append(_measured(table, count, rounds))

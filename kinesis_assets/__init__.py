@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import (
         AttemptExpired,
         CallFailed,
+        ClocksDisagree,
         CommitFailed,
         CommitUnknown,
         DataFileInvalid,
@@ -62,6 +63,7 @@ __all__ = [
     "AttemptExpired",
     "Bounds",
     "CallFailed",
+    "ClocksDisagree",
     "CommitFailed",
     "CommitUnknown",
     "DataFileInvalid",

@@ -17,8 +17,8 @@ from kinesis_assets.jobs.seek import build_seek_job
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.loss import OnDataLoss
-from kinesis_assets.kinesis.shards import NAME
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
@@ -66,7 +66,8 @@ def build_kinesis_stream(
     """Everything that brings one stream into its table.
 
     Args:
-        stream: The stream's name.
+        stream: The stream's name; or its ARN, also of another account or region. Assets and jobs are called
+            by the name alone.
         table: Path or URI (`s3://`, `file://`) of the stream's Delta table; made by the first run.
         start: Where the first run begins: TRIM_HORIZON, LATEST, AT_TIMESTAMP:2026-01-31T12:00:00Z,
             AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number; or a map of shard ids to such
@@ -109,7 +110,9 @@ def build_kinesis_stream(
     Raises:
         InvalidInput: A value cannot be meant.
     """
-    _validate(stream, table)
+    address = StreamAddress.parse(stream)
+    address.region_name(region_name)
+    TableFolder.at(table)
     if stop_timeout < 0:
         raise InvalidInput(f"stop_timeout must not be below 0, as {stop_timeout} is")
     if retention_days is not None and not 1 <= retention_days <= _MOST_DAYS:
@@ -122,7 +125,7 @@ def build_kinesis_stream(
             "five calls a second"
         )
     manager = ShardIOManager(
-        stream=stream,
+        stream=str(address),
         table=table,
         start=str(Starts.of(start)),
         max_records=max_records,
@@ -150,6 +153,7 @@ def build_kinesis_stream(
         spark_config=dict(spark_config or {}),
     )
     manager.policy()  # refuses here what no run could use
+    stream = address.name
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
     external = dg.AssetSpec(
@@ -157,7 +161,7 @@ def build_kinesis_stream(
         partitions_def=partitions,
         group_name=_identifier(stream),
         kinds={"aws", "kinesis"},
-        description=f"The Kinesis stream {stream}. Each shard is a partition.",
+        description=f"The Kinesis stream {address}. Each shard is a partition.",
     )
 
     # The policy is the reason why a span of shards is one run; that it is in beta is ours to watch.
@@ -207,12 +211,6 @@ def build_kinesis_stream(
         sensors=[sensor],
         resources={manager_key: manager},
     )
-
-
-def _validate(stream: str, table: str) -> None:
-    if not NAME.fullmatch(stream):
-        raise InvalidInput(f"{stream[:200]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'")
-    TableFolder.at(table)
 
 
 def _identifier(stream: str) -> str:

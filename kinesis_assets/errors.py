@@ -32,6 +32,7 @@ KinesisAssetsError
 │   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
 │   ├── DataFileInvalid        a landed file is not there, or not with its rows
 │   ├── AttemptExpired         too old to commit: its files may have been vacuumed
+│   ├── ClocksDisagree         this machine's clock and the service's differ; nothing was deleted
 │   ├── PastChanged            rows behind the positions were changed since they were looked at
 │   ├── CommitFailed           the bounded tries are used up; nothing was committed
 │   └── CommitUnknown          whether the commit landed cannot be told
@@ -242,6 +243,10 @@ class AttemptExpired(TableError):
 
 class PastChanged(TableError):
     """Rows behind the positions were changed since the attempt looked at them; nothing was committed."""
+
+
+class ClocksDisagree(TableError):
+    """This machine's clock and the service's differ by too much; nothing is deleted by either."""
 
 
 class CommitFailed(TableError):

@@ -16,6 +16,7 @@ from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.loss import OnDataLoss
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.metadata import event_metadata
 from kinesis_assets.pace import COMMIT_INTERVAL, Pace
 from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
@@ -48,7 +49,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
     for each that is not.
 
     Attributes:
-        stream: The stream's name.
+        stream: The stream's name. Given an ARN, it is the name in it.
+        stream_arn: The stream's ARN, if that was given.
         table: Path or URI of its table.
         start: Where the first plan of the stream begins, as `Starts.of` reads it.
         max_records: Bound on each shard's range, see `Bounds`.
@@ -70,6 +72,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     """
 
     stream: str
+    stream_arn: str | None = None
     table: str
     start: str = "TRIM_HORIZON"
     max_records: int | None = MAX_RECORDS
@@ -90,6 +93,12 @@ class ShardIOManager(dg.ConfigurableIOManager):
     spark_config: dict[str, Any] = Field(default={})
     _pyspark: SparkResource | None = PrivateAttr(default=None)
     _closing: Closing | None = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
+            address = StreamAddress.parse(stream)
+            fields |= {"stream": address.name, "stream_arn": address.arn}
+        super().__init__(**fields)
 
     @property
     def pyspark(self) -> SparkResource:
@@ -112,7 +121,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     def client(self) -> StreamClient:
         """The calls to the stream."""
-        return self.kinesis.stream(self.stream)
+        return self.kinesis.stream(self.stream_arn or self.stream)
 
     def policy(self) -> ReadPolicy:
         """How the stream is read.

@@ -12,6 +12,7 @@ import dagster as dg
 from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
+from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spans import contiguous_spans, span_tags
 from kinesis_assets.spark.session import begin_session
 from kinesis_assets.told import QUIET, told_by
@@ -38,6 +39,9 @@ class StreamProject:
     def deployed(cls, stream: str) -> StreamProject:
         """As `defs/<stream>/defs.yaml` says.
 
+        Args:
+            stream: The stream's name; or its ARN, if that is in the YAML.
+
         Raises:
             InvalidInput: There is no such stream, or a YAML cannot be loaded.
         """
@@ -50,14 +54,20 @@ class StreamProject:
             raise InvalidInput(
                 f"the definitions do not load: {' '.join(str(innermost).split())}; `dg check defs` tells more"
             ) from error
-        if io_manager_key(stream) not in (definitions.resources or {}):
+        address = StreamAddress.parse(stream)
+        manager = (definitions.resources or {}).get(io_manager_key(address.name))
+        if manager is None:
             raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml names it; name its table with --table")
-        return cls(stream, definitions)
+        if address.arn not in {None, manager.stream_arn}:
+            raise InvalidInput(
+                f"stream {stream}: defs.yaml has {manager.stream_arn or manager.stream}; give that instead"
+            )
+        return cls(address.name, definitions)
 
     @classmethod
     def unnamed(cls, stream: str, **fields: Any) -> StreamProject:
-        """A stream that no YAML names; fields as in `build_kinesis_stream`."""
-        return cls(stream, build_kinesis_stream(stream, **fields))
+        """A stream that no YAML names, by its name or ARN; fields as in `build_kinesis_stream`."""
+        return cls(StreamAddress.parse(stream).name, build_kinesis_stream(stream, **fields))
 
     @contextmanager
     def manager(self) -> Iterator[ShardIOManager]:

@@ -37,7 +37,7 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         super().__init__(**fields)
 
     def stream(self, name: str) -> StreamClient:
-        """The calls to one stream."""
+        """The calls to one stream, by its name or its ARN."""
         from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions need no AWS SDK
 
         settings = ClientSettings(self.region_name, self.endpoint_url, self.profile_name, self.sdk_parser)

@@ -155,7 +155,7 @@ def execute_run(
     """
     began = time.monotonic()
     until = read_until(plan.batch_id)
-    job = LandingJob(client.stream, client.settings, table.folder, plan.batch_id, until)
+    job = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
     pending = dict(plan.ranges)

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.stream import dagster_instance, json_option, of_stream, print_rows, project_of
+from kinesis_assets.cli.stream import (
+    dagster_instance,
+    json_option,
+    of_stream,
+    print_rows,
+    project_of,
+    who,
+)
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.materialize import StreamProject
 
 
 @click.command()
@@ -16,13 +31,42 @@ from kinesis_assets.cli.stream import dagster_instance, json_option, of_stream, 
     type=click.IntRange(min=1),
     help="Take rows of older days out, with --table; none by default.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option(
+    "--lower-floor",
+    "floor",
+    metavar="DATE",
+    help="Only lower the first arrival date that the table keeps, so that replay can fill days in again.",
+)
+@click.option(
+    "--set-property",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Only set a property of the table, as delta.logRetentionDuration='interval 7 days'.",
+)
+@click.option("--by", help="Who lowers the floor, recorded with it; the user of this machine by default.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
-def maintain(*, dry_run: bool, as_json: bool, **stream: Any) -> None:
+def maintain(
+    *,
+    floor: str | None,
+    properties: tuple[str, ...],
+    by: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **stream: Any,
+) -> None:
     """Compact, vacuum and prune a stream's table, through its Dagster job. Safe beside runs.
 
-    What another commit was in the way of is left for the next maintenance, and is no failure.
+    What another commit was in the way of is left for the next maintenance, and is no failure. Nothing is
+    deleted where this machine's clock and the service's differ by more than an hour.
     """
+    if floor is not None or properties:
+        from kinesis_assets.table.properties import parse_property  # noqa: PLC0415  # as below
+
+        day, given = _date(floor), dict(map(parse_property, properties))
+        _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
+        return
     from kinesis_assets.jobs.maintain import run_maintenance  # noqa: PLC0415  # each command loads what it needs
 
     project = project_of(**stream)
@@ -34,3 +78,39 @@ def maintain(*, dry_run: bool, as_json: bool, **stream: Any) -> None:
             rows.append(row)  # noqa: PERF402  # kept on an error
     finally:
         print_rows(rows, as_json=as_json)
+
+
+def _by_hand(
+    project: StreamProject,
+    floor: date | None,
+    properties: Mapping[str, str],
+    by: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """The changes that a maintenance never makes by itself, and nothing else."""
+    from kinesis_assets.table.properties import set_properties  # noqa: PLC0415
+    from kinesis_assets.table.retention import lower_floor  # noqa: PLC0415
+
+    steps = []
+    with project.manager() as manager:
+        table = manager.positioned_table()
+        table.snapshot()
+        if properties:
+            steps.append(set_properties(table, properties, dry_run=dry_run))
+        if floor is not None:
+            identity, now = manager.client().describe().identity, datetime.now(UTC)
+            steps.append(lower_floor(table, identity, floor, now, by=who(by), dry_run=dry_run))
+            days = manager.retention_days
+            if days is not None and floor < now.date() - timedelta(days=days):
+                note = f"retention_days is {days}, so the next maintenance raises the floor again"
+                click.echo(f"{note}: raise retention_days first.", err=True)
+    print_rows([{"stream": project.stream, **asdict(step)} for step in steps], as_json=as_json)
+
+
+def _date(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"--lower-floor {text!r} is no date; 2026-01-31 is the form") from None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 import click
 
-from kinesis_assets.cli.stream import json_option, of_stream, print_rows, project_of
+from kinesis_assets.cli.stream import json_option, of_stream, print_rows, project_of, who
 from kinesis_assets.errors import InvalidInput
 
 
@@ -48,17 +47,10 @@ def seek(
             manager.positioned_table(),
             to=position,
             shard_ids=None if all_shards else shard_ids,
-            by=by or _user(),
+            by=who(by),
             apply=apply,
         )
     rows = [{"stream": project.stream, **facts} for facts in facts_of_moves(result)]
     print_rows(rows, as_json=as_json)
     if not apply:
         click.echo("Nothing was changed. Add --apply to do it.", err=True)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError) as error:
-        raise InvalidInput("this machine does not tell which user this is; say it with --by") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
             "--start", help="A position, or file:// and a map of shards to positions, with --table."
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
-        click.option("--stream", required=True, help="The stream's name."),
+        click.option("--stream", required=True, help="The stream's name or ARN."),
     ):
         command = option(command)
     return command
@@ -78,6 +79,18 @@ def dagster_instance() -> dg.DagsterInstance:
         return dg.DagsterInstance.get()
     except (dg.DagsterError, yaml.YAMLError) as error:
         raise InvalidInput(" ".join(str(error).split())) from error
+
+
+def who(by: str | None) -> str:
+    """Who does something by hand: as told, or the user of this machine.
+
+    Raises:
+        InvalidInput: Neither is known.
+    """
+    try:
+        return by or getpass.getuser()
+    except (OSError, KeyError) as error:
+        raise InvalidInput("this machine does not tell which user this is; say it with --by") from error
 
 
 def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:

@@ -47,7 +47,7 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
         try:
             for step in maintain(
                 manager.positioned_table(),
-                manager.client().describe().identity,
+                manager.client().describe(),
                 retention_days=manager.retention_days,
                 by=context.run_id,
                 dry_run=context.op_config["dry_run"],
@@ -102,7 +102,7 @@ def run_maintenance(
     Raises:
         KinesisAssetsError: The job failed; what was yielded is done.
     """
-    from kinesis_assets.table.maintenance import Step  # noqa: PLC0415  # as above
+    from kinesis_assets.table.steps import Step  # noqa: PLC0415  # as above
 
     run_id = str(uuid4())
     name = maintenance_name(stream)

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -18,7 +19,7 @@ from botocore.loaders import create_loader
 from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall, data_endpoint
 from kinesis_assets.kinesis.http_endpoint import ResponseTooLong
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
@@ -31,13 +32,13 @@ from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of t
 from kinesis_assets.kinesis.room import Room, Seat
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
-    NAME,
     Shard,
     covers_all_hash_keys,
     in_lineage_order,
     is_well_formed,
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 
 if TYPE_CHECKING:
@@ -99,50 +100,55 @@ class StreamClient:
     Every call raises `StreamNotFound` or `CallFailed`: after the SDK's retries where the SDK makes it.
 
     Args:
-        stream: The stream's name.
-        settings: How to reach it.
+        stream: The stream's name or its ARN. Calls name it as it is given here: by StreamARN, which reaches
+            other accounts too, or by StreamName.
+        settings: How to reach it; an ARN's region counts where they name none.
         attempts: Tries of each call by the SDK.
 
     Attributes:
+        address: What was given.
         stream: The stream's name.
-        settings: How it is reached, with what the SDK's chain gave: good for another machine too.
+        settings: How its records are read, with what the SDK's chain gave: good for another machine too.
 
     Raises:
-        InvalidInput: That is no stream's name, or the settings cannot be meant.
+        InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they cannot
+            be meant.
     """
 
     def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
-        if not NAME.fullmatch(stream):
-            raise InvalidInput(
-                f"{stream[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'"
-            )
-        self.stream = stream
+        self.address = StreamAddress.parse(stream)
+        self.stream = self.address.name
+        settings = replace(settings, region_name=self.address.region_name(settings.region_name))
         self._get_records: DirectCall[Page] | None = None
         self._get_shard_iterator: DirectCall[str] | None = None
         try:
             self._client = _sdk_client(settings, attempts)
+            endpoint_url = data_endpoint(self._client, self.address.arn)
             if not settings.sdk_parser:
-                self._get_records = DirectCall(self._client, "GetRecords", WirePage)
+                self._get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
                 if attempts == 1:  # a direct call is made once
-                    self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
+                    self._get_shard_iterator = DirectCall(
+                        self._client, "GetShardIterator", WireIterator, endpoint_url
+                    )
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
-            raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
+            raise InvalidInput(f"stream {self.address}: no client of Kinesis: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
-            meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser
+            meta.region_name, endpoint_url, settings.profile_name, settings.sdk_parser
         )
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention, and the service's clock."""
-        answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", StreamName=self.stream)
+        answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
         summary = answer["StreamDescriptionSummary"]
-        if not re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", summary["StreamARN"]):
+        if not self._is_ours(summary["StreamARN"]):
             raise CallFailed(
                 self.stream,
                 "DescribeStreamSummary",
                 "IncompleteBody",
-                f"{summary['StreamARN'][:80]!r} is no ARN of this stream; check what answers at the endpoint",
+                f"{summary['StreamARN'][:200]!r} is no ARN of {self.address}; check what answers at the "
+                "endpoint",
             )
         return StreamSummary(
             identity=StreamIdentity(
@@ -153,6 +159,12 @@ class StreamClient:
             retention_hours=summary["RetentionPeriodHours"],
             on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
         )
+
+    def _is_ours(self, arn: str) -> bool:
+        """Whether an ARN that the service gives can be that of the stream that was asked for."""
+        if self.address.arn is not None:
+            return arn == self.address.arn
+        return re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", arn) is not None
 
     def listing(self) -> StreamListing:
         """The stream and all its shards. Raises what `list_shards` raises."""
@@ -165,8 +177,9 @@ class StreamClient:
             ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
                 whose names and numbers are none.
         """
-        # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
-        answer = self._call("ListShards", "Shards", StreamName=self.stream)
+        # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects. A token
+        # names the stream by itself, one of another account too.
+        answer = self._call("ListShards", "Shards", **self.address.arguments)
         listed = list(answer["Shards"])
         while token := answer.get("NextToken"):
             answer = self._call("ListShards", "Shards", NextToken=token)
@@ -192,7 +205,7 @@ class StreamClient:
 
     def getting_iterator(self, shard_id: str, position: Position) -> Waits[str]:
         """`shard_iterator`, without the waiting."""
-        named = {"StreamName": self.stream, "ShardId": shard_id, **position.iterator_arguments()}
+        named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
             answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
             return str(answer["ShardIterator"])
@@ -212,7 +225,9 @@ class StreamClient:
         self, iterator: str, limit: int, seat: Seat | None = None
     ) -> Waits[tuple[Page, datetime]]:
         """`get_records`, without the waiting. The page takes its seat when its body is read."""
-        arguments = {"ShardIterator": iterator, "Limit": limit}
+        arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
+        if self.address.arn is not None:
+            arguments["StreamARN"] = self.address.arn
         if self._get_records is None:
             given = yield from self._get_records_by_sdk(arguments, _seat(seat))
             page, date = self._whole("GetRecords", given)
@@ -290,7 +305,7 @@ class StreamClient:
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
         """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
         method = getattr(self._client, botocore.xform_name(operation))
-        with self._failures(operation, of_stream=arguments.keys() == {"StreamName"}):
+        with self._failures(operation, of_stream=arguments == self.address.arguments):
             answer: dict[str, Any] = method(**arguments)
         if required not in answer:
             raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
@@ -321,6 +336,11 @@ class StreamClient:
                 raise StreamNotFound(
                     self.stream, f"not found ({message}); check its name, region and endpoint"
                 ) from None
+            if code == "AccessDeniedException" and self.address.arn is not None:
+                message += (
+                    f". A stream of another account needs kinesis:{operation} in its resource policy, and in "
+                    "the caller's own policy"
+                )
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
             # A refused signature's message may repeat the session token: the SDK's own error is not kept.
             raise CallFailed(self.stream, operation, code, message, status) from None

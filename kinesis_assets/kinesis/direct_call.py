@@ -62,6 +62,20 @@ class _Request(AWSRequest):  # type: ignore[misc]  # botocore has no types
         return self.data  # type: ignore[no-any-return]
 
 
+def data_endpoint(client: Any, stream_arn: str | None) -> str:
+    """Where the SDK sends the calls that read a stream: to the endpoint of the account in its ARN.
+
+    Without an ARN it is the region's. A custom endpoint is used as it is for both.
+    Source: botocore's endpoint rules of Kinesis, endpoint-rule-set-1, which know StreamARN.
+    """
+    resolver = getattr(client, "_ruleset_resolver", None)  # there is no public way to it
+    if stream_arn is None or resolver is None:
+        return str(client.meta.endpoint_url)
+    model = client.meta.service_model.operation_model("GetRecords")
+    context = {"client_config": client.meta.config}
+    return str(resolver.construct_endpoint(model, {"StreamARN": stream_arn}, context).url)
+
+
 class DirectCall(Generic[AnswerT_co]):
     """An operation, made with a botocore client's own parts; it is made once, never tried again.
 
@@ -69,6 +83,7 @@ class DirectCall(Generic[AnswerT_co]):
         client: Of Kinesis.
         operation: Its name.
         wire: What its answers are as JSON.
+        endpoint_url: Where to; the client's endpoint by default.
 
     Raises:
         ValueError: The endpoint's URL, or that of a proxy, cannot be meant.
@@ -77,13 +92,15 @@ class DirectCall(Generic[AnswerT_co]):
         operation: Its name.
     """
 
-    def __init__(self, client: Any, operation: str, wire: type[Wire[AnswerT_co]]) -> None:
+    def __init__(
+        self, client: Any, operation: str, wire: type[Wire[AnswerT_co]], endpoint_url: str | None = None
+    ) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
         self._signer = client._request_signer  # noqa: SLF001  # botocore has no public way to it
         model = client.meta.service_model
         self._shape = model.operation_model(operation).output_shape
-        endpoint = client.meta.endpoint_url
+        endpoint = endpoint_url or client.meta.endpoint_url
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
         self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url, LARGEST_BODY)  # noqa: SLF001
         self._headers = {

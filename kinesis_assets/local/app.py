@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_ACCESS_KEY = re.compile(rb"Credential=([0-9]{12})/")
 
 CONTENT_TYPE = b"application/x-amz-json-1.1"
 TARGET_PREFIX = "Kinesis_20131202."
@@ -56,6 +59,11 @@ class KinesisApp:
             (b"date", formatdate(now / 1000, usegmt=True).encode()),
         ]
 
+    def caller(self, headers: dict[bytes, bytes]) -> Account:
+        """The account that calls: that of an access key id of twelve digits, else the default one."""
+        found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
+        return self.account.of(found[1].decode()) if found else self.account
+
     def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
@@ -65,7 +73,7 @@ class KinesisApp:
             raise UnknownOperationException(
                 f"{target or 'A request without X-Amz-Target'} is no known operation."
             )
-        output = requests.decode(body, operation).answer(self.account)
+        output = requests.decode(body, operation).answer(self.caller(headers))
         return b"" if output is None else msgspec.json.encode(output)
 
 

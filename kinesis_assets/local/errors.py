@@ -7,6 +7,10 @@ class ServiceError(Exception):
     """A request that the service refuses, answered as HTTP 400 with the class' name and the message."""
 
 
+class AccessDeniedException(ServiceError):
+    """The caller's account may not do that with a stream of another account."""
+
+
 class DryRunOperationException(ServiceError):
     """The request was sound, and was not carried out because it asked for a dry run."""
 

@@ -39,7 +39,7 @@ class StreamRequest(Request):
 
     def stream(self, account: Account) -> Stream:
         """The stream that is meant."""
-        return account.stream(self.stream_name, self.stream_arn)
+        return account.stream(self.stream_name, self.stream_arn, type(self).__name__)
 
 
 def decode(body: bytes, kind: type[Request]) -> Request:

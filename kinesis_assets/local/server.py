@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Self
 
 import uvicorn
 
-from kinesis_assets.local.account import REGION, Account
+from kinesis_assets.local.account import ACCOUNT_ID, REGION, Account
 from kinesis_assets.local.app import App, KinesisApp, Receive, Scope, Send
+from kinesis_assets.local.errors import ResourceNotFoundException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
+
+READ_ACTIONS = (
+    "kinesis:DescribeStreamSummary",
+    "kinesis:ListShards",
+    "kinesis:GetShardIterator",
+    "kinesis:GetRecords",
+)
+"""What a consumer calls."""
 
 LOOPBACK = "127.0.0.1"
 """The only address there is: whoever reaches the endpoint may do everything, as nothing is signed."""
@@ -43,12 +52,35 @@ class LocalKinesis:
         wrap: Callable[[KinesisApp], App] = lambda app: app,
     ) -> None:
         self.port = port
-        self._server = _Server(wrap(KinesisApp(Account(now))))
+        self._account = Account(now)
+        self._server = _Server(wrap(KinesisApp(self._account)))
 
     @property
     def endpoint_url(self) -> str:
         """Where the endpoint is."""
         return f"http://{LOOPBACK}:{self.port}"
+
+    def share(
+        self, stream_arn: str, actions: Iterable[str] = READ_ACTIONS, *, account_id: str = ACCOUNT_ID
+    ) -> None:
+        """Let an account call operations on a stream of another one, as the stream's resource policy does.
+
+        The caller's account is the access key id, if that is twelve digits, else `ACCOUNT_ID`.
+
+        Args:
+            stream_arn: The stream's ARN.
+            actions: As in a policy, `kinesis:GetRecords`: all that it may do from now on.
+            account_id: Who may.
+
+        Raises:
+            ResourceNotFoundException: There is no such stream.
+        """
+        with self._account.lock:
+            owner = self._account.of(stream_arn.split(":")[4])
+            stream = owner.owned(stream_arn)
+            if stream is None:
+                raise ResourceNotFoundException(f"Stream {stream_arn} not found.")
+            stream.shared[account_id] = frozenset(action.rpartition(":")[2] for action in actions)
 
     def __enter__(self) -> Self:
         listener = _listen(self.port)

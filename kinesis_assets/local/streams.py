@@ -23,6 +23,8 @@ _start = attrgetter("hash_key_range.start")
 class Stream:
     """One life of a stream; a stream created again under the same name is another one.
 
+    `shared` has the operations that other accounts may call, by account.
+
     Every change of shards is complete when the call returns, so a stream is always ACTIVE. The open shards
     cover the whole space of hash keys without overlap.
     """
@@ -37,6 +39,7 @@ class Stream:
         self.mode: StreamMode = "PROVISIONED"
         self.distribution: RecordDistributionStrategy = "USER_PARTITION_KEY"
         self._distributed = 0
+        self.shared: dict[str, frozenset[str]] = {}
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
         self._shards_ever = 0

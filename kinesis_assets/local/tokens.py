@@ -50,7 +50,8 @@ class ShardListing(Token):
     """A page of ListShards: the shards after a shard id that were open at some time of a span.
 
     `since` and `until` are inclusive milliseconds; `until` None is without end. The span is fixed by the
-    first page, so a reshard between two pages hides no shard.
+    first page, so a reshard between two pages hides no shard. Without its ARN a stream of another account
+    could not be listed to the end: a request with a token names no stream.
     """
 
     stream_name: str
@@ -58,6 +59,7 @@ class ShardListing(Token):
     after: str
     since: int
     until: int | None
+    stream_arn: str
 
 
 class StreamListing(Token):

@@ -73,6 +73,7 @@ class _History:
         brought: What they brought.
         rewinds: What was taken out by hand.
         unproven: Batches of older versions, which do not tell what they brought.
+        lowered: Tokens of the commits that lowered the floor, with the floor before.
         since: Before this token nothing is known; 0 if everything is.
     """
 
@@ -81,6 +82,7 @@ class _History:
     brought: list[Brought] = field(default_factory=list)
     rewinds: list[Rewind] = field(default_factory=list)
     unproven: set[int] = field(default_factory=set)
+    lowered: list[tuple[int, date]] = field(default_factory=list)
     since: int = 0
 
 
@@ -125,6 +127,7 @@ class Doctor:
             return
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
+        yield from _floor(past, listing)
         yield from _or_ok("shards", _shards(positions, listing), "all that are unread are listed")
         history = _History()
         walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
@@ -261,6 +264,15 @@ def _stream(positions: StreamPositions, listing: StreamListing) -> Iterator[Find
         )
 
 
+def _floor(past: Past | None, listing: StreamListing) -> Iterator[Finding]:
+    """The first arrival date that the table keeps, against the service's clock."""
+    today = listing.summary.service_time.date()
+    if past is not None and past.floor is not None and past.floor > today:
+        told = f"the floor is {past.floor}, in the future: a maintenance with a wrong clock raised it"
+        way_out = "lower it with `kinesis-assets maintain --lower-floor`, then replay what the stream has"
+        yield Finding("floor", Level.PROBLEM, f"{told}; {way_out}")
+
+
 def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
     """The stream's present shards against the positions."""
     if positions.identity != listing.summary.identity:
@@ -352,14 +364,13 @@ def _walk_past(snapshot: TableSnapshot, newest: Past | None, history: _History) 
         except PositionsUnreadable as error:
             yield from _pruned(error, now.previous or 0, history, now.token)
             return
-        if (
-            before is not None
-            and before.floor is not None
-            and (now.floor is None or now.floor < before.floor)
-        ):
-            yield Finding(
-                "continuity", Level.PROBLEM, f"the floor went back from {before.floor} to {now.floor}"
-            )
+        if now.lowered_from is not None:
+            history.lowered.append((now.token, now.lowered_from))
+            told = f"the floor was lowered from {now.lowered_from} to {now.floor} by {now.by or 'someone'}"
+            yield Finding("continuity", Level.INFO, f"{told} at {now.at:%Y-%m-%dT%H:%M:%SZ}")
+        floor = None if before is None else before.floor
+        if floor is not None and floor != now.lowered_from and (now.floor is None or now.floor < floor):
+            yield Finding("continuity", Level.PROBLEM, f"the floor went back from {floor} to {now.floor}")
         now = before
 
 
@@ -385,7 +396,9 @@ def _rows(
     """All rows, against what the commits say."""
     read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
     floor: date | None = None if past is None else past.floor
-    accounts = Accounts(history.brought, history.rewinds, floor, history.unproven, history.since)
+    accounts = Accounts(
+        history.brought, history.rewinds, floor, history.unproven, history.since, history.lowered
+    )
     for each in differences(accounts, read.counted):
         level = Level.PROBLEM if each.certain else Level.INFO
         yield Finding("rows", level, each.sentence, each.shard_id)

@@ -424,7 +424,7 @@ def _execute(
     filling = Filling()
     if plan.ranges:
         until = read_until(plan.batch_id)
-        landing = LandingJob(client.stream, client.settings, table.folder, plan.batch_id, until)
+        landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
         filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
         # After the reading, so that all of it was of the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:

@@ -78,6 +78,7 @@ class Accounts:
         floor: Rows that arrived before this day (UTC) were taken out; None if none were.
         unproven: Batches whose commits do not tell what they brought.
         since: Of batches drawn before, nothing is known.
+        lowered: Tokens of the commits that lowered the floor, with the floor before.
     """
 
     brought: Sequence[Brought]
@@ -85,6 +86,12 @@ class Accounts:
     floor: date | None
     unproven: Collection[int]
     since: int
+    lowered: Sequence[tuple[int, date]] = ()
+
+    def floor_since(self, token: int) -> date | None:
+        """The highest floor since a commit: its rows that arrived before may have been deleted."""
+        floors = [self.floor, *(floor for at, floor in self.lowered if at > token)]
+        return max((floor for floor in floors if floor is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +195,8 @@ def _unexplained(holes: Sequence[_Hole], shard: Accounts) -> Iterator[Difference
     for hole in left:
         why = _excuses(hole, shard)
         if "floor" in why:
-            yield _unproven(hole, f"some may have arrived before {shard.floor}, from where rows are kept")
+            floor = shard.floor_since(hole.token)
+            yield _unproven(hole, f"some may have arrived before {floor}, from where rows were kept")
     yield from _unlike_the_rewinds(
         [hole for hole in holes if _excuses(hole, shard) == {"rewind"}], spare, shard
     )
@@ -199,7 +207,8 @@ def _is_due(hole: _Hole, shard: Accounts) -> bool:
     each = hole.brought
     if not hole.is_whole:
         return False
-    if shard.floor is not None and each.arrived_through is not None and each.arrived_through < shard.floor:
+    floor = shard.floor_since(each.token)
+    if floor is not None and each.arrived_through is not None and each.arrived_through < floor:
         return True
     return any(_took(rewind, each, all_of_it=True) for rewind in shard.rewinds)
 
@@ -275,10 +284,11 @@ def _excuses(hole: _Hole, shard: Accounts) -> set[str]:
     each, why = hole.brought, set()
     if any(_took(rewind, each) for rewind in shard.rewinds):
         why.add("rewind")
-    if shard.floor is None or (each.arrived_from is not None and each.arrived_from > shard.floor):
+    floor = shard.floor_since(each.token)
+    if floor is None or (each.arrived_from is not None and each.arrived_from > floor):
         return why
     # A last row that did not arrive before is kept: something else took it, or a replay brought it again.
-    kept = each.arrived_through is not None and each.arrived_through >= shard.floor
+    kept = each.arrived_through is not None and each.arrived_through >= floor
     refilled = any(fill.filled and _may_close(fill, hole) for fill in shard.brought)
     if not (kept and hole.is_whole) or refilled:
         why.add("floor")

@@ -137,7 +137,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
 
     def take(reading: ShardReading, records: Records) -> Waits[None]:
         shard_id = reading.range.shard_id
-        batch = record_batch(landing.stream, shard_id, records)
+        batch = record_batch(client.stream, shard_id, records)
         lacking = yield from by_a_thread(lambda: held.lacking(shard_id, batch))  # it reads files
         wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
         lacking = pc.and_(lacking, wanted)

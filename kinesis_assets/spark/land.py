@@ -63,7 +63,7 @@ class LandingJob:
     """What every task of a landing needs to know. Can be pickled; carries no secret.
 
     Attributes:
-        stream: The stream's name.
+        stream: The stream's name or its ARN, as calls name it.
         settings: How to reach it.
         folder: The table's folder.
         batch_id: Written into every row.
@@ -231,7 +231,7 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
 
     def take(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
-        writer.write(shard_id, record_batch(job.stream, shard_id, records))
+        writer.write(shard_id, record_batch(client.stream, shard_id, records))
         return ()
 
     with writer:

@@ -38,7 +38,7 @@ class KinesisDataSource(DataSource):
     """The "kinesis" data source. Register it with `spark.dataSource.register(KinesisDataSource)`.
 
     Options:
-        stream: The stream's name. Required.
+        stream: The stream's name or its ARN. Required.
         until: RFC 3339 time, not in the future. Records that arrived before it are read. Required.
         start: A position as `Position.parse` reads it; a sequence number goes with one shard. TRIM_HORIZON by
             default, which moves on as records expire. LATEST has no fixed meaning and is refused.
@@ -131,7 +131,7 @@ class _Reader(DataSourceReader):
         assert isinstance(partition, _ShardPartition)  # noqa: S101  # Spark hands back what partitions() gave
         client = StreamClient(self._stream, self._settings, attempts=1)  # the reader tries again by itself
         for records in ShardReading(client, partition.range):
-            yield record_batch(self._stream, partition.range.shard_id, records)
+            yield record_batch(client.stream, partition.range.shard_id, records)
 
 
 def _time(text: str) -> datetime:

@@ -6,7 +6,6 @@ without their causes: where a signature is refused, S3's answer repeats the requ
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table import positions as positions_file
+from kinesis_assets.table.clocks import agree
 from kinesis_assets.table.files import (
     DICTIONARIES,
     FILE_BYTES,
@@ -46,10 +46,11 @@ from kinesis_assets.table.files import (
     TABLE_SCHEMA,
 )
 from kinesis_assets.table.held import HeldFile
+from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
 from kinesis_assets.table.storage import TableFolder, write_new
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -103,6 +104,9 @@ _PAGE_BYTES = 1 << 20
 
 _CLEAN_UP_EVERY = 100
 """Commits from one look for expired entries of the log to the next: it costs as much as a commit."""
+
+_OLDEST_LISTING = HISTORY_RETENTION / 3
+"""No attempt commits with an older listing of its shards, see `commit.OLDEST_ATTEMPT`."""
 
 _LOOKS_AHEAD = 100
 """Entries of the log that are looked at for a commit's own."""
@@ -327,7 +331,7 @@ class TableSnapshot:
             partition_by=PARTITION_COLUMNS,
             commit_properties=self._pointing_at(identity, positions, past),
             post_commithook_properties=PostCommitHookProperties(
-                cleanup_expired_logs=positions is not None and positions.generation % _CLEAN_UP_EVERY == 0
+                cleanup_expired_logs=positions is not None and _may_clean_up(positions)
             ),
         )
 
@@ -598,13 +602,22 @@ def _hours(table: str, interval: str | None) -> int:
     """Hours of a table property such as `interval 30 days`, rounded up."""
     if interval is None:
         return 0
-    found = re.fullmatch(
-        r"\s*(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?\s*", interval, re.IGNORECASE
-    )
-    if found is None:
+    span = parse_interval(interval)
+    if span is None:
         raise TableUnsuitable(table, f"{_DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
-    span = timedelta(**{f"{found[2].lower()}s": int(found[1])})
     return -(-span // timedelta(hours=1))
+
+
+def _may_clean_up(positions: StreamPositions) -> bool:
+    """Whether a commit is one that deletes expired entries of the log, and its clock can be trusted with it.
+
+    delta-rs goes by this machine's clock, which drew the commit's token just now; the service's is known from
+    the last listing. Where they disagree, the log is left to the next maintenance.
+    """
+    if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
+        return False
+    drawn = datetime.fromtimestamp(drawn_at(positions.token), UTC)
+    return agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
 
 
 def _application(identity: StreamIdentity) -> str:

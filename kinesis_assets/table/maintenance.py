@@ -1,16 +1,16 @@
 """Keeping a table quick and small, beside whatever runs commit to it meanwhile.
 
 Every step can be done again, and ended anywhere: the next maintenance goes on. Rows and positions stay as
-they are, except that rows older than the table's own retention go, with a floor that says so.
+they are, except that rows older than the table's own retention go, with a floor that says so. Each step that
+deletes goes by a clock that the service and this machine agree on, read just before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
-from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
-from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.retention import expire, sizes
+from kinesis_assets.table.steps import State, Step
 from kinesis_assets.table.stop import STOPS
-from kinesis_assets.table.tokens import draw_token, drawn_at
+from kinesis_assets.table.tokens import drawn_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from datetime import date
+    from datetime import date, datetime
 
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamSummary
     from kinesis_assets.table.delta import PositionedTable, StandingFile, TableSnapshot
 
 CHAIN_KEPT = timedelta(days=30)
@@ -62,131 +63,54 @@ _AT_ONCE = 16
 _TOKEN_STEP = 0.001
 
 
-class State(StrEnum):
-    """What became of a step."""
-
-    DONE = "done"
-    PLANNED = "planned"
-    LEFT = "left"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that maintenance did, or would do.
-
-    Attributes:
-        step: Which.
-        of: Of what: an arrival date, a folder, properties.
-        state: Done; planned, in a dry run; or left for the next maintenance.
-        rows: Rows taken out of the table.
-        files: Files that went, or are no longer in the table.
-        bytes: Theirs.
-        reason: Why it is left.
-    """
-
-    step: str
-    of: str
-    state: State
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    reason: str | None = None
-
-
 def maintain(
     table: PositionedTable,
-    identity: StreamIdentity,
+    stream: StreamSummary,
     *,
     retention_days: int | None = None,
     by: str | None = None,
     dry_run: bool = False,
+    machine: Callable[[], datetime] = machine_time,
 ) -> Iterator[Step]:
     """Do, or plan, what is due; nothing is yielded for what is not.
 
     Args:
         table: The table of one stream.
-        identity: Which stream.
-        retention_days: Rows that arrived on a day (UTC, this machine's clock) longer ago are taken out. None
+        stream: Which stream, and the service's clock, as just described.
+        retention_days: Rows that arrived on a day (UTC, the service's clock) longer ago are taken out. None
             for never.
         by: Who, for the record of that.
         dry_run: Change nothing.
+        machine: This machine's clock.
 
     Yields:
         Each step when it is done.
 
     Raises:
+        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing is deleted
+            after that.
         CommitFailed: The tries to take old rows out are used up.
         TableError: The table cannot be used; what was yielded is done.
     """
-    upkeep = Upkeep(table)
+    upkeep, identity = Upkeep(table), stream.identity
+    clock = AgreedClock(table.uri, stream.service_time, machine)
+    now = clock.now()
     yield from _set_properties(upkeep, dry_run=dry_run)
-    since = None if retention_days is None else _today() - timedelta(days=retention_days)
+    since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
-        yield from _expire(table, identity, since, by, dry_run=dry_run)
-    yield from _compact(table, upkeep, since, dry_run=dry_run)
+        yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
+    yield from _compact(table, upkeep, since, now.date(), dry_run=dry_run)
+    clock.now()  # delta-rs goes by this machine's clock, here and for the log
     yield from _vacuum(table, upkeep, dry_run=dry_run)
+    clock.now()
     if not dry_run:
         yield from _checkpoint(table, upkeep)
-    for of, paths in (
+    for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
         (STOPS, partial(_old_stops, table)),
     ):
-        yield from _prune(table, of, paths, dry_run=dry_run)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _today() -> date:
-    return _now().date()
-
-
-# Retention of rows
-
-
-def _expire(
-    table: PositionedTable, identity: StreamIdentity, wanted: date, by: str | None, *, dry_run: bool
-) -> Iterator[Step]:
-    batch_id = draw_token()
-    tried: dict[int, Step] = {}
-
-    def look(*, and_try: bool) -> tuple[Step | None] | None:
-        snapshot = table.snapshot()
-        past = snapshot.past(identity)
-        standing = None if past is None else past.floor
-        floor = wanted if standing is None else max(wanted, standing)
-        # By whole days, so that it is a matter of the log alone and no file is written again.
-        old = [file for file in snapshot.standing_files() if file.arrival_date < floor.isoformat()]
-        if not old and floor == standing:
-            return (None if past is None else tried.get(past.token),)
-        step = Step("expire", f"before {floor}", State.DONE, *_sizes(old))
-        if dry_run:
-            return (replace(step, state=State.PLANNED),)
-        if not and_try:
-            return None
-        following = Past(
-            format=FORMAT,
-            token=draw_token(),
-            previous=None if past is None else past.token,
-            batch_id=batch_id,
-            at=_now(),
-            by=by,
-            floor=floor,
-        )
-        tried[following.token] = step
-        if not old:
-            snapshot.commit([], identity=identity, past=following)
-        else:
-            # The day is this program's own text: nothing from outside is in the predicate.
-            snapshot.remove(f"arrival_date < '{floor}'", identity=identity, past=following)
-        # Rows of such days may be landing all the while: those are the next maintenance's.
-        return (step,)
-
-    (step,) = until_told(table, look)
-    if step is not None:
-        yield step
+        yield from _prune(table, of, found(clock.now()), dry_run=dry_run)
 
 
 # Files
@@ -200,9 +124,11 @@ def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
     yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
 
 
-def _compact(table: PositionedTable, upkeep: Upkeep, since: date | None, *, dry_run: bool) -> Iterator[Step]:
-    for day, small in _due(table.snapshot().standing_files(), since).items():
-        rows, files, size = _sizes(small)
+def _compact(
+    table: PositionedTable, upkeep: Upkeep, since: date | None, today: date, *, dry_run: bool
+) -> Iterator[Step]:
+    for day, small in _due(table.snapshot().standing_files(), since, today.isoformat()).items():
+        rows, files, size = sizes(small)
         step = Step("compact", day, State.PLANNED, 0, files, size)
         if dry_run:
             yield step
@@ -214,9 +140,9 @@ def _compact(table: PositionedTable, upkeep: Upkeep, since: date | None, *, dry_
         yield done
 
 
-def _due(files: list[StandingFile], since: date | None) -> Mapping[str, list[StandingFile]]:
+def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[str, list[StandingFile]]:
     """The days that do not expire and have small files enough, oldest first."""
-    first, today = "" if since is None else since.isoformat(), _today().isoformat()
+    first = "" if since is None else since.isoformat()
     small: defaultdict[str, list[StandingFile]] = defaultdict(list)
     for file in files:
         if file.size < SMALL_BYTES and first <= file.arrival_date:
@@ -253,50 +179,50 @@ def _unless_in_the_way(step: Step, do: Callable[[], object]) -> Step:
     return replace(step, state=State.DONE)
 
 
-def _sizes(files: list[StandingFile]) -> tuple[int, int, int]:
-    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
-
-
 # Our own files
 
 
-def _prune(
-    table: PositionedTable, of: str, found: Callable[[], Iterator[str]], *, dry_run: bool
-) -> Iterator[Step]:
-    sizes = {info.path: info.size for info in _files_in(table, of)}
-    paths = found()
+def _prune(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bool) -> Iterator[Step]:
+    bytes_of = {info.path: info.size for info in _files_in(table, of)}
     files = size = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # In their order but for some at a time: where this ends early, the next maintenance goes on.
         while some := list(islice(paths, _AT_ONCE)):
             if not dry_run:
                 list(pool.map(table.files.delete_file, some))
-            files, size = files + len(some), size + sum(sizes.get(path, 0) for path in some)
+            files, size = files + len(some), size + sum(bytes_of.get(path, 0) for path in some)
     if files:
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
 
 
-def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
+def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
     """Positions files before those that stood `CHAIN_KEPT` ago, or less if they are many, oldest first.
 
     What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
-    not. So the chain need not be walked, which has thousands of links a day.
+    not. So the chain need not be walked, which has thousands of links a day. Who drew a token may have had a
+    clock that was behind: a file that the store wrote a short time ago stays, whatever its token says.
     """
     snapshot = table.snapshot()
     current = snapshot.positions(identity, or_older=True)
     if current is None:
         return
-    sizes = dict(sorted(_sizes_by_token(table, POSITIONS_FOLDER).items()))
-    since = _chain_since(sizes)
+    infos = dict(sorted(_by_token(table, POSITIONS_FOLDER).items()))
+    since = _chain_since({token: info.size for token, info in infos.items()}, now)
     kept = current.token
-    for token in sizes:
+    for token in infos:
         if drawn_at(token) < since:
             continue
         previous = _previous_of(snapshot, identity, token)
         if previous is not None:
             kept = min(kept, previous)
             break
-    old = iter([token for token in sizes if token < kept and drawn_at(token) < since])
+    old = iter(
+        [
+            token
+            for token, info in infos.items()
+            if token < kept and drawn_at(token) < since and info.mtime < now - CHAIN_NEEDED
+        ]
+    )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while some := list(islice(old, _AT_ONCE)):
             # Another stream's, if one was ever brought into this table, are none of ours.
@@ -306,16 +232,17 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> I
                     yield f"{POSITIONS_FOLDER}/{token}.json"
 
 
-def _chain_since(sizes: Mapping[int, int]) -> float:
+def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
     """From when on positions files are kept, seconds since the epoch.
 
     Args:
-        sizes: Bytes by token, oldest first.
+        bytes_of: Their sizes by token, oldest first.
+        now: The present.
     """
-    since, needed = ((_now() - span).timestamp() for span in (CHAIN_KEPT, CHAIN_NEEDED))
+    since, needed = ((now - span).timestamp() for span in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0
-    for token in reversed(sizes):
-        files, size = files + 1, size + sizes[token]
+    for token in reversed(bytes_of):
+        files, size = files + 1, size + bytes_of[token]
         if files > CHAIN_FILES or size > CHAIN_BYTES:
             # Those drawn after it are within the bounds.
             return max(since, min(needed, drawn_at(token) + _TOKEN_STEP))
@@ -337,7 +264,7 @@ def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> boo
     return _previous_of(snapshot, identity, token) is not None
 
 
-def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
+def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
     """Entries of the past before the one that stood `CHAIN_KEPT` ago, oldest first.
 
     These do not say of which stream they are, so the chain is walked; it has a few links a day. From its end,
@@ -352,24 +279,20 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Itera
             entry = None if entry.previous is None else snapshot.past_at(entry.previous)
         except PositionsUnreadable:  # pruned before
             break
-    old = [token for token in chain if _is_old(token)]
+    old = [token for token in chain if drawn_at(token) < (now - CHAIN_KEPT).timestamp()]
     for token in reversed(old[1:]):
         yield f"{PAST_FOLDER}/{token}.json"
 
 
-def _old_stops(table: PositionedTable) -> Iterator[str]:
+def _old_stops(table: PositionedTable, now: datetime) -> Iterator[str]:
     for info in _files_in(table, STOPS):
-        if info.mtime is not None and info.mtime < _now() - STOPS_KEPT:
+        if info.mtime is not None and info.mtime < now - STOPS_KEPT:
             yield info.path
 
 
-def _is_old(token: int) -> bool:
-    return drawn_at(token) < (_now() - CHAIN_KEPT).timestamp()
-
-
-def _sizes_by_token(table: PositionedTable, folder: str) -> dict[int, int]:
-    names = ((info.base_name.removesuffix(".json"), info.size) for info in _files_in(table, folder))
-    return {int(name): size for name, size in names if name.isdecimal()}
+def _by_token(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
+    infos = ((info.base_name.removesuffix(".json"), info) for info in _files_in(table, folder))
+    return {int(name): info for name, info in infos if name.isdecimal()}
 
 
 def _files_in(table: PositionedTable, folder: str) -> list[pyarrow.fs.FileInfo]:

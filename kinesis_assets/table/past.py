@@ -25,11 +25,13 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         token: Names this file; the table's log points at it.
         previous: The token before it; None for the first.
         batch_id: The attempt that made the commit; rows that it filled in carry it.
-        at: When (this machine's clock).
+        at: When.
         by: Who: a Dagster run's id, or a person.
         floor: No row with an arrival date before this day (UTC) is kept, or ever filled in again.
         filled: Rows that this commit filled in, by shard id.
         rewound: Shards whose rows this commit took out, since their positions were set back.
+        lowered_from: The floor before, if this commit lowered it. Versions that do not know the field refuse
+            the entry.
     """
 
     format: int
@@ -41,6 +43,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     floor: date | None = None
     filled: dict[str, Landed] = {}
     rewound: tuple[str, ...] = ()
+    lowered_from: date | None = None
 
 
 def encode(past: Past) -> bytes:

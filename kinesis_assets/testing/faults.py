@@ -42,10 +42,11 @@ class Faults:
     - `after`: so many are let through first, 0 by default;
     - `times`: so many are taken then, by default all.
 
-    Only calls that come after the fault was told count. `delay`, `page_size`, `before`, `answer` and
-    `request` add to whatever else becomes of a call, the first one told outermost. Of the other faults one
-    decides: the first one told that takes the call; the later ones neither see nor count it. So faults that
-    take a few calls each take turns. Faults can be told at any time, from any thread, and hold until `clear`.
+    Only calls that come after the fault was told count. `delay`, `wrong_date`, `page_size`, `before`,
+    `answer` and `request` add to whatever else becomes of a call, the first one told outermost. Of the other
+    faults one decides: the first one told that takes the call; the later ones neither see nor count it. So
+    faults that take a few calls each take turns. Faults can be told at any time, from any thread, and hold
+    until `clear`.
 
     Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
 
@@ -67,10 +68,11 @@ class Faults:
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
             begun = self._held.moment
             exchange = await Exchange.begin(app, scope, receive, send)
-            call = Call.now(exchange.operation, exchange.arguments, app.account)
+            account = app.caller(dict(scope["headers"]))
+            call = Call.now(exchange.operation, exchange.arguments, account)
             self.calls.append(call)
             faults = sorted(self._faults, key=lambda fault: fault.decides)
-            rest = Rest((*faults, *self._limits), app.account, exchange.serve)
+            rest = Rest((*faults, *self._limits), account, exchange.serve)
             await exchange.give(await rest(call), self._held, begun)
 
         return faulty
@@ -200,6 +202,10 @@ class Faults:
             return answer.with_body(json.dumps(page).encode())
 
         self._decide("GetRecords", emptied, which)
+
+    def wrong_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Let the `Date` header of answers be so many seconds ahead of the service's clock, or behind it."""
+        self.answer(operation, lambda _, answer: replace(answer, date_off=seconds), **which)
 
     def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""
@@ -391,7 +397,7 @@ class Faults:
 
     def _in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
         found = False
-        for account in list(self._accounts):
+        for account in [each for app in self._accounts for each in list(app.accounts.values())]:
             with account.lock:
                 if stream in account.stream_names:
                     change(account)

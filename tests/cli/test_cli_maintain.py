@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.tokens import draw_token
 
 COLUMNS = ["stream", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
@@ -65,3 +69,86 @@ def test_retention_of_a_stream_with_a_yaml_is_set_there(cli):
     done = cli("maintain", "--stream", "orders", "--retention-days", "30")
     assert done.exit_code == 2
     assert "--retention-days: only with --table" in done.err
+
+
+# By hand
+
+
+def raise_floor(table, identity, floor):
+    entry = Past(
+        format=FORMAT, token=draw_token(), previous=None, batch_id=1, at=datetime.now(UTC), floor=floor
+    )
+    table.snapshot().commit([], identity=identity, past=entry)
+
+
+def test_the_floor_is_lowered_and_nothing_else_is_done(cli, of_stream, made, table):
+    raise_floor(table, made, date(2027, 1, 31))
+    done = cli("maintain", *of_stream, "--lower-floor", "2026-01-31", "--by", "ada", "--json")
+    assert done.exit_code == 0, done.err
+    (step,) = done.lines
+    assert list(step) == COLUMNS
+    assert (step["step"], step["of"]) == ("lower floor", "from 2027-01-31 to 2026-01-31")
+    past = table.snapshot().past(made)
+    assert (past.floor, past.by) == (date(2026, 1, 31), "ada")
+    assert done.err == ""
+
+
+def test_retention_that_would_raise_the_floor_again_is_reported(cli, of_stream, made, table):
+    raise_floor(table, made, date(2027, 1, 31))
+    done = cli("maintain", *of_stream, "--retention-days", "30", "--lower-floor", "2020-01-31")
+    assert done.exit_code == 0, done.err
+    assert "retention_days is 30, so the next maintenance raises the floor again" in done.err
+
+
+def test_a_dry_run_by_hand_changes_nothing(cli, of_stream, made, table):
+    raise_floor(table, made, date(2027, 1, 31))
+    version = table.snapshot().delta.version()
+    options = ["--lower-floor", "2026-01-31", "--set-property", "delta.checkpointInterval=50"]
+    done = cli("maintain", *of_stream, *options, "--dry-run", "--json")
+    assert [(line["step"], line["state"]) for line in done.lines] == [
+        ("set properties", "planned"),
+        ("lower floor", "planned"),
+    ]
+    assert table.snapshot().delta.version() == version
+
+
+@pytest.mark.usefixtures("made")
+def test_properties_are_set_by_one_commit(cli, of_stream, table):
+    version = table.snapshot().delta.version()
+    wanted = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "50"}
+    options = [part for name, value in wanted.items() for part in ("--set-property", f"{name}={value}")]
+    done = cli("maintain", *of_stream, *options, "--json")
+    assert [(line["step"], line["state"]) for line in done.lines] == [("set properties", "done")]
+    delta = table.snapshot().delta
+    assert delta.version() == version + 1
+    assert wanted.items() <= delta.metadata().configuration.items()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--lower-floor", "yesterday"],
+        ["--lower-floor", "2026-01-31"],
+        ["--set-property", "delta.appendOnly=true"],
+        ["--set-property", "delta.appendOnly"],
+    ],
+)
+@pytest.mark.usefixtures("made")
+def test_what_cannot_be_done_by_hand_is_bad_input(cli, of_stream, options):
+    assert cli("maintain", *of_stream, *options).exit_code == 2
+
+
+def test_a_machine_with_a_wrong_clock_deletes_nothing_and_names_both_clocks(
+    cli, stream, clocked, table, tmp_path
+):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+    clocked.clock.advance(365 * 24 * 3600)
+    listing = StreamClient(stream, clocked.settings).listing()
+    freeze(table, listing, {each.shard_id: Position(PositionKind.TRIM_HORIZON) for each in listing.shards})
+    place = ["--table", str(tmp_path / "table"), "--endpoint-url", str(clocked.settings.endpoint_url)]
+    done = cli("maintain", "--stream", stream, *place, "--retention-days", "90")
+    assert done.exit_code == 1
+    (line,) = done.err.splitlines()
+    assert "this machine's clock is" in line
+    assert f"the service's is {listing.summary.service_time:%Y-%m-%dT%H:%M}" in line
+    assert table.snapshot().past(listing.summary.identity) is None

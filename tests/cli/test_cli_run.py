@@ -219,6 +219,11 @@ class TestBadInput:
     def test_a_stream_that_no_yaml_names_without_a_table(self, command, cli, stream):
         assert f"stream {stream}: no defs/*/defs.yaml names it" in self.bad(cli(command, "--stream", stream))
 
+    @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
+    def test_an_arn_of_a_stream_that_its_yaml_has_by_name(self, cli):
+        arn = "arn:aws:kinesis:us-east-1:111122223333:stream/orders"
+        assert "defs.yaml has orders; give that instead" in self.bad(cli("positions", "--stream", arn))
+
     @pytest.mark.parametrize("start", ["YESTERDAY", "AT_TIMESTAMP:noon", "AT_SEQUENCE_NUMBER:1", ""])
     def test_a_start_that_is_none(self, start, cli, of_stream):
         self.bad(cli("run", *of_stream, "--start", start))

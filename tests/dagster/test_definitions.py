@@ -281,6 +281,57 @@ def test_the_builder_refuses_what_cannot_be_meant(wrong):
     assert "\n" not in str(caught.value)
 
 
+# Streams by ARN
+
+ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/clicks"
+
+
+def manager_of(definitions: dg.Definitions) -> Any:
+    return (definitions.resources or {})[io_manager_key("clicks")]
+
+
+def test_a_stream_by_its_arn_has_the_names_of_its_name_and_calls_by_its_arn():
+    by_arn, by_name = (build_kinesis_stream(each, table="clicks") for each in (ARN, "clicks"))
+    keys = [each.resolve_asset_graph().get_all_asset_keys() for each in (by_arn, by_name)]
+    assert keys[0] == keys[1] == {raw_key("clicks"), dg.AssetKey(["kinesis", "clicks"])}
+    assert [job.name for job in by_arn.jobs] == [job.name for job in by_name.jobs]
+    with manager_of(by_arn).process_config_and_initialize_cm() as manager:
+        assert manager.stream == "clicks"
+        assert str(manager.client().address) == ARN
+        assert manager.client().settings.region_name == "eu-west-1"
+    with manager_of(by_name).process_config_and_initialize_cm() as manager:
+        assert str(manager.client().address) == "clicks"
+
+
+@dagsters_own_warnings
+def test_the_component_takes_an_arn():
+    _, definitions = loaded(stream=ARN, table="clicks")
+    with manager_of(definitions).process_config_and_initialize_cm() as manager:
+        assert str(manager.client().address) == ARN
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"stream": f"{ARN}/consumer/a:1"}, "is the ARN of a consumer"),
+        ({"stream": "arn:aws:s3:::clicks"}, "is no ARN of a stream"),
+        ({"stream": ARN, "region_name": "us-east-1"}, "region eu-west-1, but region_name is us-east-1"),
+    ],
+)
+def test_an_arn_that_cannot_be_meant_is_refused_by_the_builder(wrong, told):
+    with pytest.raises(InvalidInput, match=told):
+        build_kinesis_stream(**{"table": "clicks"} | wrong)
+
+
+def test_two_streams_of_one_name_are_refused_when_their_definitions_are_merged():
+    both = [
+        build_kinesis_stream(ARN.replace("111122223333", account), table=account)
+        for account in ("111122223333", "444455556666")
+    ]
+    with pytest.raises(dg.DagsterInvariantViolationError, match="clicks_raw_io_manager"):
+        dg.Definitions.merge(*both)
+
+
 # The public names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +17,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.reconcile import told_since
 from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.positions import Seek
+from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.tokens import draw_token
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
@@ -396,6 +397,36 @@ def test_a_floor_before_there_was_a_stream_excuses_no_batch(ward):
 def test_batches_that_are_older_than_the_floor_are_well_if_they_are_gone(ward):
     ward.past(floor=ward.positions.identity.created.date() + timedelta(days=2))
     assert ward.levels(read_rows=no_rows)["rows"] == {"ok"}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_floor_that_was_lowered_by_hand_is_no_problem_and_what_it_took_before_is_accounted_for(ward):
+    high = ward.positions.identity.created.date() + timedelta(days=2)
+    ward.past(floor=high)
+    lower_floor(ward.table, ward.positions.identity, high - timedelta(days=9), datetime.now(UTC), by="ada")
+    assert ward.problems(read_rows=no_rows) == []
+    (told,) = (each.sentence for each in ward.findings() if each.check == "continuity")
+    assert f"the floor was lowered from {high} to {high - timedelta(days=9)} by ada" in told
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_floor_that_went_back_without_a_word_is_a_problem(ward):
+    today = ward.positions.identity.created.date()
+    ward.past(floor=today)
+    ward.past(floor=today - timedelta(days=1))
+    ((check, _, sentence),) = ward.problems()
+    assert (check, sentence) == (
+        "continuity",
+        f"the floor went back from {today} to {today - timedelta(days=1)}",
+    )
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_floor_in_the_future_is_a_problem_with_the_way_out(ward):
+    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=365))
+    ((check, _, sentence),) = ward.problems()
+    assert check == "floor"
+    assert "--lower-floor" in sentence
 
 
 @pytest.mark.usefixtures("numbers")

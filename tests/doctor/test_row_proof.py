@@ -111,6 +111,13 @@ def test_a_batch_that_is_older_than_the_floor_as_a_whole_is_due_to_be_gone():
     assert told({}, each, floor=FLOOR) == []
 
 
+@pytest.mark.parametrize(("lowered_at", "lost"), [(5, 0), (0, 1)])
+def test_a_floor_that_was_lowered_later_took_what_was_there_and_nothing_since(lowered_at, lost):
+    each = replace(brought(1, 1, 10), arrived_through=date(2026, 1, 31))
+    accounts = Accounts([each], (), date(2026, 1, 1), (), 0, [(lowered_at, FLOOR)])
+    assert len(list(differences(accounts, {}))) == lost
+
+
 @pytest.mark.parametrize("arrived_from", [None, date(2026, 1, 31), FLOOR])
 def test_what_the_floor_may_have_taken_of_a_batch_cannot_be_proven(arrived_from):
     each = replace(brought(1, 1, 10, arrived_from), arrived_through=FLOOR)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 from named_files import NamedFiles
 
@@ -16,12 +16,13 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.operations.seek import seek
 from kinesis_assets.spark.fill import fill_group
-from kinesis_assets.table import commit, maintenance
+from kinesis_assets.table import commit
 from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import State, maintain
+from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.steps import State
 
 DAYS_LATER = 40
-"""Maintenance's clock is so far ahead: the records' day is over, and positions are old enough to prune."""
+"""Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""
 
 
 def operate(arguments: dict[str, Any]) -> None:
@@ -44,10 +45,8 @@ def operate(arguments: dict[str, Any]) -> None:
 def _maintain(client: StreamClient, table: PositionedTable, retention_days: int | None) -> None:
     table.files = NamedFiles(table.files)
     later = datetime.now(UTC) + timedelta(days=DAYS_LATER)
-    with patch.object(maintenance, "_now", lambda: later):
-        steps = list(
-            maintain(table, client.describe().identity, retention_days=retention_days, by="the test")
-        )
+    stream = replace(client.describe(), service_time=later)
+    steps = list(maintain(table, stream, retention_days=retention_days, by="the test", machine=lambda: later))
     assert {step.state for step in steps} == {State.DONE}, steps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from fault_points import Fault
 
+from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.maintenance import maintain
 
@@ -132,8 +133,9 @@ def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_tha
     bench.create(2)
     bench.go_on()
     bench.put(100)
-    table, identity = PositionedTable(bench.table), bench.positions().identity
-    list(maintain(table, identity))  # what it sets once is set
+    table = PositionedTable(bench.table)
+    stream = StreamSummary(bench.positions().identity, datetime.now(UTC), retention_hours=24)
+    list(maintain(table, stream))  # what it sets once is set
     zombie = bench.begin(Fault("", "commit request", action="stop"))
     zombie.await_stopped()
     landed = list(Path(bench.table).glob("arrival_date=*/*.parquet"))
@@ -141,7 +143,7 @@ def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_tha
     long_ago = time.time() - timedelta(days=8).total_seconds()
     for file in landed:
         os.utime(file, (long_ago, long_ago))
-    list(maintain(table, identity))
+    list(maintain(table, stream))
     assert not any(file.exists() for file in landed)
     zombie.signal(signal.SIGCONT)
     zombie.wait()

@@ -160,7 +160,6 @@ def test_an_operation_on_a_stream_needs_its_name_or_arn(client, refused):
         client.describe_stream()
 
 
-def test_an_arn_of_another_account_or_region_is_not_found(stream, client, refused):
-    for other in (stream.arn.replace("us-east-1", "eu-west-1"), stream.arn.replace("000000000000", "1" * 12)):
-        with refused("ResourceNotFoundException"):
-            client.describe_stream(StreamARN=other)
+def test_an_arn_of_another_region_is_not_found(stream, client, refused):
+    with refused("ResourceNotFoundException"):
+        client.describe_stream(StreamARN=stream.arn.replace("us-east-1", "eu-west-1"))

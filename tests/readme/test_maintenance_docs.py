@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import maintenance
+from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, freeze
 from kinesis_assets.table.delta import (
     _PROPERTIES,
@@ -26,6 +27,8 @@ from kinesis_assets.table.delta import (
     Upkeep,
 )
 from kinesis_assets.table.files import FILE_BYTES
+from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.properties import SETTABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -40,19 +43,47 @@ def clicks(kinesis, settings, tmp_path, monkeypatch):
     kinesis.create_stream(StreamName="clicks", ShardCount=1)
     listing = StreamClient("clicks", settings).listing()
     starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
-    freeze(PositionedTable("clicks"), listing, starts)
-    yield
+    table = PositionedTable("clicks")
+    freeze(table, listing, starts)
+    yield table, listing.summary.identity
     kinesis.delete_stream(StreamName="clicks")
+
+
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def run(block: str) -> None:
+    for line in block.replace("\\\n", " ").splitlines():
+        name, *arguments = shlex.split(line)
+        assert name == "kinesis-assets"
+        commands(arguments, standalone_mode=False)
 
 
 @pytest.mark.usefixtures("clicks")
 def test_the_commands_of_the_page_run():
-    (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    for line in block.splitlines():
-        name, *arguments = shlex.split(line)
-        assert name == "kinesis-assets"
-        commands(arguments, standalone_mode=False)
+    run(BLOCKS[0])
     assert DeltaTable("clicks").version() == 1
+
+
+def test_the_floor_is_lowered_as_the_page_does_it(clicks):
+    table, identity = clicks
+    entry = Past(
+        format=FORMAT, token=1, previous=None, batch_id=1, at=datetime.now(UTC), floor=date(2026, 3, 1)
+    )
+    table.snapshot().commit([], identity=identity, past=entry)
+    run(BLOCKS[2])
+    past = table.snapshot().past(identity)
+    assert (past.floor, past.lowered_from, past.by) == (date(2026, 1, 31), date(2026, 3, 1), "ada")
+
+
+def test_clocks_may_differ_by_as_much_as_the_page_says():
+    assert "differ by more than an hour" in TEXT
+    assert timedelta(hours=1) == TOLERANCE
+
+
+def test_the_properties_that_can_be_set_are_those_of_the_page():
+    assert len(SETTABLE) == 3
+    assert all(name in PAGE for name in SETTABLE)
 
 
 def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
@@ -62,13 +93,11 @@ def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
     assert schedule.cron_schedule == attributes["maintenance_schedule"]
 
 
-def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(table):
-    """By delta-rs: Spark has no Delta here."""
-    (block,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    own = dict(re.findall(r"'(delta\.\w+)' = '(interval \d+ days)'", block))
+def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(clicks):
+    table, _ = clicks
+    own = dict(re.findall(r'"(delta\.\w+)=(interval \d+ days)"', BLOCKS[1]))
     assert len(own) == 2
-    table.create_if_missing()
-    DeltaTable(table.folder.uri).alter.set_table_properties(own)
+    run(BLOCKS[1])
     assert Upkeep(table).missing_properties() == {}
     assert own.items() <= DeltaTable(table.folder.uri).metadata().configuration.items()
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
 
+import boto3
 import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.progress import STALL_SECONDS
 from kinesis_assets.kinesis.reader import _ATTEMPTS
 from kinesis_assets.kinesis.starts import Starts
@@ -20,7 +24,36 @@ from kinesis_assets.plan import PATIENCE
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
+
+
+def test_the_stream_of_the_page_is_read_by_its_arn():
+    attributes = yaml.safe_load(YAMLS[0])["attributes"]
+    resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
+    assert str(resources[io_manager_key("clicks")].client().address) == attributes["stream"]
+
+
+def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
+    local_kinesis, settings, stream
+):
+    (text,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (statement,) = json.loads(text)["Statement"]
+    assert statement["Resource"] == yaml.safe_load(YAMLS[0])["attributes"]["stream"]
+    owner = boto3.client(
+        "kinesis",
+        endpoint_url=local_kinesis.endpoint_url,
+        region_name=local_kinesis.region,
+        aws_access_key_id=statement["Resource"].split(":")[4],
+        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
+    )
+    owner.create_stream(StreamName=stream, ShardCount=1)
+    arn = f"arn:aws:kinesis:us-east-1:111122223333:stream/{stream}"
+    local_kinesis.share(arn, statement["Action"])
+    client = StreamClient(arn, settings)
+    client.describe()
+    (shard,) = client.list_shards()
+    client.get_records(client.shard_iterator(shard.shard_id, Position.parse("TRIM_HORIZON")), 1)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -33,8 +66,7 @@ def test_the_page_has_all_five_kinds_of_start():
 
 
 def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
-    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    attributes = yaml.safe_load(text)["attributes"]
+    attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
     assert resources[io_manager_key("clicks")].policy().starts == Starts.of(attributes["start"])
 

@@ -21,13 +21,13 @@ LINES = [block for block in BLOCKS if block not in FILES.values()]
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
-    assert list(FILES) == ["conftest.py", "test_orders.py", "test_producer.py"]
+    assert list(FILES) == ["conftest.py", "test_orders.py", "test_producer.py", "test_shared_stream.py"]
     for name, block in FILES.items():
         (tmp_path / name).write_text(block)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_the_lines_of_the_page_run(environment: None) -> None:

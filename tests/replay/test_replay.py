@@ -33,6 +33,7 @@ from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit, delta, tokens
+from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -357,6 +358,22 @@ def test_nothing_below_the_tables_own_floor_is_filled(bench):
     assert states(bench.replay(text(midnight - timedelta(hours=9)))) == {A: (ReplayState.WHOLE, 0)}
     assert bench.items == [1]
     assert bench.past.floor == midnight.date()
+
+
+def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.lose(0, 1)
+    identity = bench.client.describe().identity
+    bench.change_past(floor=bench.now.date() + timedelta(days=365))
+    bench.replay()
+    assert bench.items == []
+    lower_floor(bench.table, identity, bench.now.date() - timedelta(days=90), bench.now, by="ada")
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
+    assert bench.items == [0, 1]
+    assert bench.past.floor == bench.now.date() - timedelta(days=90)
 
 
 # Beside others

@@ -250,3 +250,19 @@ def test_source_and_landing_work_on_spark_connect(create, put, clock, table, con
         "rows": {"shardId-000000000000": 3, "shardId-000000000001": 1},
     }
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 4
+
+
+def test_a_stream_is_read_by_its_arn_and_its_rows_have_its_name(clocked, create, put, stream, faults):
+    create()
+    put(1, 2)
+    arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream}"
+    clocked.clock.advance(5)
+    until = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat()
+    clocked.clock.advance(10)
+    options = {"stream": arn, "until": until, "endpoint_url": clocked.settings.endpoint_url}
+    faults.calls.clear()
+    reader = KinesisDataSource(options).reader(from_arrow_schema(RECORD_SCHEMA))
+    (partition,) = reader.partitions()
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert [row["stream"] for row in rows] == [stream] * 2
+    assert not [call for call in faults.calls if "StreamName" in call.arguments]

@@ -33,6 +33,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table import maintenance
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, commit
 from kinesis_assets.table.delta import (
@@ -43,9 +44,10 @@ from kinesis_assets.table.delta import (
     Upkeep,
 )
 from kinesis_assets.table.files import STATISTICS
-from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, State, maintain
+from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
 from kinesis_assets.table.past import Past
+from kinesis_assets.table.steps import State
 from kinesis_assets.table.stop import STOPS, StopObject
 from kinesis_assets.table.tokens import draw_token
 
@@ -69,27 +71,48 @@ def busy(frozen):
     return frozen
 
 
+class BothClocks:
+    """The clocks of maintenance, the machine's and the service's alike: moved by days, or stopped."""
+
+    def __init__(self):
+        self.moved = timedelta()
+        self.stopped = None
+
+    def __call__(self):
+        return self.stopped or datetime.now(UTC) + self.moved
+
+
+CLOCKS = BothClocks()
+
+
+@pytest.fixture(autouse=True)
+def clocks():
+    """Both clocks, right at the beginning of each test."""
+    CLOCKS.__init__()
+    return CLOCKS
+
+
 @pytest.fixture
-def today(monkeypatch):
-    """Maintenance's clock, stopped at noon of `TODAY`."""
-    now = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
-    monkeypatch.setattr(maintenance, "_now", lambda: now)
+def today(clocks):
+    """Maintenance's clocks, stopped at noon of `TODAY`."""
+    clocks.stopped = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
     return TODAY
 
 
 @pytest.fixture
-def in_days(monkeypatch):
-    """Moves maintenance's clock: `in_days(40)`."""
+def in_days(clocks):
+    """Moves maintenance's clocks: `in_days(40)`."""
 
     def in_days(days):
-        monkeypatch.setattr(maintenance, "_now", lambda: datetime.now(UTC) + timedelta(days=days))
+        clocks.moved = timedelta(days=days)
 
     return in_days
 
 
 def steps_of(table, **options):
     """What maintenance did, by step and what of."""
-    return {(step.step, step.of): step for step in maintain(table, STREAM, **options)}
+    stream = StreamSummary(STREAM, CLOCKS(), retention_hours=24)
+    return {(step.step, step.of): step for step in maintain(table, stream, machine=CLOCKS, **options)}
 
 
 def files_of(table, pattern="arrival_date=*/*.parquet"):
@@ -244,15 +267,13 @@ def test_the_statistics_that_replay_prunes_by_are_exact_in_the_compacted_file(bu
     assert not [name for name in action if name.startswith(("min.", "max.")) and name[4:] not in STATISTICS]
 
 
-def test_a_day_that_is_not_over_is_left_alone(busy, monkeypatch):
-    now = datetime.fromtimestamp(NOON + 3600, UTC)
-    monkeypatch.setattr(maintenance, "_now", lambda: now)
+def test_a_day_that_is_not_over_is_left_alone(busy, clocks):
+    clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
 
 
-def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, monkeypatch):
-    now = datetime.fromtimestamp(NOON + 3600, UTC)
-    monkeypatch.setattr(maintenance, "_now", lambda: now)
+def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, clocks, monkeypatch):
+    now = clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
     monkeypatch.setattr(maintenance, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
     assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
     assert len(busy.snapshot().standing_files()) == 1
@@ -354,7 +375,7 @@ def test_commits_and_maintenance_at_once_all_succeed(busy):
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(run, shard_id) for shard_id in ("a", "b")]
         try:
-            found = [step for _ in range(4) for step in maintain(busy, STREAM)]
+            found = [step for _ in range(4) for step in steps_of(busy).values()]
         finally:
             done.set()
         assert all(each.result(timeout=120) >= 10 for each in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -235,3 +236,15 @@ def test_request_is_what_is_made_of_its_arguments(orders, faults, in_place):
     assert (orders.data(A), orders.data(B)) == ([], [b"0"])
     (call,) = (call for call in faults.calls if call.operation == "PutRecord")
     assert call.arguments["ExplicitHashKey"] == "0"
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_date_of_an_answer_is_so_far_from_the_services_clock(orders, faults, seconds):
+    def date():
+        headers = orders.client.list_shards(StreamName=orders.name)["ResponseMetadata"]["HTTPHeaders"]
+        return parsedate_to_datetime(headers["date"]).timestamp()
+
+    right = date()
+    faults.wrong_date(seconds, "ListShards", times=1)
+    assert date() - right == pytest.approx(seconds, abs=60)
+    assert date() - right == pytest.approx(0, abs=60)

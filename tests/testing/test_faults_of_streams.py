@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import boto3
 import pytest
 
 from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamNotFound
@@ -148,3 +149,30 @@ def test_what_is_done_before_a_call_and_fails_is_http_500(orders, faults, refuse
     with refused("500", 500):
         orders.page(iterator)
     assert "no such plan" in caplog.text
+
+
+@pytest.fixture
+def theirs(local_kinesis, orders):
+    """A client of another account, with a stream of the same name as the test's."""
+    client = boto3.client(
+        "kinesis",
+        endpoint_url=local_kinesis.endpoint_url,
+        region_name=local_kinesis.region,
+        aws_access_key_id="111122223333",
+        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
+    )
+    client.create_stream(StreamName=f"{orders.name}-theirs", ShardCount=2)
+    return client
+
+
+def test_faults_are_on_streams_of_other_accounts_too(theirs, orders, faults):
+    name, shard_id = f"{orders.name}-theirs", "shardId-000000000001"
+    faults.partial_puts(every=1, shard_id=shard_id)
+    entries = [{"Data": b"d", "PartitionKey": "k", "ExplicitHashKey": key} for key in ("0", str(1 << 127))]
+    put = theirs.put_records(StreamName=name, Records=entries)
+    assert ["ErrorCode" in record for record in put["Records"]] == [False, True]
+    created = theirs.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    faults.recreate(name)
+    again = theirs.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    assert again["StreamCreationTimestamp"] > created["StreamCreationTimestamp"]
+    assert again["StreamARN"] == created["StreamARN"]

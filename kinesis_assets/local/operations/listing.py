@@ -94,7 +94,9 @@ class ListShards(StreamRequest, kw_only=True):
             listing = self._first(stream)
         else:
             listing = self._continued(account, self.next_token)
-            stream = account.same_stream(listing.stream_name, listing.stream_created_at)
+            stream = account.same_stream(
+                listing.stream_name, listing.stream_created_at, listing.stream_arn, type(self).__name__
+            )
         limit = min(self.max_results or PAGE_SHARDS, PAGE_SHARDS)
         listed = [shard for shard in stream.shards if _is_listed(shard, listing)]
         shards = [ShardMember.of(shard) for shard in listed[:limit]]
@@ -118,7 +120,9 @@ class ListShards(StreamRequest, kw_only=True):
         shard_filter.check()
         after = max(self.exclusive_start_shard_id or "", shard_filter.shard_id or "")
         span = shard_filter.span(stream)
-        return tokens.ShardListing(stream.clock.now(), stream.name, stream.created_at, after, *span)
+        return tokens.ShardListing(
+            stream.clock.now(), stream.name, stream.created_at, after, *span, stream.arn
+        )
 
     def _continued(self, account: Account, next_token: str) -> tokens.ShardListing:
         for name, value in (

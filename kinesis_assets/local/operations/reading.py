@@ -112,9 +112,11 @@ class GetRecords(Request, kw_only=True):
         """The page, and the iterator after it."""
         now = account.clock.now()
         token = tokens.decode(self.shard_iterator, tokens.ShardPosition, now)
-        stream = account.same_stream(token.stream_name, token.stream_created_at)
-        if self.stream_arn not in (None, stream.arn):
+        if self.stream_arn is not None and self.stream_arn.rpartition("/")[2] != token.stream_name:
             raise InvalidArgumentException(f"StreamARN {self.stream_arn} is not that of the ShardIterator.")
+        stream = account.same_stream(
+            token.stream_name, token.stream_created_at, self.stream_arn, type(self).__name__
+        )
         shard = stream.shard(token.shard_id)
         if self.dry_run:
             raise DryRunOperationException

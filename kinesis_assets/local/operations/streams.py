@@ -265,7 +265,9 @@ class UpdateMaxRecordSize(Request, kw_only=True):
 
     def answer(self, account: Account) -> None:
         """Set it, from the next put on."""
-        account.stream(None, self.stream_arn).max_record_size_kib = self.max_record_size_in_kib
+        account.stream(
+            None, self.stream_arn, type(self).__name__
+        ).max_record_size_kib = self.max_record_size_in_kib
 
 
 def _check_distribution(mode: StreamMode, strategy: RecordDistributionStrategy) -> None:

@@ -1,0 +1,83 @@
+"""How a stream is named: by its name, in the caller's own account, or by its ARN, in any account."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.shards import NAME
+
+_ARN = re.compile(
+    r"arn:aws[a-z0-9-]{0,20}:kinesis:(?P<region>[a-z0-9-]{1,40}):(?P<account>[0-9]{12}):stream/(?P<name>[^/]+)",
+    re.ASCII,
+)
+"""The API's pattern, and nothing that it leaves open (AWS API reference, StreamARN)."""
+
+_CONSUMER = re.compile(r"(?P<stream>arn:[^/]+:stream/[^/]+)/consumer/.*")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAddress:
+    """A stream as it was configured. All calls name it in the same way.
+
+    Attributes:
+        name: Its name.
+        arn: Its ARN; None where its name alone was given.
+    """
+
+    name: str
+    arn: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> StreamAddress:
+        """A name or an ARN.
+
+        Raises:
+            InvalidInput: It is neither.
+        """
+        if NAME.fullmatch(text):
+            return cls(text)
+        if not text.startswith("arn:"):
+            raise InvalidInput(
+                f"{text[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'; "
+                "nor is it the ARN of a stream"
+            )
+        if consumer := _CONSUMER.fullmatch(text):
+            raise InvalidInput(
+                f"{text[:300]!r} is the ARN of a consumer; give the stream's, {consumer['stream'][:200]!r}"
+            )
+        found = _ARN.fullmatch(text)
+        if found is None or not NAME.fullmatch(found["name"]):
+            raise InvalidInput(
+                f"{text[:300]!r} is no ARN of a stream; the form is "
+                "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+            )
+        return cls(found["name"], text)
+
+    def __str__(self) -> str:
+        return self.arn or self.name
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """What names the stream in a call."""
+        return {"StreamName": self.name} if self.arn is None else {"StreamARN": self.arn}
+
+    def region_name(self, configured: str | None) -> str | None:
+        """The region to call: the ARN's, else the configured one.
+
+        Args:
+            configured: What the stream's own settings say; None if nothing.
+
+        Raises:
+            InvalidInput: Both are there and differ.
+        """
+        if self.arn is None:
+            return configured
+        region = self.arn.split(":")[3]
+        if configured not in {None, region}:
+            raise InvalidInput(
+                f"stream {self.arn} is in region {region}, but region_name is {configured}; "
+                "leave region_name out"
+            )
+        return region

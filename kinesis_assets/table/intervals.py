@@ -1,0 +1,16 @@
+"""Durations as table properties of Delta have them: `interval 30 days`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_INTERVAL = re.compile(
+    r"\s*(?:interval\s+)?(\d{1,9})\s+(second|minute|hour|day|week)s?\s*", re.IGNORECASE | re.ASCII
+)
+
+
+def parse_interval(text: str) -> timedelta | None:
+    """What a property says; None if it is no interval."""
+    found = _INTERVAL.fullmatch(text)
+    return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})

@@ -1,0 +1,76 @@
+"""A stream's name or its ARN, and what is neither."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.stream_address import StreamAddress
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders.v2"
+
+
+def test_a_name_is_sent_as_a_name():
+    address = StreamAddress.parse("orders.v2")
+    assert (address.name, address.arn, str(address)) == ("orders.v2", None, "orders.v2")
+    assert address.arguments == {"StreamName": "orders.v2"}
+
+
+@pytest.mark.parametrize(
+    ("partition", "region"),
+    [
+        ("aws", "eu-west-1"),
+        ("aws-cn", "cn-north-1"),
+        ("aws-us-gov", "us-gov-west-1"),
+        ("aws-iso-b", "us-isob-east-1"),
+    ],
+)
+def test_an_arn_of_any_partition_is_sent_as_an_arn(partition, region):
+    arn = f"arn:{partition}:kinesis:{region}:123456789012:stream/orders.v2"
+    address = StreamAddress.parse(arn)
+    assert (address.name, address.arn, str(address)) == ("orders.v2", arn, arn)
+    assert address.arguments == {"StreamARN": arn}
+    assert address.region_name(None) == region
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "two words",
+        "orders/v2",
+        "arn:",
+        "arn:aws:kinesis:eu-west-1:123456789012:stream/",
+        "arn:aws:kinesis:eu-west-1:12345:stream/orders",
+        "arn:aws:kinesis::123456789012:stream/orders",
+        "arn:aws:firehose:eu-west-1:123456789012:stream/orders",
+        "arn:aws:kinesis:eu-west-1:123456789012:stream/or ders",
+        "arn:aws:kinesis:eu-west-1:123456789012:stream/orders\n",
+        "arn:aws:kinesis:eu-west-1:123456789012:stream/../orders",
+        "arn:aws:kinesis:eu-west-1:123456789012:table/orders",
+        "arn:gcp:kinesis:eu-west-1:123456789012:stream/orders",
+        "arn:aws:kinesis:eu-west-1:12345678901\u0662:stream/orders",
+        f"arn:aws:kinesis:eu-west-1:123456789012:stream/{'o' * 129}",
+        " " + ARN,
+    ],
+)
+def test_what_is_neither_is_refused(text):
+    with pytest.raises(InvalidInput):
+        StreamAddress.parse(text)
+
+
+def test_the_arn_of_a_consumer_is_refused_with_the_streams():
+    with pytest.raises(InvalidInput, match="is the ARN of a consumer; give the stream's") as refused:
+        StreamAddress.parse(f"{ARN}/consumer/analytics:1700000000")
+    assert f"'{ARN}'" in str(refused.value)
+
+
+def test_the_region_of_an_arn_counts():
+    assert StreamAddress.parse(ARN).region_name("eu-west-1") == "eu-west-1"
+    with pytest.raises(InvalidInput, match=r"region eu-west-1, but region_name is us-east-1"):
+        StreamAddress.parse(ARN).region_name("us-east-1")
+
+
+def test_a_name_has_no_region():
+    assert StreamAddress.parse("orders").region_name("us-east-1") == "us-east-1"
+    assert StreamAddress.parse("orders").region_name(None) is None
