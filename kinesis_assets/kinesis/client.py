@@ -15,7 +15,6 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import create_loader
-from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
@@ -28,6 +27,7 @@ from kinesis_assets.kinesis.pages import (
 )
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.room import Room, Seat
+from kinesis_assets.kinesis.sdk_internals import SdkInternalMissing, parser_error, warn_that_the_sdk_calls
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     NAME,
@@ -112,16 +112,24 @@ class StreamClient:
         try:
             self._client = _sdk_client(settings, attempts)
             if not settings.sdk_parser:
-                self._get_records = DirectCall(self._client, "GetRecords", WirePage)
-                if attempts == 1:  # a direct call is made once
-                    self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
+                self._call_directly(attempts)
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {stream}: no client of Kinesis: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
-            meta.region_name, meta.endpoint_url, settings.profile_name, settings.sdk_parser
+            meta.region_name, meta.endpoint_url, settings.profile_name, sdk_parser=self._get_records is None
         )
+
+    def _call_directly(self, attempts: int) -> None:
+        try:
+            get_records = DirectCall(self._client, "GetRecords", WirePage)
+            if attempts == 1:  # a direct call is made once
+                self._get_shard_iterator = DirectCall(self._client, "GetShardIterator", WireIterator)
+        except SdkInternalMissing as missing:
+            warn_that_the_sdk_calls(str(missing))
+        else:
+            self._get_records = get_records
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention, and the service's clock."""
@@ -229,7 +237,7 @@ class StreamClient:
             try:
                 answer = self._call("GetRecords", "Records", **arguments)
                 return page_of(answer), _date(answer)
-            except (ResponseParserError, KeyError, TypeError, ValueError) as error:
+            except (parser_error(), KeyError, TypeError, ValueError) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
