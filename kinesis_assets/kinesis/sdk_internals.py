@@ -9,7 +9,7 @@ pyproject.toml.
 from __future__ import annotations
 
 import logging
-from functools import cache
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_warned = threading.Event()
+
 
 class SdkInternalMissing(Exception):
     """botocore or urllib3 has no such private name, or it takes other arguments."""
 
 
-@cache
 def warn_that_the_sdk_calls(missing: str) -> None:
-    """Log once in a process why direct calls are not made."""
+    """Log why direct calls are not made, once in a process."""
+    if _warned.is_set():
+        return
+    _warned.set()
     _log.warning(
         "%s, which direct calls to Kinesis need: the AWS SDK (botocore %s) makes all calls by itself, for "
         "several times the CPU. Install the versions of botocore and urllib3 that kinesis-assets requires",
@@ -143,22 +147,23 @@ class ConnectionPool:
         try:
             self.pool = manager_of(url, self.proxy_url).connection_from_url(url)
             set_up(self.pool, url, _private(session, "_verify"))
-            self.tunnels = bool(needs_tunnel(self.pool.proxy, self.pool.proxy_config, urlsplit(url).scheme))
+            proxy, proxy_config = _private(self.pool, "proxy"), _private(self.pool, "proxy_config")
+            self.tunnels = bool(needs_tunnel(proxy, proxy_config, urlsplit(url).scheme))
             self.shown_proxy_url = self.proxy_url and mask(self.proxy_url)
             self.take: Callable[[], Any] = _private(self.pool, "_get_conn")
             self.put_back: Callable[[Any], None] = _private(self.pool, "_put_conn")
             self.prepare_proxy: Callable[[Any], None] = _private(self.pool, "_prepare_proxy")
-            self._try_one()
-        except TypeError as error:
+            self._see_what_is_used()
+        except (TypeError, AttributeError) as error:
             raise SdkInternalMissing(f"a private function of botocore or urllib3 differs ({error})") from None
-        except AttributeError as error:
-            raise SdkInternalMissing(str(error)) from None
         except ValueError as error:
             of = "the environment's proxy for it: " if self.proxy_url else ""
             raise ValueError(f"{of}{error}") from None
 
-    def _try_one(self) -> None:
-        """See that a connection has what is needed of it; none is opened."""
+    def _see_what_is_used(self) -> None:
+        """See that the pool and its connections have what calls use of them; none is opened."""
+        for name in ("proxy_headers", "timeout"):
+            _private(self.pool, name)
         connection = self.take()
         try:
             for name in ("is_closed", "has_connected_to_proxy", "proxy", "sock", "timeout", "connect"):
