@@ -34,6 +34,9 @@ SPARKS_OWN = {
     "spark.ui.enabled": "true",
     "spark.ui.showConsoleProgress": "false",  # its own outside a shell
     "spark.driver.extraJavaOptions": "",
+    "spark.authenticate": "false",
+    "spark.driver.host": "127.0.0.1",  # its own is the host's address, which measures the same
+    "spark.driver.bindAddress": "127.0.0.1",
 }
 """What a Spark has that nobody told anything, for each setting that a run gives it."""
 

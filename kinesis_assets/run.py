@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
+from kinesis_assets.spark.manifest_checks import check_times
 from kinesis_assets.table.commit import CommitResult, commit, read_until
 from kinesis_assets.table.positions import Landed, ShardPosition
 
@@ -150,6 +151,7 @@ def execute_run(
         tip_refresh: A later tip alone is worth a commit at this age of the one in the table.
 
     Raises:
+        LandingFailed: What came back of a landing cannot be true; nothing was committed.
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
         TableError: Nothing was committed, or (`CommitUnknown`) that cannot be told.
     """
@@ -182,8 +184,13 @@ def execute_run(
         shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
     }
     # After the reading, so that all of it was of the stream that was planned.
-    if (moved or not repeated) and client.describe().identity != plan.identity:
-        raise StreamRecreated(client.stream, "deleted and created again since the plan; nothing committed")
+    if moved or not repeated:
+        summary = client.describe()
+        if summary.identity != plan.identity:
+            raise StreamRecreated(
+                client.stream, "deleted and created again since the plan; nothing committed"
+            )
+        check_times(client.stream, landing, summary.service_time)
     result = CommitResult(None)
     if moved:
         result = commit(

@@ -16,10 +16,9 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import create_loader
-from botocore.parsers import ResponseParserError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall, data_endpoint
+from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.http_endpoint import ResponseTooLong
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
@@ -30,6 +29,12 @@ from kinesis_assets.kinesis.pages import (
 )
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.room import Room, Seat
+from kinesis_assets.kinesis.sdk_internals import (
+    SdkInternalMissing,
+    data_endpoint,
+    parser_error,
+    warn_that_the_sdk_calls,
+)
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     Shard,
@@ -57,14 +62,13 @@ ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
-_NO_PAGE = (
-    ResponseParserError,
+_NOT_A_PAGE = (
     KeyError,
     TypeError,
     ValueError,
     *(ArithmeticError, RuntimeError),  # the SDK's parser, of a timestamp that no calendar has
 )
-"""What is raised where a response is not a page."""
+"""What is raised where a response is not a page, besides `parser_error`."""
 
 _making_client = threading.Lock()
 
@@ -125,18 +129,26 @@ class StreamClient:
             self._client = _sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
             if not settings.sdk_parser:
-                self._get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
-                if attempts == 1:  # a direct call is made once
-                    self._get_shard_iterator = DirectCall(
-                        self._client, "GetShardIterator", WireIterator, endpoint_url
-                    )
+                self._call_directly(attempts, endpoint_url)
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
             raise InvalidInput(f"stream {self.address}: no client of Kinesis: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
-            meta.region_name, endpoint_url, settings.profile_name, settings.sdk_parser
+            meta.region_name, endpoint_url, settings.profile_name, sdk_parser=self._get_records is None
         )
+
+    def _call_directly(self, attempts: int, endpoint_url: str) -> None:
+        try:
+            get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
+            if attempts == 1:  # a direct call is made once
+                self._get_shard_iterator = DirectCall(
+                    self._client, "GetShardIterator", WireIterator, endpoint_url
+                )
+        except SdkInternalMissing as missing:
+            warn_that_the_sdk_calls(str(missing))
+        else:
+            self._get_records = get_records
 
     def describe(self) -> StreamSummary:
         """Which stream it is, its retention, and the service's clock."""
@@ -256,7 +268,7 @@ class StreamClient:
                 answer = self._call("GetRecords", "Records", **arguments)
                 self._check_length(answer)
                 return page_of(answer), _date(answer)
-            except _NO_PAGE as error:
+            except (parser_error(), *_NOT_A_PAGE) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go

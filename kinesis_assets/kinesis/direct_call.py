@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from botocore.auth import _host_from_url
-from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
-from botocore.parsers import JSONParser, ResponseParserError
 
 from kinesis_assets.kinesis.http_endpoint import HttpEndpoint
 from kinesis_assets.kinesis.pages import IncompleteBody
+from kinesis_assets.kinesis.sdk_internals import Signing, connections_of, parser_error
 from kinesis_assets.kinesis.waits import by_a_thread
 
 if TYPE_CHECKING:
@@ -54,28 +52,6 @@ and the records taken out of it, as text; later these as text and bytes, then as
 _encoder = msgspec.json.Encoder()
 
 
-class _Request(AWSRequest):  # type: ignore[misc]  # botocore has no types
-    """The SDK's, which prepares all of itself for each look at its body; this one has it as it is."""
-
-    @property
-    def body(self) -> bytes:
-        return self.data  # type: ignore[no-any-return]
-
-
-def data_endpoint(client: Any, stream_arn: str | None) -> str:
-    """Where the SDK sends the calls that read a stream: to the endpoint of the account in its ARN.
-
-    Without an ARN it is the region's. A custom endpoint is used as it is for both.
-    Source: botocore's endpoint rules of Kinesis, endpoint-rule-set-1, which know StreamARN.
-    """
-    resolver = getattr(client, "_ruleset_resolver", None)  # there is no public way to it
-    if stream_arn is None or resolver is None:
-        return str(client.meta.endpoint_url)
-    model = client.meta.service_model.operation_model("GetRecords")
-    context = {"client_config": client.meta.config}
-    return str(resolver.construct_endpoint(model, {"StreamARN": stream_arn}, context).url)
-
-
 class DirectCall(Generic[AnswerT_co]):
     """An operation, made with a botocore client's own parts; it is made once, never tried again.
 
@@ -86,6 +62,7 @@ class DirectCall(Generic[AnswerT_co]):
         endpoint_url: Where to; the client's endpoint by default.
 
     Raises:
+        SdkInternalMissing: The client's parts cannot be used.
         ValueError: The endpoint's URL, or that of a proxy, cannot be meant.
 
     Attributes:
@@ -97,14 +74,14 @@ class DirectCall(Generic[AnswerT_co]):
     ) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
-        self._signer = client._request_signer  # noqa: SLF001  # botocore has no public way to it
+        self._signing = Signing(client)
         model = client.meta.service_model
         self._shape = model.operation_model(operation).output_shape
         endpoint = endpoint_url or client.meta.endpoint_url
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
-        self._endpoint = HttpEndpoint(client._endpoint.http_session, self._url, LARGEST_BODY)  # noqa: SLF001
+        self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, LARGEST_BODY)
         self._headers = {
-            "Host": _host_from_url(self._url),  # else the signer finds it anew for each call
+            "Host": _host(self._url),  # else the signer finds it anew for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
             "User-Agent": client.meta.config.user_agent,
             "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
@@ -123,7 +100,7 @@ class DirectCall(Generic[AnswerT_co]):
             ClientError: The service refused.
             BotoCoreError: No whole answer came.
         """
-        request = _Request("POST", self._url, self._headers, _encoder.encode(arguments))
+        request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
         yield from self._sign(request)
         answer = yield from self._endpoint.post(
             request.headers.items(), request.body, lambda length: seat.take(int(COPIES * length))
@@ -140,23 +117,32 @@ class DirectCall(Generic[AnswerT_co]):
         except ValueError as error:  # msgspec's are such, too
             return IncompleteBody(str(error)), date
 
-    def _sign(self, request: _Request) -> Waits[None]:
+    def _sign(self, request: Any) -> Waits[None]:
         """Near the credentials' end one call gets new ones over the network; the others sign with the old
         ones.
         """
-        needed = getattr(self._signer._credentials, "refresh_needed", None)  # noqa: SLF001
-        if needed is not None and needed():
-            yield from by_a_thread(lambda: self._signer.sign(self.operation, request))
+        sign = self._signing.signer.sign
+        if self._signing.needs_credentials():
+            yield from by_a_thread(lambda: sign(self.operation, request))
         else:
-            self._signer.sign(self.operation, request)
+            sign(self.operation, request)
 
     def _refusal(self, answer: HttpAnswer) -> dict[str, Any]:
         parsed = {"status_code": answer.status, "headers": answer.headers, "body": bytes(answer.body)}
         refusal: dict[str, Any] = {}
         # What is no answer of the service's, as of a proxy, can be anything.
-        with suppress(ResponseParserError, ValueError, AttributeError, TypeError, KeyError):
-            refusal = JSONParser().parse(parsed, self._shape)
+        with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError):
+            refusal = self._signing.parse_refusal(parsed, self._shape)
         return {
             "Error": {"Code": str(answer.status), "Message": ""},
             "ResponseMetadata": {"HTTPStatusCode": answer.status},
         } | refusal
+
+
+def _host(url: str) -> str:
+    """The header as the SDK signs it: in lower case, without a user, and without the scheme's own port."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    own = {"http": 80, "https": 443}.get(parts.scheme)
+    return host if parts.port in {None, own} else f"{host}:{parts.port}"

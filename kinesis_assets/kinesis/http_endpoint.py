@@ -13,11 +13,8 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as named
-from botocore.httpsession import mask_proxy_url
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
-from urllib3.util.proxy import connection_requires_http_tunnel
-from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_assets.kinesis.http_answer import BodyTooLong, HttpAnswer, receive
 from kinesis_assets.kinesis.waits import by_a_thread
@@ -25,6 +22,7 @@ from kinesis_assets.kinesis.waits import by_a_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from kinesis_assets.kinesis.sdk_internals import ConnectionPool
     from kinesis_assets.kinesis.waits import Waits
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
@@ -39,7 +37,7 @@ class ResponseTooLong(named.HTTPClientError):  # type: ignore[misc]  # botocore 
 _NAMES = (
     (BodyTooLong, ResponseTooLong),
     ((ssl.SSLEOFError, ssl.SSLZeroReturnError), named.ConnectionClosedError),
-    ((urllib3_errors.SSLError, ssl.SSLError, CertificateError), named.SSLError),
+    ((urllib3_errors.SSLError, ssl.SSLError), named.SSLError),
     (urllib3_errors.NewConnectionError, named.EndpointConnectionError),
     (urllib3_errors.ConnectTimeoutError, named.ConnectTimeoutError),
     (TimeoutError, named.ReadTimeoutError),
@@ -52,29 +50,19 @@ class HttpEndpoint:
     """A URL that is posted to. Safe to share between threads.
 
     Args:
-        session: A botocore client's own, of HTTP.
+        connections: To there.
         url: With its path.
         largest_body: Bytes of an answer's body at most.
-
-    Raises:
-        ValueError: The URL, or that of a proxy, cannot be meant.
     """
 
-    def __init__(self, session: Any, url: str, largest_body: int) -> None:
+    def __init__(self, connections: ConnectionPool, url: str, largest_body: int) -> None:
         self._url = url
         self._largest_body = largest_body
-        # botocore has these, and no public way to them.
-        self._proxy_url = session._proxy_config.proxy_url_for(url)  # noqa: SLF001
-        try:
-            manager = session._get_connection_manager(url, self._proxy_url)  # noqa: SLF001
-            pool = self._pool = manager.connection_from_url(url)
-        except ValueError as error:
-            of = "the environment's proxy for it: " if self._proxy_url else ""
-            raise ValueError(f"{of}{error}") from None
-        session._setup_ssl_cert(pool, url, session._verify)  # noqa: SLF001
+        self._connections = connections
+        self._certificate_error = connections.certificate_error
+        pool = self._pool = connections.pool
         parts = parse_url(url)
-        self._tunnels = connection_requires_http_tunnel(pool.proxy, pool.proxy_config, parts.scheme)
-        if pool.proxy and not self._tunnels:
+        if pool.proxy and not connections.tunnels:
             target, to_proxy = parts._replace(fragment=None).url, pool.proxy_headers
         else:
             target, to_proxy = parts.request_uri, {}
@@ -96,7 +84,7 @@ class HttpEndpoint:
         """
         length = b"Content-Length: %d\r\n\r\n" % len(body)
         request = b"".join([self._begin, _lines(headers), length, body])
-        connection = self._pool._get_conn()  # noqa: SLF001
+        connection = self._connections.take()
         keeps = False
         try:
             if connection.is_closed:
@@ -107,26 +95,28 @@ class HttpEndpoint:
             answer = yield from receive(connection.sock, seconds, self._largest_body, before_body)
             connection.sock.settimeout(seconds)  # as the SDK expects it
             keeps = answer.keeps
-        except (OSError, HTTPException, urllib3_errors.HTTPError, CertificateError) as error:
+        except (OSError, HTTPException, urllib3_errors.HTTPError, self._certificate_error) as error:
             # An error keeps what is in its frames: there, a part of a body.
             raise self._named(error.with_traceback(None), connection) from error
         finally:
             if not keeps:
                 connection.close()
-            self._pool._put_conn(connection)  # noqa: SLF001
+            self._connections.put_back(connection)
         return answer
 
     def _open(self, connection: Any) -> None:
         connection.timeout = self._pool.timeout.connect_timeout  # the SDK leaves the other one there
-        if self._tunnels:
-            self._pool._prepare_proxy(connection)  # noqa: SLF001
+        if self._connections.tunnels:
+            self._connections.prepare_proxy(connection)
         else:
             connection.connect()
         connection.sock.settimeout(self._pool.timeout.read_timeout)
 
     def _named(self, error: Exception, connection: Any) -> named.BotoCoreError:
         if connection.proxy and not connection.has_connected_to_proxy:
-            return named.ProxyConnectionError(proxy_url=mask_proxy_url(self._proxy_url), error=error)
+            return named.ProxyConnectionError(proxy_url=self._connections.shown_proxy_url, error=error)
+        if isinstance(error, self._certificate_error):
+            return named.SSLError(endpoint_url=self._url, error=error)
         for kinds, name in _NAMES:
             if isinstance(error, kinds):
                 return name(endpoint_url=self._url, error=error)

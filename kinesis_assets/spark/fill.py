@@ -5,24 +5,28 @@ It works as landing does: tasks write the files, and only what comes back counts
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.checksums import checksum
-from kinesis_assets.kinesis.reader import ShardReading
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
 from kinesis_assets.kinesis.waits import by_a_thread
-from kinesis_assets.spark.land import BYTES_IN_FLIGHT, LandingJob, client_of, packed, parallelism
+from kinesis_assets.spark.land import BYTES_IN_FLIGHT, Count, LandingJob, client_of, packed, parallelism
+from kinesis_assets.spark.manifest import decode_all, encode
+from kinesis_assets.spark.manifest_checks import check_filling
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.side_by_side import SideBySide
 from kinesis_assets.table.files import DataFile, DataFileWriter
@@ -34,10 +38,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.pages import Records
-    from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+    from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.waits import Waits
 
 
@@ -56,8 +58,7 @@ class FillJob:
     not_before: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ShardFilling:
+class ShardFilling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a shard lacked; all of it stands in the files.
 
     Attributes:
@@ -79,18 +80,17 @@ class ShardFilling:
     start: Position
     through: Position
     end: RangeEnd | None
-    read: int
+    read: Count
     first_read: str | None
-    rows: int
-    bytes: int
-    checksum: int
+    rows: Count
+    bytes: Count
+    checksum: Count
     first_sequence_number: str | None
     last_sequence_number: str | None
     error: ShardError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
+class Filling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came back of a filling: its files and its shards. Nothing is committed yet."""
 
     files: tuple[DataFile, ...] = ()
@@ -104,13 +104,26 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     """Read ranges of different shards again, and write what the table lacks to files in its folder.
 
     A shard that fails ends its own range only; any other error fails the job.
+
+    Raises:
+        LandingFailed: What came back cannot be true.
     """
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = packed(ranges, tasks)
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
-    # Spark itself pickles what goes between these same processes.
-    fillings: list[Filling] = [pickle.loads(row.filling) for row in rows]  # noqa: S301
-    return sum(fillings, Filling())
+    return filling_of([row[0] for row in rows], job, ranges)
+
+
+def filling_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    """The filling whose tasks returned these manifests.
+
+    Raises:
+        LandingFailed: One of them is no manifest, or together they cannot be those of these ranges.
+    """
+    landing = job.landing
+    filling = sum(decode_all(landing.stream, contents, Filling), Filling())
+    check_filling(landing.stream, landing.batch_id, ranges, filling)
+    return filling
 
 
 def _task(
@@ -120,7 +133,7 @@ def _task(
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 filling = fill_group(job, groups[number])
-                yield pa.RecordBatch.from_pydict({"filling": [pickle.dumps(filling)]})
+                yield pa.RecordBatch.from_pydict({"filling": [encode(filling)]})
 
     return run
 

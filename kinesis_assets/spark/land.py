@@ -7,24 +7,29 @@ speculated or half-dead attempt leaves files that nothing points at.
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from heapq import heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.columns import binaries
+from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardReading
 from kinesis_assets.kinesis.records import record_batch
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.spark.manifest import decode_all, encode
+from kinesis_assets.spark.manifest_checks import check_landing
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.spark.side_by_side import SideBySide
@@ -34,14 +39,11 @@ from kinesis_assets.table.stop import StopObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.bounds import Allowance
-    from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.pages import Records
-    from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.waits import Wait
@@ -78,8 +80,11 @@ class LandingJob:
     read_until: float
 
 
-@dataclass(frozen=True, slots=True)
-class ShardLanding:
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class ShardLanding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a shard got; all of it stands in the landed files.
 
     Attributes:
@@ -103,22 +108,21 @@ class ShardLanding:
     shard_id: str
     position: Position
     end: RangeEnd | None
-    rows: int
-    bytes: int
-    checksum: int
+    rows: Count
+    bytes: Count
+    checksum: Count
     first_sequence_number: str | None
-    bad_records: int
-    outside_hash_range: int
-    first_arrival: datetime | None
-    last_arrival: datetime | None
-    millis_behind_latest: int | None
-    tip_time: datetime | None
+    bad_records: Count
+    outside_hash_range: Count
+    first_arrival: Time | None
+    last_arrival: Time | None
+    millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
+    tip_time: Time | None
     gaps: tuple[Gap, ...]
     error: ShardError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came back of a landing: its files and its shards. Nothing is committed yet."""
 
     files: tuple[DataFile, ...] = ()
@@ -149,6 +153,9 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
         job: What all ranges have in common.
         ranges: What to read; the first ones are begun first.
         allowance: What they may read together.
+
+    Raises:
+        LandingFailed: What came back cannot be true.
     """
     shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
@@ -156,9 +163,18 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     numbers = spark.range(0, tasks, 1, tasks)
     with tagged(spark, _tag(job.batch_id)):
         rows = numbers.mapInArrow(_task(job, groups), "landing binary").collect()
-    # Spark itself pickles what goes between these same processes.
-    landings: list[Landing] = [pickle.loads(row.landing) for row in rows]  # noqa: S301
-    return sum(landings, Landing())
+    return landing_of([row[0] for row in rows], job, ranges)
+
+
+def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+    """The landing whose tasks returned these manifests.
+
+    Raises:
+        LandingFailed: One of them is no manifest, or together they cannot be those of these ranges.
+    """
+    landing = sum(decode_all(job.stream, contents, Landing), Landing())
+    check_landing(job.stream, job.batch_id, ranges, landing)
+    return landing
 
 
 def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
@@ -214,7 +230,7 @@ def _task(
             for number in batch["id"].to_pylist():
                 landing = land_group(job, *groups[number])
                 settle()
-                yield pa.RecordBatch.from_arrays([binaries([pickle.dumps(landing)])], ["landing"])
+                yield pa.RecordBatch.from_arrays([binaries([encode(landing)])], ["landing"])
 
     return run
 

@@ -5,6 +5,7 @@ A server that does not answer is told at once, where Spark's own client would tr
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ RETRIES = 4
 """Of a call to a server on this machine, over some seconds: it does not go away and come back."""
 
 _HERE = ("localhost", "127.0.0.1")
+
+_log = logging.getLogger(__name__)
 
 
 def remote_of(spark_config: Mapping[str, Any]) -> str | None:
@@ -94,6 +97,7 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
+    _warn_if_the_server_can_run_code_here(url)
     builder = SparkSession.builder.remote(url)
     for name, value in spark_config.items():
         if name not in {"spark.master", "spark.remote"}:
@@ -102,3 +106,21 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     if urlsplit(url).hostname in _HERE:
         session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
     return session
+
+
+def _warn_if_the_server_can_run_code_here(url: str) -> None:
+    """Log that PySpark's client unpickles whatever a server of another machine returns, where it does.
+
+    Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)
+    """
+    import pyspark  # noqa: PLC0415  # as above
+    from pyspark import accumulators  # noqa: PLC0415
+
+    restricted = hasattr(accumulators, "specialAccumulatorSer")
+    if not restricted and urlsplit(url).hostname not in _HERE:
+        _log.warning(
+            "PySpark %s unpickles what a Spark Connect server returns: whoever controls %s can run code in "
+            "this process. Install PySpark 4.3 or newer",
+            pyspark.__version__,
+            _place(url),
+        )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.archive import archive_path
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local import JAVA_OPTIONS, local_settings
+from kinesis_assets.spark.local import JAVA_OPTIONS, LOOPBACK, local_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,18 +177,17 @@ class SparkServer:
         return self._process
 
     def _settings(self) -> dict[str, str]:
-        settings = local_settings({})
+        settings = local_settings({"spark.master": f"local[{self._tasks * SIDE_BY_SIDE},4]"})
         options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,
             **({JAVA_OPTIONS: " ".join(options)} if options else {}),  # none are the site's own
-            "spark.master": f"local[{self._tasks * SIDE_BY_SIDE},4]",
             "spark.default.parallelism": str(self._tasks),
             "spark.app.name": "kinesis-assets",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": str(self._port),
             # With it, each session would have Python workers of its own, and start them anew.
             "spark.sql.artifact.isolation.enabled": "false",
@@ -250,13 +249,13 @@ def _environment(token: str) -> dict[str, str]:
     return environment | {
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": LOOPBACK,
         "no_grpc_proxy": "localhost",
     }
 
 
 def _see_that_it_is_free(port: int) -> None:
     try:
-        socket.create_server(("127.0.0.1", port)).close()
+        socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
         raise InvalidInput(f"port {port}: {error.strerror}; name another") from error

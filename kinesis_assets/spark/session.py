@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local import local_settings
+from kinesis_assets.spark.local import LOOPBACK, is_local, local_settings
 from kinesis_assets.spark.remote import attach, remote_of, require_answer
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     require_java()
     if str(spark_config.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(spark_config):
+        # The web UI, for a user who enables it, has no other setting for its address.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
 def start_session(spark_config: Mapping[str, Any]) -> SparkSession:

@@ -21,6 +21,7 @@ from kinesis_assets.errors import (
     AttemptExpired,
     CommitFailed,
     CommitUnknown,
+    DataFileInvalid,
     KinesisAssetsError,
     PositionsUnreadable,
     TableUnreachable,
@@ -299,7 +300,7 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
 
     Raises:
         AttemptExpired: It is too old.
-        DataFileInvalid: A file is not there or not with its rows.
+        DataFileInvalid: A file is not there or not with its rows, or is named twice.
     """
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
     if age > OLDEST_ATTEMPT:
@@ -307,6 +308,10 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
             table.uri,
             f"batch {batch_id} is {age} old, and its files may have been vacuumed; nothing was committed, "
             "run again",
+        )
+    if len({file.path for file in files}) < len(files):
+        raise DataFileInvalid(
+            table.uri, f"batch {batch_id} names a data file twice; nothing was committed, run again"
         )
     for file in files:
         verify(table.uri, table.files, file)

@@ -6,6 +6,7 @@ This module runs in Spark tasks too, so it knows nothing of the table's log.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -105,6 +106,23 @@ class DataFile(msgspec.Struct, frozen=True):
                 "nullCount": dict.fromkeys(STATISTICS, 0),
             }
         )
+
+
+def is_new_file(file: DataFile) -> bool:
+    """Whether a file can be one that a `DataFileWriter` wrote: its name is one of its batch's, in the folder
+    of the date on which every record in it arrived.
+    """
+    name = (
+        rf"arrival_date={re.escape(file.arrival_date)}/part-{file.batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet"
+    )
+    arrivals = (file.first_arrival, file.last_arrival)
+    return (
+        re.fullmatch(name, file.path) is not None
+        and file.size > 0
+        and all(time.tzinfo is not None for time in arrivals)
+        and arrivals[0] <= arrivals[1]
+        and {time.astimezone(UTC).date().isoformat() for time in arrivals} == {file.arrival_date}
+    )
 
 
 class DataFileWriter:

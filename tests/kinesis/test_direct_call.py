@@ -127,7 +127,7 @@ def test_others_go_on_while_an_answer_comes_slowly(endpoint, served, before, let
 
 
 def test_others_go_on_while_new_credentials_come_slowly(served):
-    signer = served._get_records._signer
+    signer = served._get_records._signing.signer
     asked, come = threading.Event(), threading.Event()
 
     class Refreshed:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 
 from kinesis_assets.kinesis import reader
@@ -15,7 +16,6 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import Land, RunResult, execute_run
-from kinesis_assets.spark.land import land_group
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
@@ -78,10 +78,10 @@ class Bench:
         )
         return plan_run(self.client, self.table, asked=asked or self.shard_ids, policy=policy)
 
-    def execute(self, plan: RunPlan, land: Land = land_group) -> RunResult:
+    def execute(self, plan: RunPlan, land: Land = land_as_in_spark) -> RunResult:
         return execute_run(land, self.client, self.table, plan)
 
-    def run(self, *asked: str, land: Land = land_group, **policy: Any) -> RunResult:
+    def run(self, *asked: str, land: Land = land_as_in_spark, **policy: Any) -> RunResult:
         return self.execute(self.plan(*asked, **policy), land)
 
     def column(self, name: str) -> list[Any]:

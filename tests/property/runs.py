@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,8 @@ from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.spark import side_by_side
-from kinesis_assets.spark.land import Landing, land_group
+from kinesis_assets.spark.land import land_group, landing_of
+from kinesis_assets.spark.manifest import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.run import Land
-    from kinesis_assets.spark.land import LandingJob
+    from kinesis_assets.spark.land import Landing, LandingJob
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.testing import Faults
 
@@ -152,21 +152,21 @@ def _or_inf(bound: int | None) -> float:
 
 
 def _landing(run: Run) -> Land:
-    """As Spark does it: tasks that know nothing of each other, and whose results are pickled."""
+    """As Spark does it: tasks that know nothing of each other, and return manifests."""
 
     def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-        tasks = min(run.tasks, len(ranges))
-        landing = Landing()
-        for task, share in enumerate(allowance.shares(tasks)):
-            group = job, ranges[task::tasks], share
+        shares = allowance.shares(min(run.tasks, len(ranges)))
+        manifests = []
+        for task, share in enumerate(shares):
+            group = job, ranges[task :: len(shares)], share
             side_by_side.CALLS = run.calls_at_once
             if run.spare == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)
-            landing += pickle.loads(pickle.dumps(land_group(*group)))  # noqa: S301
+            manifests.append(encode(land_group(*group)))
             if run.spare == "after":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)
-        return landing
+        return landing_of(manifests, job, ranges)
 
     return land

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from as_in_spark import fill_as_in_spark, land_as_in_spark
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
@@ -17,8 +18,6 @@ from kinesis_assets.operations import replay as replay_module
 from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark.fill import fill_group
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit
 from kinesis_assets.table.past import Past
 from kinesis_assets.table.tokens import draw_token
@@ -41,14 +40,14 @@ class Bench(StreamBench):
         return plan_run(self.client, self.table, asked=asked, policy=policy)
 
     def run(self, start: str = "TRIM_HORIZON", **bounds: Any) -> RunResult:
-        return execute_run(land_group, self.client, self.table, self.plan(start, **bounds))
+        return execute_run(land_as_in_spark, self.client, self.table, self.plan(start, **bounds))
 
     def replay(
         self,
         start: str = "TRIM_HORIZON",
         end: str | None = None,
         *shard_ids: str,
-        fill: Fill = fill_group,
+        fill: Fill = fill_as_in_spark,
         by: str | None = None,
     ) -> ReplayResult:
         return replay(fill, self.client, self.table, Span.of(start, end), shard_ids, by=by)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from as_in_spark import fill_as_in_spark
 from deltalake import DeltaTable
 from hours_clock import HoursClock
 
@@ -30,7 +31,6 @@ from kinesis_assets.kinesis.room import Room
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
-from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit, delta, tokens
 from kinesis_assets.table.retention import lower_floor
@@ -59,7 +59,7 @@ def before_filling(act: Callable[[], None], times: int = 1):
     left = [times]
 
     def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-        filling = fill_group(job, ranges)
+        filling = fill_as_in_spark(job, ranges)
         if left[0]:
             left[0] -= 1
             act()
@@ -448,7 +448,7 @@ def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
             bench.change_past()
-        return fill_group(job, ranges)
+        return fill_as_in_spark(job, ranges)
 
     result = bench.replay(fill=fill)
 
@@ -490,7 +490,7 @@ def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
         bench.change_past(floor)
-        return fill_group(job, ranges)
+        return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
 
@@ -511,7 +511,7 @@ def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(ben
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
             bench.change_past(floor)
-        return fill_group(job, ranges)
+        return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
 
@@ -631,7 +631,7 @@ def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
 
     def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
         hours.pass_by(3)  # until there was a core for it
-        return fill_group(job, ranges)
+        return fill_as_in_spark(job, ranges)
 
     assert states(bench.replay(fill=fill)) == {A: (ReplayState.FAILED, 1)}
 
@@ -644,7 +644,7 @@ def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, fau
 
     def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
         hours.pass_by(9)
-        return fill_group(job, ranges)
+        return fill_as_in_spark(job, ranges)
 
     before = faults.count("GetRecords")
     (error,) = bench.replay(first, None, A, fill=fill).errors.values()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
@@ -16,7 +17,6 @@ from kinesis_assets.kinesis.client import ClientSettings
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Bench(StreamBench):
         )
 
     def execute(self, plan: RunPlan) -> RunResult:
-        return execute_run(land_group, self.client, self.table, plan)
+        return execute_run(land_as_in_spark, self.client, self.table, plan)
 
     def run(self, asked: Sequence[str] | None = None, **rest: Any) -> RunResult:
         return self.execute(self.plan(asked, **rest))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from as_in_spark import land_as_in_spark
+
 from kinesis_assets.follow import Follow
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
-from kinesis_assets.spark.land import land_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ class Followed:
     def land(self, job, ranges, allowance):
         self.rounds += 1
         self.before.pop(self.rounds, lambda: None)()
-        landing = land_group(job, ranges, allowance)
+        landing = land_as_in_spark(job, ranges, allowance)
         if self.rounds == self.last_round:
             self.follow.stop()
         return landing

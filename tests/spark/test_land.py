@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import threading
 from functools import cache, partial
 from types import SimpleNamespace
@@ -14,7 +13,8 @@ from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
-from kinesis_assets.spark.land import LandingJob, land_group
+from kinesis_assets.spark.land import Landing, LandingJob, land_group
+from kinesis_assets.spark.manifest import decode_all, encode
 from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.table import files
 
@@ -84,11 +84,11 @@ def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
     assert landing.files[0].rows_by_shard == {first: 2, second: 4}
 
 
-def test_landing_can_be_pickled_with_its_errors(shards, land, faults):
+def test_a_manifest_keeps_a_landing_with_its_errors(shards, land, faults):
     shard_ids = shards(1, 1)
     faults.fail(status=400, code="AccessDeniedException")
     landing = land(shard_ids)
-    again = pickle.loads(pickle.dumps(landing))  # noqa: S301  # as Spark does
+    (again,) = decode_all("clicks", [encode(landing)], Landing)
     assert str(again.shards[0].error) == str(landing.shards[0].error)
     assert type(again.shards[0].error) is ReadFailed
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.spark.archive import archive_path
-from kinesis_assets.spark.local import JAVA_OPTIONS, local_settings
+from kinesis_assets.spark.local import JAVA_OPTIONS, LOOPBACK, local_settings
+
+ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
 
 
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -27,14 +29,53 @@ def test_a_spark_of_this_machine_gets_no_ui_and_a_quick_compiler(config):
     )
 
 
+@pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
+def test_a_spark_of_this_machine_listens_on_loopback_and_authenticates(master):
+    settings = local_settings({} if master is None else {"spark.master": master})
+    assert (
+        settings.items()
+        >= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.authenticate": "true",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize("name", ["spark.driver.host", "spark.driver.bindAddress"])
+def test_whoever_gives_one_address_of_the_driver_gets_no_other_from_us(name):
+    settings = local_settings({name: "192.0.2.1"})
+    assert {name: settings.get(name) for name in ADDRESSES} == dict.fromkeys(ADDRESSES) | {name: "192.0.2.1"}
+
+
+def test_an_address_in_spark_defaults_is_left_to_them(tmp_path, monkeypatch):
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.host 192.0.2.1\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert local_settings({}).keys().isdisjoint(ADDRESSES)
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "yarn", "k8s://host", "spark://host:7077"])
+@pytest.mark.parametrize("place", ["session", "defaults", "submitted", "variable"])
+def test_a_cluster_is_given_no_setting_wherever_it_is_named(master, place, tmp_path, monkeypatch):
+    config = {"spark.master": master} if place == "session" else {}
+    if place == "defaults":
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.master {master}\n")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    elif place == "submitted":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--name x --master {master} pyspark-shell")
+    elif place == "variable":
+        monkeypatch.setenv("MASTER", master)
+    assert local_settings(config) == config
+
+
+def test_a_driver_that_spark_submit_has_started_is_given_no_setting(monkeypatch):
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert local_settings({}) == {}
+
+
 def test_the_settings_of_the_session_go_before_ours():
     config = {"spark.ui.enabled": "true", JAVA_OPTIONS: "-Xss4m"}
     assert local_settings(config).items() >= config.items()
-
-
-def test_a_cluster_is_told_nothing_of_ours():
-    config = {"spark.master": "spark://host:7077"}
-    assert local_settings(config) == config
 
 
 @pytest.mark.parametrize("between", [" ", "=", "\t"])

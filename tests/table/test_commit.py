@@ -525,6 +525,14 @@ def test_missing_data_file_commits_nothing(table, frozen):
     assert standing(table) == frozen
 
 
+def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.files = [*attempt.files, *attempt.files]
+    with pytest.raises(DataFileInvalid, match="names a data file twice; nothing was committed"):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
 @pytest.mark.usefixtures("no_waits")
 def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     at_commit(never_landed, times=99)

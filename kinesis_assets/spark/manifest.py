@@ -1,0 +1,94 @@
+"""What a task returns to the driver: a manifest of its files and shards, as data.
+
+A manifest is MessagePack of declared types. It is never pickled: a Spark Connect server must not be able to
+run code in the process of a run.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from kinesis_assets import errors
+from kinesis_assets.errors import LandingFailed, ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
+
+MOST_BYTES = 64 << 20
+"""A task's manifest is never larger: one of 1,000 shards in 100 files has some 3 MB."""
+
+_SHARD_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, ShardError)
+}
+"""The errors that a manifest can name: those of this package's tree, and no other class."""
+
+
+def encode(manifest: msgspec.Struct) -> bytes:
+    """A task's result as bytes that `decode_all` reads."""
+    return _encoder.encode(manifest)
+
+
+def decode_all(stream: str, contents: Iterable[object], kind: type[_Manifest]) -> list[_Manifest]:
+    """Read the manifests of a job's tasks.
+
+    Args:
+        stream: The stream's name, for errors.
+        contents: Of each task, what came back; bytes of `encode` if all is well.
+        kind: What each of them is.
+
+    Raises:
+        LandingFailed: One of them is anything else.
+    """
+    return [_decoded(stream, content, kind) for content in contents]
+
+
+def invalid(stream: str, reason: str) -> LandingFailed:
+    """The error for a manifest that cannot be what a task of this package returned."""
+    return LandingFailed(
+        f"stream {stream}: a Spark task returned an invalid manifest, nothing was committed: {reason}. Run "
+        "again; if it fails again, check that the executors, or the server that SPARK_REMOTE names, are "
+        "yours and have the same version of kinesis_assets"
+    )
+
+
+def _decoded(stream: str, content: object, kind: type[_Manifest]) -> _Manifest:
+    if not isinstance(content, bytes | bytearray):
+        raise invalid(stream, f"{type(content).__name__} in the place of bytes")
+    if len(content) > MOST_BYTES:
+        raise invalid(stream, f"{len(content)} bytes, more than {MOST_BYTES}")
+    try:
+        manifest: _Manifest = _decoder(kind).decode(content)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise invalid(stream, str(error)) from None
+    return manifest
+
+
+@cache
+def _decoder(kind: type[_Manifest]) -> msgspec.msgpack.Decoder[_Manifest]:
+    return msgspec.msgpack.Decoder(kind, dec_hook=_from_data)
+
+
+def _as_data(value: object) -> tuple[str, str, str]:
+    """An error of a shard as its class's name, the shard and the sentence."""
+    if isinstance(value, ShardError):
+        return type(value).__name__, value.shard_id, value.sentence
+    raise NotImplementedError(f"a manifest has no {type(value).__name__}")
+
+
+def _from_data(kind: type[Any], data: object) -> ShardError:
+    if kind is not ShardError:
+        raise NotImplementedError(f"a manifest has no {kind.__name__}")
+    name, shard_id, sentence = msgspec.convert(data, tuple[str, str, str])
+    if name not in _SHARD_ERRORS:
+        raise ValueError(f"{name[:80]!r} is no error of a shard")
+    return _SHARD_ERRORS[name](shard_id, sentence)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_as_data)

@@ -1,0 +1,25 @@
+"""Landings and fillings of one task each, without Spark: what a task returns comes as its manifest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_assets.spark.fill import fill_group, filling_of
+from kinesis_assets.spark.land import land_group, landing_of
+from kinesis_assets.spark.manifest import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.kinesis.bounds import Allowance
+    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.spark.fill import Filling, FillJob
+    from kinesis_assets.spark.land import Landing, LandingJob
+
+
+def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+    return landing_of([encode(land_group(job, ranges, allowance))], job, ranges)
+
+
+def fill_as_in_spark(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    return filling_of([encode(fill_group(job, ranges))], job, ranges)

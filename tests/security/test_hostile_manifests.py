@@ -1,0 +1,333 @@
+"""A hostile Spark Connect server: what it returns as a task's result runs no code and commits nothing."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.errors import LandingFailed, ReadFailed, ShardError
+from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.operations.replay import Span, replay
+from kinesis_assets.plan import ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark import manifest
+from kinesis_assets.spark.fill import fill
+from kinesis_assets.spark.land import land
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kinesis_assets.run import RunResult
+    from kinesis_assets.table.delta import PositionedTable
+
+A, B = (f"shardId-{number:012d}" for number in range(2))
+LATER = 10**40
+
+Manifest = dict[str, Any]
+
+
+class HostileSpark:
+    """Runs a job's tasks here, one after the other, and returns what it makes of their manifests."""
+
+    def __init__(self, tamper: Callable[[Manifest], object]) -> None:
+        self._tamper = tamper
+        self.sparkContext = SimpleNamespace(
+            defaultParallelism=1, addJobTag=lambda _: None, removeJobTag=lambda _: None
+        )
+
+    def range(self, *_: int) -> HostileSpark:
+        return self
+
+    def mapInArrow(self, task: Any, _: str) -> SimpleNamespace:  # noqa: N802  # Spark's name
+        def collect() -> list[tuple[object]]:
+            (batch,) = task([pa.record_batch({"id": [0]})])
+            (content,) = batch.column(0).to_pylist()
+            tampered = self._tamper(msgspec.msgpack.decode(content))
+            return [(tampered if isinstance(tampered, bytes | str) else msgspec.msgpack.encode(tampered),)]
+
+        return SimpleNamespace(collect=collect)
+
+
+@dataclass
+class Bench:
+    """A stream of two shards with three records each; the first of each is in the table."""
+
+    client: StreamClient
+    table: PositionedTable
+
+    def run(self, tamper: Callable[[Manifest], object], **bounds: Any) -> RunResult:
+        policy = ReadPolicy(Starts.of("TRIM_HORIZON"), Bounds(**bounds), Allowance())
+        plan = plan_run(self.client, self.table, asked=[A, B], policy=policy)
+        return execute_run(partial(land, HostileSpark(tamper)), self.client, self.table, plan)
+
+    def replay(self, tamper: Callable[[Manifest], object]) -> Any:
+        return replay(partial(fill, HostileSpark(tamper)), self.client, self.table, Span.of("TRIM_HORIZON"))
+
+    @property
+    def version(self) -> int:
+        return DeltaTable(self.table.uri).version()
+
+
+@pytest.fixture
+def bench(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
+    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    for key in ("0", str((1 << 128) - 1)):
+        for item in range(3):
+            kinesis.put_record(StreamName=stream, Data=b"%d" % item, PartitionKey="k", ExplicitHashKey=key)
+    bench = Bench(StreamClient(stream, settings), table)
+    bench.run(unchanged, max_records=1)
+    return bench
+
+
+def unchanged(landing: Manifest) -> Manifest:
+    return landing
+
+
+def test_a_manifest_as_it_came_is_committed(bench: Bench) -> None:
+    assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
+
+
+# What is no manifest
+
+
+class Bomb:
+    """Creates a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+@pytest.mark.parametrize("operation", ["run", "replay"])
+def test_a_pickle_in_the_place_of_a_manifest_is_not_run(bench: Bench, tmp_path: Path, operation: str) -> None:
+    bomb = tmp_path / "bomb"
+    content = pickle.dumps(Bomb(bomb))
+    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+        getattr(bench, operation)(lambda _: content)
+    assert not bomb.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xc1", b"\x90", b"\x80\x80", b"\x91" * 100_000, "text", msgspec.msgpack.encode({"files": 1})],
+    ids=["empty", "no MessagePack", "a list", "two", "deep", "text", "another type"],
+)
+def test_what_is_no_manifest_fails_in_one_line_and_commits_nothing(
+    bench: Bench, content: bytes | str
+) -> None:
+    before = bench.version
+    with pytest.raises(
+        LandingFailed, match=r"^stream .*: a Spark task returned an invalid manifest, "
+    ) as raised:
+        bench.run(lambda _: content)
+    assert len(str(raised.value).splitlines()) == 1
+    assert bench.version == before
+
+
+def test_a_manifest_that_is_too_large_is_not_decoded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "MOST_BYTES", 100)
+    with pytest.raises(LandingFailed, match=r"nothing was committed: \d+ bytes, more than 100"):
+        bench.run(unchanged)
+
+
+# What cannot be true
+
+
+def set_(name: str, value: object, part: str = "shards") -> Callable[[Manifest], Manifest]:
+    """Sets a field of the first shard, or of the first file."""
+
+    def tamper(landing: Manifest) -> Manifest:
+        landing[part][0][name] = value
+        return landing
+
+    return tamper
+
+
+def with_(change: Callable[[Manifest], object]) -> Callable[[Manifest], Manifest]:
+    def tamper(landing: Manifest) -> Manifest:
+        change(landing)
+        return landing
+
+    return tamper
+
+
+def path(make: Callable[[str], str]) -> Callable[[Manifest], Manifest]:
+    """Changes the first file's path."""
+    return with_(lambda landing: landing["files"][0].update(path=make(landing["files"][0]["path"])))
+
+
+def position(**fields: Any) -> Callable[[Manifest], Manifest]:
+    return with_(lambda landing: landing["shards"][0]["position"].update(fields))
+
+
+def start_of(shard: Manifest) -> str:
+    """The number of the record that the first run has committed: the one before a shard's first here."""
+    return str(int(shard["first_sequence_number"]) - 1)
+
+
+def idle(shard: Manifest) -> None:
+    """As if nothing was read of a shard, though it moved."""
+    shard.update(
+        rows=0, bytes=0, checksum=0, first_sequence_number=None, first_arrival=None, last_arrival=None
+    )
+
+
+def idle_that_moved(landing: Manifest) -> None:
+    idle(landing["shards"][0])
+    for file in landing["files"]:
+        file["rows_by_shard"].pop(A, None)
+
+
+def shift_rows(landing: Manifest) -> None:
+    """Rows of one shard are told as the other's: the sum is right."""
+    landing["files"][0]["rows_by_shard"].update({A: 1, B: 3})
+
+
+def gap_without_offset(landing: Manifest) -> None:
+    after = landing["shards"][0]["position"]
+    gap = {"after": after, "since": None, "next_sequence_number": None, "until": "2026-01-31T12:00:00"}
+    landing["shards"][0]["gaps"] = [gap]
+
+
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+
+LIES: dict[str, Callable[[Manifest], Manifest]] = {
+    # Files
+    "a path above the table": path(lambda name: f"../../{name}"),
+    "a path that leaves its folder": path(lambda name: name.replace("/", "/../../")),
+    "an absolute path": path(lambda name: f"/{name}"),
+    "another store": path(lambda name: f"s3://other/{name}"),
+    "an encoded path": path(lambda name: name.replace("/", "%2F")),
+    "a path with a line's end": path(lambda name: f"{name}\n"),
+    "a file of the log": path(lambda _: "_delta_log/00000000000000000000.json"),
+    "another batch's file": path(lambda name: name.replace("part-", "part-1")),
+    "another date's folder": path(lambda name: name.replace("arrival_date=2", "arrival_date=1")),
+    "another batch": set_("batch_id", 7, "files"),
+    "another date": set_("arrival_date", "2020-01-01", "files"),
+    "arrivals of another date": set_("last_arrival", TOMORROW, "files"),
+    "an arrival without an offset": set_("first_arrival", "2026-01-31T12:00:00", "files"),
+    "an empty file": set_("size", 0, "files"),
+    "a file twice": with_(lambda landing: landing["files"].append(landing["files"][0])),
+    "a file of no shard": set_("rows_by_shard", {}, "files"),
+    "rows of another shard": set_("rows_by_shard", {A: 2, B: 2, "shardId-9": 1}, "files"),
+    "fewer than no rows": set_("rows_by_shard", {A: 2, B: 3, "shardId-9": -1}, "files"),
+    "another shard's rows": with_(shift_rows),
+    "no file": with_(lambda landing: landing["files"].clear()),
+    # Shards
+    "a shard that was not asked for": set_("shard_id", "shardId-9"),
+    "a shard too few": with_(lambda landing: landing["shards"].pop()),
+    "a shard twice": with_(lambda landing: landing["shards"].append(landing["shards"][0])),
+    "more rows than its files have": set_("rows", 3),
+    "fewer rows than none": set_("rows", -1),
+    "more marked rows than rows": set_("bad_records", 3),
+    "fewer bytes than none": set_("bytes", -1),
+    "an end and an error": set_("error", ["ReadFailed", A, "no answer"]),
+    "neither end nor error": set_("end", None),
+    "an unknown end": set_("end", "never"),
+    "a field that there is not": set_("surprise", 1),
+    # Positions
+    "back at the start": position(sequence_number="0"),
+    "before its first record": with_(
+        lambda landing: landing["shards"][0]["position"].update(
+            sequence_number=start_of(landing["shards"][0])
+        )
+    ),
+    "a first record before the start": set_("first_sequence_number", "1"),
+    "a first record after the last": set_("first_sequence_number", str(LATER * LATER)),
+    "no first record": set_("first_sequence_number", None),
+    "a number that is none": set_("first_sequence_number", "1e9"),
+    "a position of no number": set_("position", {"kind": "AFTER_SEQUENCE_NUMBER", "sequence_number": "x"}),
+    "the latest position": set_("position", {"kind": "LATEST"}),
+    "moved without a record": with_(idle_that_moved),
+    # Times
+    "a tip without an offset": set_("tip_time", "2026-01-31T12:00:00"),
+    "a tip that is still to come": set_("tip_time", TOMORROW),
+    "an arrival that is still to come": set_("last_arrival", TOMORROW),
+    "a time that no clock shows": set_("tip_time", "9999-12-31T23:59:59Z"),
+    "rows that never arrived": set_("last_arrival", None),
+    "a gap without an offset": with_(gap_without_offset),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_manifest_that_cannot_be_true_commits_nothing(
+    bench: Bench, lie: Callable[[Manifest], Manifest]
+) -> None:
+    before = bench.version
+    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+        bench.run(lie)
+    assert bench.version == before
+    assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
+
+
+FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
+    "a path above the table": path(lambda name: f"../../{name}"),
+    "another start": set_("start", {"kind": "LATEST"}),
+    "more rows than records": set_("read", 0),
+    "more rows than its files have": set_("rows", 3),
+    "past the committed position": with_(
+        lambda filling: filling["shards"][0]["through"].update(sequence_number=str(LATER * LATER))
+    ),
+    "a last row after the last record": set_("last_sequence_number", str(LATER * LATER)),
+    "a first row before the first record": set_("first_sequence_number", "1"),
+    "no last row": set_("last_sequence_number", None),
+    "neither end nor error": set_("end", None),
+    "a shard too few": with_(lambda filling: filling["shards"].pop()),
+}
+
+
+@pytest.mark.parametrize("lie", FILLING_LIES.values(), ids=FILLING_LIES.keys())
+def test_a_replays_manifest_that_cannot_be_true_commits_nothing(
+    bench: Bench, lie: Callable[[Manifest], Manifest]
+) -> None:
+    bench.run(unchanged)
+    DeltaTable(bench.table.uri).delete("data = X'31'")
+    before = bench.version
+    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+        bench.replay(lie)
+    assert bench.version == before
+    assert [outcome.rows for outcome in bench.replay(unchanged).outcomes.values()] == [1, 1]
+
+
+# Errors
+
+
+def failed(*error: str) -> Callable[[Manifest], Manifest]:
+    return with_(lambda landing: landing["shards"][0].update(end=None, error=error))
+
+
+def test_a_shards_error_comes_back_as_its_class(bench: Bench) -> None:
+    error: ShardError = bench.run(failed("ReadFailed", A, "no answer")).errors[A]
+    assert type(error) is ReadFailed
+    assert str(error) == f"{A}: no answer"
+
+
+@pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
+def test_no_other_class_is_made_of_an_error(bench: Bench, name: str) -> None:
+    with pytest.raises(LandingFailed, match=f"nothing was committed: {name!r} is no error of a shard"):
+        bench.run(failed(name, A, "x"))
+
+
+def test_another_shards_error_is_refused(bench: Bench) -> None:
+    with pytest.raises(LandingFailed, match="another shard's error"):
+        bench.run(failed("ReadFailed", B, "x"))
+
+
+def test_an_error_of_a_server_is_one_line_without_control_characters(bench: Bench) -> None:
+    error = bench.run(failed("ReadFailed", A, "a\n\x1b[31mb\x07")).errors[A]
+    assert str(error) == f"{A}: a b\\x07"
