@@ -156,8 +156,10 @@ def test_records_without_a_key_are_rows_whose_key_is_null_and_aggregates_are_not
         StreamName=stream,
         Records=[{"Data": b"0"}, {"Data": apart}, {"Data": apart, "PartitionKey": "k"}],
     )
+    clock.seconds += 1
+    until = at(clock)
     clock.seconds += 10
-    rows = load(until=at(clock)).select("data", "partition_key", "error").collect()
+    rows = load(until=until).select("data", "partition_key", "error").collect()
     assert sorted((bytes(row.data), row.partition_key, row.error) for row in rows) == [
         (b"0", None, None),
         *[(b"1", "k", None)] * 2,
