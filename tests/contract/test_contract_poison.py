@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -9,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.keys import raw_key
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -86,7 +88,39 @@ def test_a_bound_below_the_number_of_tasks_starves_no_shard(pipeline: Pipeline) 
     pipeline.assert_exactly_once()
 
 
-# 12. Poison is kept.
+# 12. Poison is kept. A record without a partition key is none.
+
+
+def test_records_without_a_key_land_like_all_others_while_the_stream_is_switched(pipeline: Pipeline) -> None:
+    pipeline.kinesis.create_stream(StreamName=pipeline.stream, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    arn = StreamClient(pipeline.stream, pipeline.settings).describe().identity.arn
+    spread = aggregate([UserRecord("k", b"%d" % number) for number in range(8)])
+    acknowledged = []
+
+    def put(strategy: str, *entries: dict[str, Any]) -> None:
+        pipeline.kinesis.update_stream_record_distribution_strategy(
+            StreamARN=arn, RecordDistributionStrategy=strategy
+        )
+        pipeline.kinesis.put_records(StreamName=pipeline.stream, Records=list(entries))
+        acknowledged.extend(entry for entry in entries if entry["Data"] != spread)
+        aggregates = sum(entry["Data"] == spread for entry in entries)
+        acknowledged.extend([{"Data": b"%d" % n, "PartitionKey": "k"} for n in range(8)] * aggregates)
+
+    key = {"PartitionKey": "k"}
+    put("USER_PARTITION_KEY", {"Data": b"placed"} | key)
+    assert rows(pipeline.run()) == 1
+    put("AUTO", {"Data": b"without"}, {"Data": spread}, {"Data": spread} | key, {"Data": b"with"} | key)
+    assert rows(pipeline.run()) == 18
+    put("AUTO", {"Data": spread}, {"Data": spread} | key)
+    put("USER_PARTITION_KEY", {"Data": b"placed again"} | key)
+    facts = pipeline.run()
+
+    assert rows(facts) == 17
+    assert {fact["state"] for fact in facts.values()} == {"committed"}
+    columns = DeltaTable(pipeline.table).to_pyarrow_table(columns=["data", "partition_key", "error"])
+    assert columns["error"].null_count == columns.num_rows
+    found = zip(columns["data"].to_pylist(), columns["partition_key"].to_pylist(), strict=True)
+    assert Counter(found) == Counter((entry["Data"], entry.get("PartitionKey")) for entry in acknowledged)
 
 
 def test_a_damaged_aggregate_lands_as_it_came_and_marked_beside_its_neighbours(pipeline: Pipeline) -> None:

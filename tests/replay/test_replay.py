@@ -86,6 +86,26 @@ def test_a_hole_is_filled_exactly(bench):
     assert result.version == bench.version
 
 
+def test_rows_without_a_key_and_aggregates_that_are_not_judged_are_filled_in_as_they_were(bench):
+    bench.create()
+    arn = bench.client.describe().identity.arn
+    bench.kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    bench.kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy="AUTO")
+    apart = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", str((1 << 128) - 1))])
+    bench.kinesis.put_records(
+        StreamName=bench.stream, Records=[{"Data": b"0"}, {"Data": apart, "PartitionKey": "k"}]
+    )
+    bench.run()
+    landed = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
+    assert sorted(landed) == [(b"0", None, None), (b"1", "k", None), (b"2", "k", None)]
+    bench.lose(0, 2)
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
+
+    filled = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
+    assert sorted(filled) == sorted(landed)
+
+
 def test_where_nothing_is_missing_nothing_is_committed(bench):
     bench.create()
     bench.put(*range(5))

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kinesis_assets.kinesis.records import RECORD_SCHEMA
 from kinesis_assets.spark.source import KinesisDataSource
+from kinesis_assets.testing import UserRecord, aggregate
 
 MIDDLE = str(1 << 127)
 
@@ -140,6 +141,30 @@ def test_columns_are_the_records(create, put, clock, load, stream):
     )
     assert row.sub_sequence_number == 0
     assert row.approximate_arrival_timestamp.astimezone(UTC) == arrival
+
+
+def test_records_without_a_key_are_rows_whose_key_is_null_and_aggregates_are_not_judged(
+    clocked, create, clock, load, stream
+):
+    create(2)
+    kinesis = clocked.kinesis
+    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+    kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy="AUTO")
+    apart = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", MIDDLE)])
+    kinesis.put_records(
+        StreamName=stream,
+        Records=[{"Data": b"0"}, {"Data": apart}, {"Data": apart, "PartitionKey": "k"}],
+    )
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    rows = load(until=until).select("data", "partition_key", "error").collect()
+    assert sorted((bytes(row.data), row.partition_key, row.error) for row in rows) == [
+        (b"0", None, None),
+        *[(b"1", "k", None)] * 2,
+        *[(b"2", "k", None)] * 2,
+    ]
 
 
 def test_two_actions_and_a_union_with_itself_agree_though_more_is_put(create, put, clock, load):
