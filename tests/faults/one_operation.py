@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from named_files import NamedFiles
@@ -19,10 +19,14 @@ from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.table import commit
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.steps import State
 
 DAYS_LATER = 40
 """Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""
+
+LOWERED = date(2026, 1, 1)
+"""Where the floor is lowered to: before any record arrived."""
 
 
 def operate(arguments: dict[str, Any]) -> None:
@@ -38,6 +42,8 @@ def operate(arguments: dict[str, Any]) -> None:
         seek(client, table, to=to, shard_ids=shard_ids, by="the test", apply=True)
     elif operation == "maintain":
         _maintain(client, table, arguments.get("retention_days"))
+    elif operation == "lower floor":
+        lower_floor(table, client.describe().identity, LOWERED, datetime.now(UTC), by="the test")
     else:
         raise AssertionError(operation)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 from fault_points import Fault
-from one_operation import operate
+from one_operation import LOWERED, operate
 
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.maintenance import SMALL_FILES
@@ -190,6 +190,25 @@ def test_a_killed_retention_takes_old_rows_out_with_its_floor_and_no_others(
     assert positions_file(bench) == before
     assert bench.go_on().errors == {}
     assert Counter(bench.rows()) == Counter(bench.acknowledged[len(read) :])
+
+
+@faults("after write positions", "before commit request", "after commit request")
+def test_a_killed_lowering_of_the_floor_lets_a_replay_fill_in_what_a_wrong_clock_expired(
+    bench: Bench, fault: Fault
+) -> None:
+    read = begin(bench)
+    before = positions_file(bench)
+    again(bench, "maintain", retention_days=10)
+    assert bench.rows() == []
+    kill(bench, fault, "lower floor")
+    committed = (fault.moment, fault.point) == ("after", "commit request")
+    assert (past_floor(bench) == LOWERED) == committed
+    if not committed:
+        again(bench, "lower floor")
+    again(bench, "replay")
+    assert Counter(bench.rows()) == Counter(read)
+    assert positions_file(bench) == before
+    bench.assert_next_run_mends_all()
 
 
 def past_floor(bench: Bench) -> object:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from msgspec import inspect
 
 from kinesis_assets.local.errors import ResourceNotFoundException
+from kinesis_assets.local.operations import OPERATIONS
 
 OWNER = "111122223333"
 OTHERS = "444455556666"
@@ -125,3 +127,43 @@ def test_a_stream_is_shared_with_the_account_that_is_named(local, arn, client, r
 def test_a_stream_that_is_not_there_cannot_be_shared(local, arn):
     with pytest.raises(ResourceNotFoundException):
         local.share(arn + "-not-there")
+
+
+BY_ARN = {
+    "describe_stream": {},
+    "describe_stream_summary": {},
+    "list_shards": {},
+    "get_shard_iterator": {"ShardId": "shardId-000000000000", "ShardIteratorType": "LATEST"},
+    "put_record": {"PartitionKey": "k", "Data": b"d"},
+    "put_records": {"Records": [{"PartitionKey": "k", "Data": b"d"}]},
+    "increase_stream_retention_period": {"RetentionPeriodHours": 24},
+    "decrease_stream_retention_period": {"RetentionPeriodHours": 24},
+    "split_shard": {"ShardToSplit": "shardId-000000000000", "NewStartingHashKey": "9"},
+    "merge_shards": {
+        "ShardToMerge": "shardId-000000000000",
+        "AdjacentShardToMerge": "shardId-000000000001",
+    },
+    "update_shard_count": {"TargetShardCount": 2, "ScalingType": "UNIFORM_SCALING"},
+    "update_max_record_size": {"MaxRecordSizeInKiB": 1024},
+    "delete_stream": {},
+}
+"""Every operation that takes an ARN, and what else it needs; GetRecords needs an iterator too."""
+
+
+def test_the_table_has_every_operation_that_takes_an_arn(client):
+    takes = {
+        name
+        for name, operation in OPERATIONS.items()
+        if any(field.encode_name == "StreamARN" for field in inspect.type_info(operation).fields)
+    }
+    assert {client.meta.method_to_api_mapping[name] for name in BY_ARN} | {"GetRecords"} == takes
+
+
+@pytest.mark.parametrize("operation", BY_ARN)
+def test_every_operation_checks_the_account_and_the_region_of_an_arn(client, owner, arn, refused, operation):
+    arguments = BY_ARN[operation]
+    with refused("AccessDeniedException", f"kinesis:{client.meta.method_to_api_mapping[operation]}"):
+        getattr(client, operation)(StreamARN=arn, **arguments)
+    with refused("ResourceNotFoundException"):
+        getattr(owner, operation)(StreamARN=arn.replace("us-east-1", "eu-west-1"), **arguments)
+    getattr(owner, operation)(StreamARN=arn, **arguments)
