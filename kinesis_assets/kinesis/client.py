@@ -177,18 +177,18 @@ class StreamClient:
 
         The SDK makes the call, unless `attempts` is 1.
         """
-        return waited_out(self.getting_iterator(shard_id, position))
+        return waited_out(self.getting_iterator(shard_id, position))[0]
 
-    def getting_iterator(self, shard_id: str, position: Position) -> Waits[str]:
-        """`shard_iterator`, without the waiting."""
+    def getting_iterator(self, shard_id: str, position: Position) -> Waits[tuple[str, datetime]]:
+        """`shard_iterator`, without the waiting, and the service's clock at the response."""
         named = {"StreamName": self.stream, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
             answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
-            return str(answer["ShardIterator"])
+            return str(answer["ShardIterator"]), self._time("GetShardIterator", _date(answer))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
-        given, _ = yield from self._directly(self._get_shard_iterator, named, _seat(None))
-        return given
+        given, date = yield from self._directly(self._get_shard_iterator, named, _seat(None))
+        return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.service_time import UNCERTAIN
+from kinesis_assets.kinesis.shard_end import UNCONFIRMED
+
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
 
@@ -24,6 +27,8 @@ _TRIED_AGAIN = frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
+        UNCERTAIN,
+        UNCONFIRMED,
         # No whole answer came: names of botocore's exceptions.
         "EndpointConnectionError",
         "ProxyConnectionError",

@@ -33,6 +33,8 @@ from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.progress import STALL_SECONDS, Progress
+from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
+from kinesis_assets.kinesis.shard_end import ShardEnd
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.waits import Pause, by_a_thread, in_time
 
@@ -208,7 +210,9 @@ class ShardReading:
         self._progress = Progress(range_.patience)
         self._mean_bytes = 0.0
         self._begun = False
+        self._shard_end = ShardEnd(client, range_.shard_id)
         self._iterator: str | None = None
+        self._issued: datetime | None = None
         self._next_call = 0.0
         self._deadline: float | None = None
         self._refused: int | None = None
@@ -474,15 +478,13 @@ class ShardReading:
         while True:
             try:
                 if self._iterator is None:
-                    self._iterator = yield from self._in_time(
+                    self._iterator, self._issued = yield from self._in_time(
                         self._client.getting_iterator(self.range.shard_id, self.position)
                     )
                 if self._told_to_stop():
                     return None
                 sent = time.monotonic()
-                page, served = yield from self._in_time(
-                    self._client.getting_records(self._iterator, self._limit(), self._seat)
-                )
+                page, served = yield from self._in_time(self._checked_page(self._iterator))
             except CallFailed as error:
                 self._leave()
                 self._next_call = time.monotonic() + SECONDS_BETWEEN_CALLS
@@ -511,9 +513,28 @@ class ShardReading:
                 if self._told_to_stop():
                     return None
             else:
-                self._iterator = page.next_shard_iterator
+                self._iterator, self._issued = page.next_shard_iterator, served
                 self._note_size(page.records, sent)
                 return page, served
+
+    def _checked_page(self, iterator: str) -> Waits[tuple[Page, datetime]]:
+        """A page whose time agrees with that of the response before it, and whose end of the shard is proven."""
+        page, served = yield from self._client.getting_records(iterator, self._limit(), self._seat)
+        try:
+            if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
+                raise CallFailed(
+                    self._client.stream,
+                    "GetRecords",
+                    UNCERTAIN,
+                    f"its Date is {served}, and that of the response before it {self._issued}",
+                )
+            yield from self._shard_end.check(
+                null_iterator=page.next_shard_iterator is None,
+                children=page.names_children_of(self.range.shard_id),
+            )
+            return page, served
+        finally:
+            del page  # an error keeps what is in its frames
 
     def _note_size(self, records: Records, sent: float) -> None:
         """What a page's bytes mean for when the next one is asked for, and for how many records.
