@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -40,7 +41,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kinesis_assets.kinesis.direct_call import AnswerT_co
     from kinesis_assets.kinesis.waits import Waits
@@ -92,21 +93,31 @@ class StreamClient:
         stream: The stream's name.
         settings: How to reach it.
         attempts: Tries of each call by the SDK.
+        wait: Waits for so many seconds before shards are listed again.
 
     Attributes:
         stream: The stream's name.
+        wait: See above.
         settings: How it is reached, with what the SDK's chain gave: good for another machine too.
 
     Raises:
         InvalidInput: That is no stream's name, or the settings cannot be meant.
     """
 
-    def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
+    def __init__(
+        self,
+        stream: str,
+        settings: ClientSettings,
+        *,
+        attempts: int = ATTEMPTS,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
         if not NAME.fullmatch(stream):
             raise InvalidInput(
                 f"{stream[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'"
             )
         self.stream = stream
+        self.wait = wait
         self._get_records: DirectCall[Page] | None = None
         self._get_shard_iterator: DirectCall[str] | None = None
         try:
@@ -144,8 +155,14 @@ class StreamClient:
         )
 
     def listing(self) -> StreamListing:
-        """The stream and all its shards. Raises what `list_shards` raises."""
-        return StreamListing(self.describe(), self.list_shards())
+        """The stream and all its shards, listed once. Raises what `list_shards` raises.
+
+        Raises:
+            ServiceTimeUncertain: The responses do not agree about the time.
+        """
+        summary = self.describe()
+        shards, date = self._listed()
+        return StreamListing(summary.timed_by(date), shards)
 
     def list_shards(self) -> list[Shard]:
         """Every listed shard, parents before children; all pages or an error.
@@ -154,9 +171,13 @@ class StreamClient:
             ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
                 whose names and numbers are none.
         """
+        return self._listed()[0]
+
+    def _listed(self) -> tuple[list[Shard], datetime]:
+        """Every listed shard, and the service's clock at the first response."""
         # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects.
         answer = self._call("ListShards", "Shards", StreamName=self.stream)
-        listed = list(answer["Shards"])
+        listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
         while token := answer.get("NextToken"):
             answer = self._call("ListShards", "Shards", NextToken=token)
             listed += answer["Shards"]
@@ -170,7 +191,7 @@ class StreamClient:
                 self.stream,
                 "ListShards left out shards: the open ones do not cover all keys; try again later",
             )
-        return shards
+        return shards, date
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """An iterator at a position; it lives for five minutes.

@@ -518,7 +518,7 @@ class ShardReading:
                 return page, served
 
     def _checked_page(self, iterator: str) -> Waits[tuple[Page, datetime]]:
-        """A page whose time agrees with that of the response before it, and whose end of the shard is proven."""
+        """A page whose time agrees with the response before it, and whose end of the shard is proven."""
         page, served = yield from self._client.getting_records(iterator, self._limit(), self._seat)
         try:
             if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):

@@ -1,7 +1,7 @@
 """The service's clock, as the `Date` headers of its responses show it.
 
-One header may be wrong, and what is concluded from it may be for good: when a shard was last read to its tip, where
-a stream begins. So a time counts only if an independent response agrees with it.
+One header may be wrong, and what is concluded from it may be for good: when a shard was last read to its
+tip, where a stream begins. So a time counts only if an independent response agrees with it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Whether a shard has ended: never on the word of one response.
 
-The service ends a shard with a null NextShardIterator and the shard's children in the same response. A null iterator
-alone is an incomplete response, which is requested again. Services that do not return children, such as older
-emulators, repeat it then; what ends the shard is a list, made after that, which shows it closed.
+The service ends a shard with a null NextShardIterator and the shard's children in the same response. A null
+iterator alone is an incomplete response, which is requested again. Services that do not return children, such
+as older emulators, repeat it then; what ends the shard is a list, made after that, which shows it closed.
 
-Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client Library
-retries such responses too.
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client
+Library retries such responses too.
 """
 
 from __future__ import annotations

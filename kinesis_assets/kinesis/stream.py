@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from kinesis_assets.errors import ServiceTimeUncertain
+from kinesis_assets.kinesis.service_time import TOLERANCE, agree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,13 +53,41 @@ class StreamSummary:
     service_time: datetime
     retention_hours: int
 
+    def timed_by(self, date: datetime) -> StreamSummary:
+        """The same, at the earlier time of its own and that of the next response.
+
+        Raises:
+            ServiceTimeUncertain: The two do not agree.
+        """
+        if not agree(self.service_time, date):
+            raise self._uncertain(date)
+        return replace(self, service_time=min(self.service_time, date))
+
+    def confirmed_by(self, later: StreamSummary) -> StreamSummary:
+        """The later description, with the longer retention of both: a shorter one counts if both have it.
+
+        Raises:
+            ServiceTimeUncertain: It is from before this one.
+        """
+        if later.service_time < self.service_time - TOLERANCE:
+            raise self._uncertain(later.service_time)
+        return replace(later, retention_hours=max(self.retention_hours, later.retention_hours))
+
+    def _uncertain(self, date: datetime) -> ServiceTimeUncertain:
+        return ServiceTimeUncertain(
+            self.identity.name,
+            f"one response has the Date {self.service_time}, and the next one {date}; nothing was changed. "
+            "Run again; if it stays so, check what answers at the endpoint",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
     """A stream and all its shards, as one look found them.
 
     Attributes:
-        summary: Asked for before the shards: one that is not listed was opened after its `service_time`.
+        summary: Requested before the shards, whose response agrees with its time: one that is not listed was
+            opened after its `service_time`.
         shards: Every listed shard, parents before children.
     """
 
