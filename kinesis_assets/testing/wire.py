@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
+from email.utils import formatdate, parsedate_to_datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Exchange:
         broken_off = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if broken_off else part)
         told = self._headers or self._app.headers(length)
-        headers = [header for header in told if header[0] != b"content-length"]
+        headers = [_skewed(header, answer.skew) for header in told if header[0] != b"content-length"]
         headers.append((b"content-length", str(length).encode()))
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": part, "more_body": broken_off})
@@ -95,6 +96,15 @@ class Exchange:
         """Wait until the connection is no more."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _skewed(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
+    """A header; if it is the `Date`, so many seconds later."""
+    name, value = header
+    if name != b"date" or not seconds:
+        return header
+    moment = parsedate_to_datetime(value.decode()).timestamp() + seconds
+    return name, formatdate(moment, usegmt=True).encode()
 
 
 class HeldAnswers:
