@@ -263,7 +263,7 @@ def _positions_or_first(
     summary = confirmed(client, listing.summary)
     if summary.identity != listing.summary.identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
-    listing = replace(listing, summary=replace(listing.summary, retention_hours=summary.retention_hours))
+    listing = listing.with_retention(max(listing.summary.retention_hours, summary.retention_hours))
     if standing is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)

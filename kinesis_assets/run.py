@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.delta import PositionedTable
 
@@ -193,11 +192,12 @@ def execute_run(
             raise StreamRecreated(
                 client.stream, "deleted and created again since the plan; nothing committed"
             )
-        listing = replace(listing, summary=replace(listing.summary, retention_hours=summary.retention_hours))
-        lowered = {} if listing.summary != plan.listing.summary else plan.lowered
+        hours = max(listing.summary.retention_hours, summary.retention_hours)
+        lowered = plan.lowered if hours == listing.summary.retention_hours else {}
         moved = {**lowered, **plan.given_up} | {
-            shard_id: _confirmed(position, summary) for shard_id, position in read.items()
+            shard_id: _confirmed(position, summary.service_time, hours) for shard_id, position in read.items()
         }
+        listing = listing.with_retention(hours)
     if moved:
         result = commit(
             table,
@@ -231,17 +231,17 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
     return msgspec.structs.replace(after, bytes_per_second=round(rate))
 
 
-def _confirmed(position: ShardPosition, summary: StreamSummary) -> ShardPosition:
-    """A position with no time after that of a second response, and with the retention that it confirms."""
+def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> ShardPosition:
+    """A position with no time after that of a second response, and the retention that both have."""
 
     def capped(time: datetime | None, most: datetime) -> datetime | None:
         return None if time is None else min(time, most)
 
     return msgspec.structs.replace(
         position,
-        tip_time=capped(position.tip_time, summary.service_time),
-        last_arrival=capped(position.last_arrival, summary.service_time + CLOCK_STEP),
-        retention_hours=summary.retention_hours,
+        tip_time=capped(position.tip_time, now),
+        last_arrival=capped(position.last_arrival, now + CLOCK_STEP),
+        retention_hours=retention_hours,
     )
 
 

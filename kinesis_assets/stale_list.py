@@ -6,6 +6,7 @@ Nothing is concluded from such a list; it is requested again, and what stays is 
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardListIncomplete, ShardListStale, StreamRecreated
@@ -80,7 +81,7 @@ def contradictions(listing: StreamListing, positions: StreamPositions, table: st
         shard_id: (
             f"listed as open, but recorded as read to its end at {positions.shards[shard_id].position}. "
             "If a later run repeats this, the record is wrong. To read the shard on from there, run "
-            f"`kinesis-assets seek --stream {stream} --table {table} --shard {shard_id} "
+            f"`kinesis-assets seek --stream {stream} --table {shlex.quote(table)} --shard {shard_id} "
             f"--to {positions.shards[shard_id].position} --apply`"
         )
         for shard_id in finished

@@ -463,10 +463,10 @@ class ShardReading:
 
     def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
         """What ends the range after a page that was taken whole."""
-        if page.next_shard_iterator is None:
+        if self._shard_end.reached:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
-        at_tip = page.millis_behind_latest == 0 and not self.range.closed
+        at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
         if at_tip and (not_before is None or served >= not_before):
             self.tip_time = served
             return RangeEnd.TIP
@@ -531,6 +531,7 @@ class ShardReading:
             yield from self._shard_end.check(
                 null_iterator=page.next_shard_iterator is None,
                 children=page.names_children_of(self.range.shard_id),
+                records=bool(page.records),
             )
             return page, served
         finally:

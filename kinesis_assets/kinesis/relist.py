@@ -42,9 +42,9 @@ def relisted(
 
 
 def confirmed(client: StreamClient, summary: StreamSummary) -> StreamSummary:
-    """What a second description of a stream confirms, before something is recorded for good.
+    """A second description of a stream, before something is recorded for good.
 
-    Its identity and time are those of the second response. Its retention is the longer one of both.
+    Who records a retention takes the longer one of both: a shorter one counts once two responses have it.
 
     Raises:
         ServiceTimeUncertain: The second response is from before the first, for each of the bounded tries.

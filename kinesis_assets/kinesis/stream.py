@@ -64,14 +64,14 @@ class StreamSummary:
         return replace(self, service_time=min(self.service_time, date))
 
     def confirmed_by(self, later: StreamSummary) -> StreamSummary:
-        """The later description, with the longer retention of both: a shorter one counts if both have it.
+        """The later description of both.
 
         Raises:
             ServiceTimeUncertain: It is from before this one.
         """
         if later.service_time < self.service_time - TOLERANCE:
             raise self._uncertain(later.service_time)
-        return replace(later, retention_hours=max(self.retention_hours, later.retention_hours))
+        return later
 
     def _uncertain(self, date: datetime) -> ServiceTimeUncertain:
         return ServiceTimeUncertain(
@@ -93,3 +93,7 @@ class StreamListing:
 
     summary: StreamSummary
     shards: Sequence[Shard]
+
+    def with_retention(self, hours: int) -> StreamListing:
+        """The same with another retention."""
+        return replace(self, summary=replace(self.summary, retention_hours=hours))

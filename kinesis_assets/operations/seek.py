@@ -103,11 +103,12 @@ def seek(
         )
     check_for_seek(listing, expected)
     batch_id = draw_token()
-    request = _request(client, listing, expected, to, shard_ids)
-    summary = confirmed(client, listing.summary)
-    if summary.identity != identity:
+    hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
+    # What may expire soon is judged by the shorter one; the longer one is what both responses confirm.
+    request = _request(client, listing.with_retention(hours[0]), expected, to, shard_ids)
+    listing = listing.with_retention(hours[1])
+    if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
-    listing = replace(listing, summary=replace(listing.summary, retention_hours=summary.retention_hours))
     planned = _plan(snapshot, expected.with_listing(listing), request)
     if not apply or not _moving(planned):
         return SeekResult(planned)

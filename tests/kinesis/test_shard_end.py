@@ -72,6 +72,14 @@ def test_one_null_iterator_within_a_closed_shard_skips_none_of_its_records(readi
     assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_null_iterators_within_a_closed_shard_skip_none_of_its_records(reading, split, faults, times):
+    split()
+    faults.page_size(2)
+    faults.null_iterator(times=times)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+
+
 def test_a_service_without_child_shards_ends_a_closed_shard_by_a_fresh_list(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
@@ -86,8 +94,15 @@ def without_children(_, answer):
     return answer.but(ChildShards=None) if "ChildShards" in members else None
 
 
-def test_null_iterators_of_an_open_shard_end_the_range_with_an_error_and_keep_what_was_read(reading, faults):
+def test_null_iterators_of_an_open_shard_with_records_do_not_end_it(reading, faults):
     faults.page_size(2)
+    faults.null_iterator(times=3)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+
+
+def test_null_iterators_without_records_end_the_range_with_an_error_and_keep_what_was_read(reading, faults):
+    faults.page_size(2)
+    faults.empty_page(after=1)
     faults.null_iterator(after=1)
     handed_out = []
     with pytest.raises(ReadFailed, match=r"ShardEndUnconfirmed.*ListShards does not show the shard closed"):
