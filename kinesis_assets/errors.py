@@ -10,6 +10,8 @@ KinesisAssetsError
 │   ├── StreamNotFound
 │   ├── StreamRecreated        same name, other stream: its old positions mean nothing
 │   ├── ShardListIncomplete    ListShards answered without what it must contain
+│   ├── ShardListStale         ListShards contradicts what is recorded in the table
+│   ├── ServiceTimeUncertain   two responses do not agree about the service's clock
 │   └── CallFailed             a call to Kinesis failed, after the retries of who makes it
 ├── ShardError                 one shard; its neighbours go on
 │   ├── ShardUnknown           not a shard of the stream
@@ -115,6 +117,23 @@ class StreamRecreated(StreamError):
 
 class ShardListIncomplete(StreamError):
     """ListShards answered without what it must contain; nothing is concluded from it."""
+
+
+class ShardListStale(StreamError):
+    """ListShards contradicts what is recorded in the table; nothing is concluded from it.
+
+    Attributes:
+        reasons: What it contradicts, by shard id.
+    """
+
+    def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
+        named = "; ".join(f"{shard_id}: {reason}" for shard_id, reason in reasons.items())
+        super().__init__(stream, f"the list of shards contradicts the table, nothing was changed: {named}")
+        self.reasons = {shard_id: without_secrets(reason) for shard_id, reason in reasons.items()}
+
+
+class ServiceTimeUncertain(StreamError):
+    """Two responses do not agree about the service's clock; nothing is concluded from either."""
 
 
 class CallFailed(StreamError):

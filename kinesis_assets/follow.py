@@ -158,6 +158,8 @@ class Follow:
     def _plan(self, asked: Sequence[str]) -> RunPlan:
         listing, now = self._listed.now()
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
+        if plan.listing is not listing:
+            self._listed.again()  # it contradicts the table
         interval = self._pace.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         impatient = {

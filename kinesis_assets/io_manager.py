@@ -15,6 +15,7 @@ from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.starts import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.metadata import event_metadata
@@ -145,6 +146,10 @@ class ShardIOManager(dg.ConfigurableIOManager):
     def standing_shards(self, listing: StreamListing) -> dict[str, ShardPosition]:
         """Every shard of the stream as it stands, see `plan.standing_shards`."""
         return standing_shards(listing, self.positioned_table(), self.policy().on_recreated)
+
+    def listed_shards(self) -> tuple[StreamListing, dict[str, ShardPosition]]:
+        """The stream as it is listed now, and every shard of it; see `relist.relisted`."""
+        return relisted(self.client(), lambda listing: (listing, self.standing_shards(listing)))
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""

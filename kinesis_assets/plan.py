@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import (
-    InvalidInput,
-    ParentUnfinished,
-    ShardUnknown,
-    ShardVanished,
-    TableMissing,
-)
+from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.stale_list import check_first_list, check_list
 from kinesis_assets.table.positions import initial_positions
 from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.vanished import give_up, why_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,11 +138,14 @@ def standing_shards(
 ) -> dict[str, ShardPosition]:
     """Every shard that is listed or was ever recorded, as it stands; parents before children.
 
-    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table.
+    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table, and of a
+    list that contradicts it; see `relist.relisted`.
     """
     standing = _standing(table, listing, on_recreated)
     if standing is None or standing.identity != listing.summary.identity:
+        check_first_list(listing)
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
+    check_list(listing, standing, table.uri)
     return standing.with_listing(listing).shards
 
 
@@ -167,18 +167,24 @@ def plan_run(
         table: Its table; created if missing.
         asked: Shard ids, parents before children.
         policy: How the stream is read.
-        listing: The stream and its shards as they were listed shortly before; by default they are listed now.
+        listing: The stream and its shards as they were listed shortly before; by default they are listed now,
+            and so they are if it contradicts the table.
         now: The service's clock; by default that of the listing.
 
     Raises:
         InvalidInput: The starts do not fit the stream.
-        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole or
+            contradicts the table, after bounded tries.
         TableError: The table cannot be used.
     """
     from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
-    listing = listing or client.listing()
-    standing = _positions_or_first(client, table, listing, policy)
+    def positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
+        found = _positions_or_first(client, table, listing, policy)
+        check_list(listing, found, table.uri)
+        return listing, found
+
+    listing, standing = relisted(client, positions, listing)
     expected = standing.with_listing(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
@@ -209,10 +215,12 @@ def plan_run(
                     patience=PATIENCE,
                 )
             )
-        elif not (error := _vanished(expected, shard_id, now, policy, given_up)):
-            given_up[shard_id] = _given_up(shard, now)
-        else:
+        elif error := why_kept(
+            client, expected, shard_id, now=now, on_data_loss=policy.on_data_loss, given_up=given_up
+        ):
             refused[shard_id] = error
+        else:
+            given_up[shard_id] = give_up(shard, now)
     ranges.sort(key=lambda range_: expected.shards[range_.shard_id].safe_until or _LONG_AGO)
     return RunPlan(
         batch_id=draw_token(),
@@ -248,14 +256,20 @@ def _positions_or_first(
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
 
     standing = _standing(table, listing, policy.on_recreated)
+    if standing is not None and standing.identity == listing.summary.identity:
+        return standing
+    check_first_list(listing)
+    # What is frozen stays, so it must not rest on one response.
+    summary = confirmed(client, listing.summary)
+    if summary.identity != listing.summary.identity:
+        raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
+    listing = listing.with_retention(max(listing.summary.retention_hours, summary.retention_hours))
     if standing is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)
         return freeze(table, listing, starts)
-    if standing.identity != listing.summary.identity:
-        # The old stream was being read, so everything in the new one is new, wherever the first one began.
-        return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
-    return standing
+    # The old stream was being read, so everything in the new one is new, wherever the first one began.
+    return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
 
 
 def _all_at(position: Position, listing: StreamListing) -> dict[str, Position]:
@@ -278,39 +292,3 @@ def _bytes_unread(shard: ShardPosition, now: datetime) -> int | None:
     if shard.seen_until is None or shard.bytes_per_second is None:
         return None
     return round(shard.bytes_per_second * max(0.0, (now - shard.seen_until).total_seconds()))
-
-
-def _vanished(
-    expected: StreamPositions,
-    shard_id: str,
-    now: datetime,
-    policy: ReadPolicy,
-    given_up: Mapping[str, ShardPosition],
-) -> ShardError | None:
-    """Why a shard that is not listed cannot be given up; None if it can."""
-    shard = expected.shards[shard_id]
-    told = f"not listed by stream {expected.identity.name}, and read only up to {shard.position}"
-    if shard.safe_until is not None and shard.safe_until > now:
-        # It stays listed for a retention after it was closed.
-        return ShardVanished(
-            shard_id,
-            f"{told}, though nothing of it can have expired before {shard.safe_until:%Y-%m-%dT%H:%M:%SZ}: "
-            "the list was not whole. Nothing to do: the next run lists again",
-        )
-    parents = [parent for parent in expected.waits_for(shard_id) if parent not in given_up]
-    if parents:
-        return ParentUnfinished(
-            shard_id, f"{told}; waits for {', '.join(parents)} to be read to the end or given up"
-        )
-    if policy.on_data_loss is OnDataLoss.CONTINUE:
-        return None
-    return ShardVanished(
-        shard_id,
-        f"{told}; what came after is past the stream's retention. To go on with its children and this gap "
-        f"recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
-    )
-
-
-def _given_up(shard: ShardPosition, now: datetime) -> ShardPosition:
-    gap = Gap(after=shard.position, since=shard.complete_until, next_sequence_number=None, until=now)
-    return msgspec.structs.replace(shard, finished=True, gaps=(*shard.gaps, gap))

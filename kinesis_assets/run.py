@@ -17,14 +17,16 @@ import msgspec
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut, StreamRecreated
 from kinesis_assets.kinesis.bounds import Allowance
 from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardRange
+from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
-from kinesis_assets.spark.manifest_checks import check_times
 from kinesis_assets.table.commit import CommitResult, commit, read_until
 from kinesis_assets.table.positions import Landed, ShardPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
@@ -175,7 +177,7 @@ def execute_run(
         for range_ in ready:
             del pending[range_.shard_id]
     landed = {shard.shard_id: shard for shard in landing.shards}
-    moved = {**plan.lowered, **plan.given_up} | {
+    read = {
         shard_id: position
         for shard_id, shard in landed.items()
         if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
@@ -183,20 +185,25 @@ def execute_run(
     brought = {
         shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
     }
-    # After the reading, so that all of it was of the stream that was planned.
-    if moved or not repeated:
-        summary = client.describe()
+    result, moved, listing = CommitResult(None), read, plan.listing
+    if read or plan.given_up or plan.lowered or not repeated:
+        # After the reading, so that all of it was of the stream that was planned.
+        summary = confirmed(client, plan.listing.summary)
         if summary.identity != plan.identity:
             raise StreamRecreated(
                 client.stream, "deleted and created again since the plan; nothing committed"
             )
-        check_times(client.stream, landing, summary.service_time)
-    result = CommitResult(None)
+        hours = max(listing.summary.retention_hours, summary.retention_hours)
+        lowered = plan.lowered if hours == listing.summary.retention_hours else {}
+        moved = {**lowered, **plan.given_up} | {
+            shard_id: _confirmed(position, summary.service_time, hours) for shard_id, position in read.items()
+        }
+        listing = listing.with_retention(hours)
     if moved:
         result = commit(
             table,
             expected=plan.expected,
-            listing=plan.listing,
+            listing=listing,
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
@@ -223,6 +230,20 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         return after
     rate = min(shard.bytes / (until - since).total_seconds(), BYTES_PER_SECOND)
     return msgspec.structs.replace(after, bytes_per_second=round(rate))
+
+
+def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> ShardPosition:
+    """A position with no time after that of a second response, and the retention that both have."""
+
+    def capped(time: datetime | None, most: datetime) -> datetime | None:
+        return None if time is None else min(time, most)
+
+    return msgspec.structs.replace(
+        position,
+        tip_time=capped(position.tip_time, now),
+        last_arrival=capped(position.last_arrival, now + CLOCK_STEP),
+        retention_hours=retention_hours,
+    )
 
 
 def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:

@@ -95,8 +95,7 @@ def evaluate(
     """
     stream, partitions, now = manager.stream, shard_partitions(manager.stream), clock()
     before = Cursor.parse(cursor)
-    listing = manager.client().listing()
-    shards = manager.standing_shards(listing)
+    listing, shards = manager.listed_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = partitions.get_partition_keys(dynamic_partitions_store=instance)
     # Those read to their end before the sensor first saw them need no partition.

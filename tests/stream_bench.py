@@ -32,7 +32,7 @@ class StreamBench:
 
     @cached_property
     def client(self) -> StreamClient:
-        return StreamClient(self.stream, self.settings)
+        return StreamClient(self.stream, self.settings, wait=lambda _: None)
 
     @property
     def shard_ids(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -47,7 +48,7 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kinesis_assets.kinesis.direct_call import AnswerT_co
     from kinesis_assets.kinesis.waits import Waits
@@ -108,20 +109,30 @@ class StreamClient:
             other accounts too, or by StreamName.
         settings: How to reach it; an ARN's region counts where they name none.
         attempts: Tries of each call by the SDK.
+        wait: Waits for so many seconds before shards are listed again.
 
     Attributes:
         address: What was given.
         stream: The stream's name.
         settings: How its records are read, with what the SDK's chain gave: good for another machine too.
+        wait: See above.
 
     Raises:
         InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they cannot
             be meant.
     """
 
-    def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
+    def __init__(
+        self,
+        stream: str,
+        settings: ClientSettings,
+        *,
+        attempts: int = ATTEMPTS,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.address = StreamAddress.parse(stream)
         self.stream = self.address.name
+        self.wait = wait
         settings = replace(settings, region_name=self.address.region_name(settings.region_name))
         self._get_records: DirectCall[Page] | None = None
         self._get_shard_iterator: DirectCall[str] | None = None
@@ -179,8 +190,14 @@ class StreamClient:
         return re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", arn) is not None
 
     def listing(self) -> StreamListing:
-        """The stream and all its shards. Raises what `list_shards` raises."""
-        return StreamListing(self.describe(), self.list_shards())
+        """The stream and all its shards, listed once. Raises what `list_shards` raises.
+
+        Raises:
+            ServiceTimeUncertain: The responses do not agree about the time.
+        """
+        summary = self.describe()
+        shards, date = self._listed()
+        return StreamListing(summary.timed_by(date), shards)
 
     def list_shards(self) -> list[Shard]:
         """Every listed shard, parents before children; all pages or an error.
@@ -189,10 +206,14 @@ class StreamClient:
             ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
                 whose names and numbers are none.
         """
+        return self._listed()[0]
+
+    def _listed(self) -> tuple[list[Shard], datetime]:
+        """Every listed shard, and the service's clock at the first response."""
         # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects. A token
         # names the stream by itself, one of another account too.
         answer = self._call("ListShards", "Shards", **self.address.arguments)
-        listed = list(answer["Shards"])
+        listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
         while token := answer.get("NextToken"):
             answer = self._call("ListShards", "Shards", NextToken=token)
             listed += answer["Shards"]
@@ -206,25 +227,25 @@ class StreamClient:
                 self.stream,
                 "ListShards left out shards: the open ones do not cover all keys; try again later",
             )
-        return shards
+        return shards, date
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """An iterator at a position; it lives for five minutes.
 
         The SDK makes the call, unless `attempts` is 1.
         """
-        return waited_out(self.getting_iterator(shard_id, position))
+        return waited_out(self.getting_iterator(shard_id, position))[0]
 
-    def getting_iterator(self, shard_id: str, position: Position) -> Waits[str]:
-        """`shard_iterator`, without the waiting."""
+    def getting_iterator(self, shard_id: str, position: Position) -> Waits[tuple[str, datetime]]:
+        """`shard_iterator`, without the waiting, and the service's clock at the response."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
             answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
-            return str(answer["ShardIterator"])
+            return str(answer["ShardIterator"]), self._time("GetShardIterator", _date(answer))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
-        given, _ = yield from self._directly(self._get_shard_iterator, named, _seat(None))
-        return given
+        given, date = yield from self._directly(self._get_shard_iterator, named, _seat(None))
+        return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
         """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.

@@ -6,6 +6,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.page_checks import REPEATED_PAGE
+from kinesis_assets.kinesis.service_time import UNCERTAIN
+from kinesis_assets.kinesis.shard_end import UNCONFIRMED
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
@@ -30,6 +32,8 @@ _TRIED_AGAIN = frozenset(
         "ExpiredIteratorException",
         "IncompleteBody",
         REPEATED_PAGE,
+        UNCERTAIN,
+        UNCONFIRMED,
         # No whole answer came: names of botocore's exceptions.
         "EndpointConnectionError",
         "ProxyConnectionError",

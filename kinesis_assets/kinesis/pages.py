@@ -158,12 +158,25 @@ class Page:
     Attributes:
         records: In shard order. Empty does not mean the tip.
         millis_behind_latest: How far the end of this page is behind the tip; 0 at the tip.
-        next_shard_iterator: None once a closed shard has been read to its end, and only then.
+        next_shard_iterator: None once a closed shard has been read to its end; see `shard_end`.
+        child_shards: The shard's children; only at its end.
     """
 
     records: Records
     millis_behind_latest: int
     next_shard_iterator: str | None
+    child_shards: Sequence[ChildShard] = ()
+
+    def names_children_of(self, shard_id: str) -> bool:
+        """Whether it names children of a shard."""
+        return any(shard_id in child.parent_shards for child in self.child_shards)
+
+
+class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
+    """A shard that a closed one was split or merged into; its hash keys are left out."""
+
+    shard_id: str
+    parent_shards: list[str]
 
 
 class WireRecord(msgspec.Struct, frozen=True, rename="pascal", gc=False):
@@ -181,6 +194,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
     records: list[WireRecord]
     millis_behind_latest: int
     next_shard_iterator: str | None = None
+    child_shards: list[ChildShard] | None = None
 
     def answer(self) -> Page:
         """The page that it tells of.
@@ -200,7 +214,8 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
             payloads,
             [record.partition_key for record in wire],
         )
-        return Page(checked(records), checked_lag(self.millis_behind_latest), self.next_shard_iterator)
+        behind, children = checked_lag(self.millis_behind_latest), self.child_shards or ()
+        return Page(checked(records), behind, self.next_shard_iterator, children)
 
 
 class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
@@ -234,7 +249,9 @@ def page_of(answer: dict[str, Any]) -> Page:
         [None if (key := record.get("PartitionKey")) is None else _text(key) for record in listed],
     )
     behind = checked_lag(msgspec.convert(answer["MillisBehindLatest"], int))
-    return Page(checked(records), behind, msgspec.convert(answer.get("NextShardIterator"), str | None))
+    following = msgspec.convert(answer.get("NextShardIterator"), str | None)
+    children = msgspec.convert(answer.get("ChildShards"), list[ChildShard] | None)
+    return Page(checked(records), behind, following, children or ())
 
 
 def _text(value: str) -> str:

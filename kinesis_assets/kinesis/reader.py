@@ -35,6 +35,8 @@ from kinesis_assets.kinesis.page_limit import LARGEST_PAGE_BYTES, PageLimit
 from kinesis_assets.kinesis.pages import Records
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.progress import STALL_SECONDS, Progress
+from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
+from kinesis_assets.kinesis.shard_end import ShardEnd
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.waits import Pause, by_a_thread, in_time
 
@@ -212,7 +214,9 @@ class ShardReading:
         self._mean_bytes = 0.0
         self._page_limit = PageLimit(PAGE_LIMIT)
         self._begun = False
+        self._shard_end = ShardEnd(client, range_.shard_id)
         self._iterator: str | None = None
+        self._issued: datetime | None = None
         self._next_call = 0.0
         self._deadline: float | None = None
         self._refused: int | None = None
@@ -463,10 +467,10 @@ class ShardReading:
 
     def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
         """What ends the range after a page that was taken whole."""
-        if page.next_shard_iterator is None:
+        if self._shard_end.reached:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
-        at_tip = page.millis_behind_latest == 0 and not self.range.closed
+        at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
         if at_tip and (not_before is None or served >= not_before):
             self.tip_time = served
             return RangeEnd.TIP
@@ -481,7 +485,7 @@ class ShardReading:
                 if self._told_to_stop():
                     return None
                 sent, limit = time.monotonic(), self._limit()
-                page, served = yield from self._page(iterator, limit)
+                page, served = yield from self._in_time(self._checked_page(iterator, limit))
             except CallFailed as error:
                 self._leave()
                 too_long = is_too_long(error)
@@ -515,7 +519,7 @@ class ShardReading:
                 if self._told_to_stop():
                     return None
             else:
-                self._iterator = page.next_shard_iterator
+                self._iterator, self._issued = page.next_shard_iterator, served
                 self._page_limit.note_received()
                 self._note_size(page.records, sent)
                 return page, served
@@ -523,17 +527,31 @@ class ShardReading:
     def _iterator_here(self) -> Waits[str]:
         """The iterator that the page before came with, or a fresh one at `position`."""
         if self._iterator is None:
-            self._iterator = yield from self._in_time(
+            self._iterator, self._issued = yield from self._in_time(
                 self._client.getting_iterator(self.range.shard_id, self.position)
             )
         return self._iterator
 
-    def _page(self, iterator: str, limit: int) -> Waits[tuple[Page, datetime]]:
-        """One page, if it can follow `position`."""
-        page, served = yield from self._in_time(self._client.getting_records(iterator, limit, self._seat))
+    def _checked_page(self, iterator: str, limit: int) -> Waits[tuple[Page, datetime]]:
+        """A page that can follow `position`, whose time agrees with the response before it, and whose end of
+        the shard is proven.
+        """
+        page, served = yield from self._client.getting_records(iterator, limit, self._seat)
         try:
             first = page.records.numbers[0] if page.records else None
             check_follows(self._client.stream, first, self.position)
+            if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
+                raise CallFailed(
+                    self._client.stream,
+                    "GetRecords",
+                    UNCERTAIN,
+                    f"its Date is {served}, and that of the response before it {self._issued}",
+                )
+            yield from self._shard_end.check(
+                null_iterator=page.next_shard_iterator is None,
+                children=page.names_children_of(self.range.shard_id),
+                records=bool(page.records),
+            )
             return page, served
         finally:
             del page  # an error keeps what is in its frames

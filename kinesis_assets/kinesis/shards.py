@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
+    from datetime import datetime
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """Names of streams and of shards (AWS API reference, CreateStream and Shard)."""
@@ -18,6 +20,10 @@ LONGEST_NUMBER = 129
 
 NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
 """Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
+
+SHORTEST_RETENTION = timedelta(hours=24)
+"""No stream has a shorter one (AWS API reference, DecreaseStreamRetentionPeriod). What is younger cannot have
+expired, even if the retention was raised since."""
 
 _HASH_KEYS = 1 << 128
 
@@ -71,6 +77,27 @@ def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
             return False
         following = max(following, last + 1)
     return following == _HASH_KEYS
+
+
+def missing_parents(
+    shards: Sequence[Shard], known: Container[str], *, since: datetime, now: datetime
+) -> list[str]:
+    """The parents of new shards that a list must contain, and does not.
+
+    A closed shard stays listed for a retention. So a parent cannot be missing while no shard that was opened
+    unseen can have expired.
+
+    Args:
+        shards: The list.
+        known: The shards that were listed before.
+        since: When that was; before the first list, when the stream was created.
+        now: The service's clock.
+    """
+    if now - since >= SHORTEST_RETENTION:
+        return []
+    listed = {shard.shard_id for shard in shards}
+    parents = {parent for shard in shards if shard.shard_id not in known for parent in shard.parents}
+    return sorted(parent for parent in parents if parent not in listed and parent not in known)
 
 
 def unfinished_parents(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from kinesis_assets.errors import ServiceTimeUncertain
+from kinesis_assets.kinesis.service_time import TOLERANCE, agree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,13 +57,41 @@ class StreamSummary:
     retention_hours: int
     on_demand: bool = False
 
+    def timed_by(self, date: datetime) -> StreamSummary:
+        """The same, at the earlier time of its own and that of the next response.
+
+        Raises:
+            ServiceTimeUncertain: The two do not agree.
+        """
+        if not agree(self.service_time, date):
+            raise self._uncertain(date)
+        return replace(self, service_time=min(self.service_time, date))
+
+    def confirmed_by(self, later: StreamSummary) -> StreamSummary:
+        """The later description of both.
+
+        Raises:
+            ServiceTimeUncertain: It is from before this one.
+        """
+        if later.service_time < self.service_time - TOLERANCE:
+            raise self._uncertain(later.service_time)
+        return later
+
+    def _uncertain(self, date: datetime) -> ServiceTimeUncertain:
+        return ServiceTimeUncertain(
+            self.identity.name,
+            f"one response has the Date {self.service_time}, and the next one {date}; nothing was changed. "
+            "Run again; if it stays so, check what answers at the endpoint",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
     """A stream and all its shards, as one look found them.
 
     Attributes:
-        summary: Asked for before the shards: one that is not listed was opened after its `service_time`.
+        summary: Requested before the shards, whose response agrees with its time: one that is not listed was
+            opened after its `service_time`.
         shards: Every listed shard, parents before children.
     """
 
@@ -70,3 +101,7 @@ class StreamListing:
     def judged_by(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
         """The hash keys by which a shard's sub-records are judged; None if none are, see `aggregation`."""
         return None if self.summary.on_demand else hash_range
+
+    def with_retention(self, hours: int) -> StreamListing:
+        """The same with another retention."""
+        return replace(self, summary=replace(self.summary, retention_hours=hours))

@@ -11,10 +11,18 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.errors import PositionsUnreadable, StreamError, StreamRecreated, TableError
+from kinesis_assets.errors import (
+    PositionsUnreadable,
+    ShardListStale,
+    StreamError,
+    StreamRecreated,
+    TableError,
+)
+from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks
 from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
+from kinesis_assets.stale_list import check_list
 from kinesis_assets.table.after import passed
 from kinesis_assets.table.log_files import folder_files, named_files
 from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED
@@ -107,7 +115,7 @@ class Doctor:
     def findings(self) -> Iterator[Finding]:
         """Every check's findings; a check that finds nothing wrong says so in one."""
         try:
-            listing = self.client.listing()
+            listing = relisted(self.client, lambda listing: listing)
         except StreamError as error:
             yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
             return
@@ -128,7 +136,7 @@ class Doctor:
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
         yield from _floor(past, listing)
-        yield from _or_ok("shards", _shards(positions, listing), "all that are unread are listed")
+        yield from _or_ok("shards", self._shards(positions, listing), "all that are unread are listed")
         history = _History()
         walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
         told = f"{len(history.links)} commits follow on each other without a break"
@@ -146,6 +154,23 @@ class Doctor:
             "events", self._events(history, positions, past), "each commit was told, and nothing else"
         )
         yield from _or_ok("files", _files(self.table, snapshot), "the log names all files, and all are there")
+
+    def _shards(self, positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+        """The stream's present shards against the positions."""
+        if positions.identity != listing.summary.identity:
+            return
+
+        def consistent(listing: StreamListing) -> StreamListing:
+            check_list(listing, positions, self.table.uri)
+            return listing
+
+        try:
+            yield from _shards(positions, relisted(self.client, consistent, listing))
+        except ShardListStale as error:
+            for shard_id, reason in error.reasons.items():
+                yield Finding("shards", Level.PROBLEM, reason, shard_id)
+        except StreamError as error:
+            yield Finding("shards", Level.PROBLEM, str(error))
 
     def _events(self, history: _History, positions: StreamPositions, past: Past | None) -> Iterator[Finding]:
         if self.instance is None:
@@ -274,9 +299,7 @@ def _floor(past: Past | None, listing: StreamListing) -> Iterator[Finding]:
 
 
 def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
-    """The stream's present shards against the positions."""
-    if positions.identity != listing.summary.identity:
-        return
+    """The stream's present shards against the positions, which they do not contradict."""
     listed = {shard.shard_id for shard in listing.shards}
     now = listing.summary.service_time
     for shard_id in sorted(listed - positions.shards.keys()):

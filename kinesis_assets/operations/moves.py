@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.after import Passed, at, passed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from kinesis_assets.kinesis.sight import Seen, Sight
@@ -31,6 +31,8 @@ class Direction(StrEnum):
     """Records are skipped; the gap is recorded."""
     BACK = "back"
     """Rows after the new position are taken out; the next run lands them again."""
+    REOPEN = "reopen"
+    """It was recorded as read to its end, and is open: it is read on from where it stands."""
     STAYS = "stays"
     """It stands there already, or the shard cannot be read any more."""
 
@@ -61,6 +63,7 @@ def plan_moves(
     sights: Mapping[str, Sight],
     chosen: Iterable[str],
     *,
+    listed_open: Container[str],
     now: datetime,
     all_shards: bool,
 ) -> dict[str, Move]:
@@ -71,6 +74,7 @@ def plan_moves(
         sights: Where each chosen shard is to go, and what the stream shows there; a shard that is not listed
             has none.
         chosen: Shard ids.
+        listed_open: The shards that the stream lists as open.
         now: The service's clock.
         all_shards: They were not named, so one that cannot be moved stays.
 
@@ -83,11 +87,15 @@ def plan_moves(
         direction = Direction.STAYS
         if shard_id in sights:
             direction = _direction(shard, sights[shard_id])
-        if direction is Direction.FORWARD and shard.finished:
+        wrongly_finished = shard.finished and shard_id in listed_open
+        if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:
                 raise SeekRefused(shard_id, f"read to its end: nothing comes after {shard.position} to skip")
             direction = Direction.STAYS
-        if direction is Direction.STAYS:
+        if direction is Direction.STAYS and wrongly_finished:
+            reopened = msgspec.structs.replace(shard, finished=False)
+            moves[shard_id] = Move(shard_id, Direction.REOPEN, shard, reopened)
+        elif direction is Direction.STAYS:
             moves[shard_id] = Move(shard_id, direction, shard, shard)
         elif direction is Direction.BACK:
             moves[shard_id] = _back(shard_id, shard, sights[shard_id])
@@ -147,6 +155,7 @@ def _forward(shard_id: str, shard: ShardPosition, sight: Sight, now: datetime) -
     after = msgspec.structs.replace(
         shard,
         position=_at_first(sight) if sight.target.kind is PositionKind.TRIM_HORIZON else sight.target,
+        finished=False,
         tip_time=None,
         last_arrival=None,
         wanted_from=sight.target.timestamp or gap.until,

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
+from kinesis_assets.stale_list import check_for_seek
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.after import at, passed, rows_after
 from kinesis_assets.table.commit import landed_since, until_told
@@ -87,7 +89,7 @@ def seek(
         SeekRefused: A shard cannot be set there.
         AttemptExpired: The look at the stream is too long ago; nothing was changed.
         PositionConflict: A run moved a shard meanwhile, so that it would go the other way.
-        StreamError: The stream cannot be reached or was recreated.
+        StreamError: The stream cannot be reached or was recreated, or its list of shards is stale.
         TableError: The table cannot be used; or (`CommitUnknown`) what became of the commit is not known.
     """
     listing = client.listing()
@@ -99,8 +101,12 @@ def seek(
             f"stream {client.stream}: no run has been there yet, so there is no position to set; "
             "`start` says where the first run begins"
         )
+    check_for_seek(listing, expected)
     batch_id = draw_token()
-    request = _request(client, listing, expected, to, shard_ids)
+    hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
+    # What may expire soon is judged by the shorter one; the longer one is what both responses confirm.
+    request = _request(client, listing.with_retention(hours[0]), expected, to, shard_ids)
+    listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     planned = _plan(snapshot, expected.with_listing(listing), request)
@@ -172,6 +178,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         positions,
         request.sights,
         request.chosen,
+        listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
     )

@@ -7,7 +7,6 @@ of this attempt's in the table's folder, a shard that was not asked for, or a po
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import PositionKind
@@ -17,7 +16,6 @@ from kinesis_assets.table.files import is_new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.position import Position
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from kinesis_assets.spark.fill import Filling, ShardFilling
     from kinesis_assets.spark.land import Landing, ShardLanding
     from kinesis_assets.table.files import DataFile
-
-CLOCKS_APART = timedelta(minutes=15)
-"""The service's hosts agree on the time, and clients with it, at least so far: else it refuses signatures."""
 
 
 def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:
@@ -58,23 +53,6 @@ def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], fill
     )
     if wrong:
         raise invalid(stream, wrong)
-
-
-def check_times(stream: str, landing: Landing, service_time: datetime) -> None:
-    """See that a landing saw nothing that is later than the service's clock was when it was over.
-
-    Positions keep these times, and where they are too late no loss of records is found.
-
-    Raises:
-        LandingFailed: It did.
-    """
-    for shard in landing.shards:
-        times = (shard.tip_time, shard.first_arrival, shard.last_arrival, *(gap.until for gap in shard.gaps))
-        latest = max((time for time in times if time is not None), default=None)
-        if latest is not None and latest > service_time + CLOCKS_APART:
-            raise invalid(
-                stream, f"{shard.shard_id}: something of {latest}, and the stream's clock says {service_time}"
-            )
 
 
 def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardLanding | ShardFilling]) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 5
+FORMAT = 6  # 6: `ShardPosition.listed_open`
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
 
@@ -74,6 +74,8 @@ class ShardPosition(
         retention_hours: The stream's lowest retention seen since the shard was last read.
         gaps: Where records may be missing, oldest first.
         seeks: When its position was set by hand, oldest first.
+        listed_open: When a list first showed it open (service's clock): it stays listed for a retention after
+            that at least. None if no list did, or if that is not known.
     """
 
     parents: tuple[str, ...]
@@ -87,6 +89,7 @@ class ShardPosition(
     retention_hours: int | None = None
     gaps: tuple[Gap, ...] = ()
     seeks: tuple[Seek, ...] = ()
+    listed_open: datetime | None = None
 
     @property
     def seen_until(self) -> datetime | None:
@@ -107,6 +110,14 @@ class ShardPosition(
         if self.complete_until is None or self.retention_hours is None:
             return None
         return self.complete_until + timedelta(hours=self.retention_hours)
+
+    @property
+    def listed_until(self) -> datetime | None:
+        """Until then a list without it is not whole; None if that is not known."""
+        if self.retention_hours is None:
+            return self.safe_until
+        opened = self.listed_open and self.listed_open + timedelta(hours=self.retention_hours)
+        return max((time for time in (self.safe_until, opened) if time is not None), default=None)
 
     def same_place(self, other: ShardPosition) -> bool:
         """Whether both stand at the same record; when the tip was seen does not matter.
@@ -226,14 +237,16 @@ class StreamPositions(
             },
             wanted_from=self.listed_at,
         )
-        hours = listing.summary.retention_hours
+        hours, now = listing.summary.retention_hours, listing.summary.service_time
+        listed_open = {shard.shard_id for shard in listing.shards if not shard.closed}
         known = {
             shard_id: shard
-            if lowest == shard.retention_hours
+            if (lowest, opened) == (shard.retention_hours, shard.listed_open)
             # Most are as they were, and there may be thousands.
-            else msgspec.structs.replace(shard, retention_hours=lowest)
+            else msgspec.structs.replace(shard, retention_hours=lowest, listed_open=opened)
             for shard_id, shard in self.shards.items()
             for lowest in (min(shard.retention_hours or hours, hours),)
+            for opened in (shard.listed_open or (now if shard_id in listed_open else None),)
         }
         return msgspec.structs.replace(self, shards=known | new, listed_at=_later(self.listed_at, listing))
 
@@ -267,6 +280,7 @@ def initial_positions(
             position=starts[shard.shard_id],
             wanted_from=wanted(starts[shard.shard_id]),
             retention_hours=listing.summary.retention_hours,
+            listed_open=None if shard.closed else listing.summary.service_time,
         )
         for shard in listing.shards
         if shard.shard_id in starts

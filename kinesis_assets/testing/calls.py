@@ -63,7 +63,7 @@ class Answer:
         on_wire: Where the body is not sent whole: the Content-Length is that of the whole body, and the
             connection ends within it. Otherwise the part is a whole answer as far as HTTP can tell.
         reset: Nothing of it is sent: the connection is reset.
-        date_off: Seconds by which its `Date` header is ahead of the service's clock.
+        skew: Seconds by which its `Date` header is off the service's clock.
     """
 
     status: int
@@ -72,7 +72,7 @@ class Answer:
     kept: float = 1.0
     on_wire: bool = False
     reset: bool = False
-    date_off: float = 0.0
+    skew: float = 0.0
 
     @classmethod
     def error(cls, code: str, status: int = 400) -> Answer:

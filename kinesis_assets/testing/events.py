@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput, ShardUnknown
 from kinesis_assets.local.errors import ResourceNotFoundException
@@ -35,6 +35,24 @@ def recreate(account: Account, name: str) -> None:
     stream = account.stream(name)
     account.delete_stream(stream)
     account.create_stream(name, len(stream.open_shards))
+
+
+def before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
+    """A page of a list of shards as it was before the last reshards; see `Faults.stale_list`."""
+    shards = {shard.shard_id: shard for shard in stream.shards}
+    moments = sorted({shard.closed_at for shard in shards.values() if shard.closed_at is not None})
+    if not moments:
+        return listed
+    until = moments[max(0, len(moments) - reshards)]
+    page = [shard for shard in listed if shards[shard["ShardId"]].opened_at < until]
+    return [
+        _reopened(shard) if (shards[shard["ShardId"]].closed_at or 0) >= until else shard for shard in page
+    ]
+
+
+def _reopened(listed: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: number for name, number in listed["SequenceNumberRange"].items() if "Ending" not in name}
+    return listed | {"SequenceNumberRange": numbers}
 
 
 def _position(shard: Shard, sequence_number: str) -> int:

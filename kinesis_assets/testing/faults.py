@@ -42,11 +42,11 @@ class Faults:
     - `after`: so many are let through first, 0 by default;
     - `times`: so many are taken then, by default all.
 
-    Only calls that come after the fault was told count. `delay`, `wrong_date`, `page_size`, `before`,
-    `answer` and `request` add to whatever else becomes of a call, the first one told outermost. Of the other
-    faults one decides: the first one told that takes the call; the later ones neither see nor count it. So
-    faults that take a few calls each take turns. Faults can be told at any time, from any thread, and hold
-    until `clear`.
+    Only calls that come after the fault was told count. `delay`, `page_size`, `null_iterator`, `stale_list`,
+    `skew_date`, `before`, `answer` and `request` add to whatever else becomes of a call, the first one told
+    outermost. Of the other faults one decides: the first one told that takes the call; the later ones neither
+    see nor count it. So faults that take a few calls each take turns. Faults can be told at any time, from
+    any thread, and hold until `clear`.
 
     Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
 
@@ -203,9 +203,57 @@ class Faults:
 
         self._decide("GetRecords", emptied, which)
 
-    def wrong_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Let the `Date` header of answers be so many seconds ahead of the service's clock, or behind it."""
-        self.answer(operation, lambda _, answer: replace(answer, date_off=seconds), **which)
+    def null_iterator(self, **which: Unpack[Which]) -> None:
+        """Answer GetRecords without NextShardIterator and ChildShards, though the shard may go on.
+
+        The records of the page are in the answer.
+
+        Args:
+            which: Which calls of GetRecords.
+        """
+
+        def ended(_call: Call, answer: Answer) -> Answer | None:
+            if answer.status != HTTPStatus.OK:
+                return None
+            left = {"NextShardIterator", "ChildShards"}
+            members = {name: value for name, value in answer.members.items() if name not in left}
+            return answer.with_body(json.dumps(members).encode())
+
+        self.answer("GetRecords", ended, **which)
+
+    def stale_list(self, *, reshards: int = 1, **which: Unpack[Which]) -> None:
+        """List shards as they were before the stream's last splits and merges.
+
+        ListShards is eventually consistent, and so are the pages of one list.
+
+        Args:
+            reshards: How many splits and merges are not in the list yet.
+            which: Which calls of ListShards.
+
+        Raises:
+            InvalidInput: `reshards` is below 1.
+        """
+        if reshards < 1:
+            raise InvalidInput(f"reshards is 1 or more, not {reshards}")
+
+        async def listed_before(call: Call, rest: Rest) -> Answer:
+            answer = await rest(call)
+            if answer.status != HTTPStatus.OK or call.stream is None:
+                return answer
+            stream = rest.account.stream(call.stream)
+            return answer.but(Shards=events.before_reshards(stream, answer.members["Shards"], reshards))
+
+        self._add("ListShards", listed_before, which)
+
+    def skew_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+        """Send a `Date` header that is so many seconds off the service's clock, as of a wrong host.
+
+        Args:
+            seconds: Above 0 is in the future, below 0 in the past.
+            operation: Which operation.
+            which: Which of its calls.
+        """
+        self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **which)
 
     def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""

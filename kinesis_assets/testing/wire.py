@@ -6,8 +6,7 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from datetime import timedelta
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,7 @@ class Exchange:
         broken_off = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if broken_off else part)
         told = self._headers or self._app.headers(length)
-        headers = [_moved(header, answer.date_off) for header in told if header[0] != b"content-length"]
+        headers = [_skewed(header, answer.skew) for header in told if header[0] != b"content-length"]
         headers.append((b"content-length", str(length).encode()))
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": part, "more_body": broken_off})
@@ -99,13 +98,13 @@ class Exchange:
             pass
 
 
-def _moved(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
-    """A header; a `Date` by so many seconds later."""
+def _skewed(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
+    """A header; if it is the `Date`, so many seconds later."""
     name, value = header
     if name != b"date" or not seconds:
         return header
-    moment = parsedate_to_datetime(value.decode()) + timedelta(seconds=seconds)
-    return name, format_datetime(moment, usegmt=True).encode()
+    moment = parsedate_to_datetime(value.decode()).timestamp() + seconds
+    return name, formatdate(moment, usegmt=True).encode()
 
 
 class HeldAnswers:

@@ -23,7 +23,7 @@ def test_no_row_expires_by_a_date_that_this_machine_does_not_confirm(
     pipeline.put(10)
     pipeline.run()
     definitions = pipeline.project(retention_days=90).definitions
-    faults.wrong_date(ahead, "DescribeStreamSummary", times=1)
+    faults.skew_date(ahead, "DescribeStreamSummary", times=1)
     with pytest.raises(ClocksDisagree):
         list(run_maintenance(definitions, pipeline.stream, pipeline.instance, dry_run=False))
     pipeline.assert_exactly_once()

@@ -127,7 +127,7 @@ class Ward:
 @pytest.fixture
 def ward(kinesis, stream: str, settings, table: PositionedTable) -> Ward:
     """The test's own stream, which it creates, and a table that is not there yet."""
-    return Ward(kinesis, StreamClient(stream, settings), table)
+    return Ward(kinesis, StreamClient(stream, settings, wait=lambda _: None), table)
 
 
 @pytest.fixture

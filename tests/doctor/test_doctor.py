@@ -208,6 +208,35 @@ def test_a_shard_that_vanished_unread_is_a_problem(ward, faults):
 
 
 @pytest.mark.usefixtures("numbers")
+def test_a_shard_that_is_finished_here_and_open_there_is_a_problem(ward):
+    shard = ward.positions.shards[A]
+    ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, finished=True)})
+    ((check, shard_id, sentence),) = ward.problems()
+    assert (check, shard_id) == ("shards", A)
+    assert (
+        f"kinesis-assets seek --stream {ward.client.stream} --table {ward.table.uri} --shard {A}" in sentence
+    )
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_stale_list_is_requested_again(ward, faults):
+    ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
+    ward.run()
+    faults.stale_list(times=2)
+    assert ward.problems() == []
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_list_that_stays_stale_is_a_problem(ward, faults):
+    ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
+    ward.run()
+    faults.stale_list()
+    ((check, shard_id, sentence),) = ward.problems()
+    assert (check, shard_id) == ("shards", A)
+    assert f"though its children {C}, {D} were listed before" in sentence
+
+
+@pytest.mark.usefixtures("numbers")
 def test_records_that_may_have_expired_unread_are_a_problem(ward):
     shard = ward.positions.shards[A]
     long_ago = shard.last_arrival - timedelta(days=30)

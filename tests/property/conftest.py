@@ -54,4 +54,5 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(files, "_OPEN_FILES", 2)
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
         reached = ClientSettings(region_name=local.region, endpoint_url=local.endpoint_url)
-        yield House(clock, faults, kinesis, StreamClient("orders", reached, attempts=1), Seams(patch))
+        client = StreamClient("orders", reached, attempts=1, wait=lambda _: None)
+        yield House(clock, faults, kinesis, client, Seams(patch))

@@ -38,7 +38,7 @@ class LogFailed(DeltaError):
 SEAMS: dict[str, tuple[Any, str]] = {
     # The stream.
     "describe": (StreamClient, "describe"),
-    "list shards": (StreamClient, "list_shards"),
+    "list shards": (StreamClient, "_listed"),
     "shard iterator": (StreamClient, "getting_iterator"),
     "page": (StreamClient, "getting_records"),
     # Data files.

@@ -11,7 +11,7 @@ from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
-from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis import reader, relist
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings
 from kinesis_assets.kinesis.starts import Starts
@@ -111,6 +111,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call waits for its turn, and no retry for better times."""
     monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(relist, "WAITS", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture

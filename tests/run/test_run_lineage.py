@@ -135,8 +135,8 @@ def test_children_of_parents_that_were_trimmed_before_the_first_sight_wait_for_n
 
 def test_a_child_of_one_trimmed_and_one_listed_parent_waits_for_the_listed_one(bench, faults):
     first, second = bench.create(2)
+    bench.later(hours=25)  # a parent may have expired since
     bench.put(1, part=0.5)
-    bench.later(hours=20)
     child = bench.merge(first, second)
     bench.put(2)
     faults.answer(

@@ -238,13 +238,58 @@ def test_request_is_what_is_made_of_its_arguments(orders, faults, in_place):
     assert call.arguments["ExplicitHashKey"] == "0"
 
 
-@pytest.mark.parametrize("seconds", [3600, -3600])
-def test_date_of_an_answer_is_so_far_from_the_services_clock(orders, faults, seconds):
-    def date():
-        headers = orders.client.list_shards(StreamName=orders.name)["ResponseMetadata"]["HTTPHeaders"]
-        return parsedate_to_datetime(headers["date"]).timestamp()
+# Answers that contradict others
 
-    right = date()
-    faults.wrong_date(seconds, "ListShards", times=1)
-    assert date() - right == pytest.approx(seconds, abs=60)
-    assert date() - right == pytest.approx(0, abs=60)
+
+def test_null_iterator_gives_the_records_and_names_no_children(orders, faults):
+    orders.put(b"0")
+    faults.null_iterator(times=1)
+    page = orders.page()
+    assert [record["Data"] for record in page["Records"]] == [b"0"]
+    assert "NextShardIterator" not in page
+    assert "NextShardIterator" in orders.page()
+
+
+def test_null_iterator_at_the_end_of_a_closed_shard_names_no_children(orders, faults):
+    orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
+    faults.null_iterator(times=1)
+    assert "ChildShards" not in orders.page()
+    assert len(orders.page()["ChildShards"]) == 2
+
+
+def shards_listed(orders):
+    """The listed shards, and whether each is open."""
+    listed = orders.client.list_shards(StreamName=orders.name)["Shards"]
+    return {shard["ShardId"]: "EndingSequenceNumber" not in shard["SequenceNumberRange"] for shard in listed}
+
+
+def test_stale_list_is_that_from_before_the_last_reshard(orders, faults):
+    before = shards_listed(orders)
+    orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
+    between = shards_listed(orders)
+    orders.client.merge_shards(
+        StreamName=orders.name,
+        ShardToMerge="shardId-000000000002",
+        AdjacentShardToMerge="shardId-000000000003",
+    )
+    faults.stale_list(times=1)
+    assert shards_listed(orders) == between
+    faults.clear()
+    faults.stale_list(reshards=2)
+    assert shards_listed(orders) == before == {A: True, B: True}
+
+
+def test_stale_list_of_a_stream_that_was_never_resharded_is_the_list(orders, faults):
+    faults.stale_list(reshards=3)
+    assert shards_listed(orders) == {A: True, B: True}
+
+
+def test_skewed_date_is_off_by_so_much_and_the_answer_is_the_same(clocked, faults):
+    client = clocked.kinesis
+    faults.skew_date(3600, "ListStreams", times=1)
+    faults.skew_date(-3600, "ListStreams", after=1, times=1)
+    dates = [
+        parsedate_to_datetime(client.list_streams()["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp()
+        for _ in range(3)
+    ]
+    assert dates == [int(clocked.clock.seconds) + skew for skew in (3600, -3600, 0)]

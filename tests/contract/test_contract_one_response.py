@@ -1,0 +1,121 @@
+"""More of the contract's lines 4 and 6: nothing is finished or given up on the word of one response.
+
+On a stream whose clock is moved, with real Spark, a real Delta table and Dagster's own runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_assets.errors import ShardListStale
+
+from pipeline import Pipeline  # isort: skip  # this folder's own
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOUR = 3600
+YEAR = 365 * 24 * HOUR
+
+
+@pytest.fixture
+def aged(stream: str, clocked: Any, tmp_path: Path, spark: Any) -> Pipeline:
+    """A pipeline over a stream whose clock the test moves."""
+    del spark  # runs in this process share the session
+    return Pipeline(stream, clocked.kinesis, clocked.settings, str(tmp_path / "table"))
+
+
+def shards_of(pipeline: Pipeline) -> list[str]:
+    return list(pipeline.listed())
+
+
+# 4. A shard has ended only if the service says so twice.
+
+
+def test_a_shard_is_not_finished_by_one_null_iterator(pipeline: Pipeline, faults: Any) -> None:
+    pipeline.create(1)
+    pipeline.put(30)
+    faults.page_size(10)
+    faults.null_iterator(after=1, times=1)
+    (fact,) = pipeline.run().values()
+    assert fact["state"] == "committed"
+    pipeline.assert_exactly_once()
+    pipeline.put(10)
+    pipeline.run()
+    pipeline.assert_exactly_once()
+
+
+def test_a_shard_of_a_service_without_child_shards_is_finished_by_a_list_that_shows_it_closed(
+    pipeline: Pipeline, faults: Any
+) -> None:
+    pipeline.create(1)
+    (parent,) = shards_of(pipeline)
+    pipeline.put(10)
+    pipeline.split(parent)
+    pipeline.put(10)
+    faults.answer(
+        "GetRecords",
+        lambda _, answer: answer.but(ChildShards=None) if "ChildShards" in answer.members else None,
+    )
+    facts = pipeline.run()
+    assert [fact["state"] for fact in facts.values()] == ["finished", "committed", "committed"]
+    pipeline.assert_exactly_once()
+
+
+def test_a_shard_that_is_finished_here_and_open_there_is_an_error(pipeline: Pipeline, faults: Any) -> None:
+    pipeline.create(1)
+    (shard,) = shards_of(pipeline)
+    pipeline.put(10)
+    children = [
+        {"ShardId": f"shardId-{number:012}", "ParentShards": [shard], "HashKeyRange": keys}
+        for number, keys in enumerate([{"StartingHashKey": "0", "EndingHashKey": "9"}], 1)
+    ]
+    faults.answer(
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=children), times=1
+    )
+    assert pipeline.run()[shard]["state"] == "finished"
+    pipeline.put(10)
+    with pytest.raises(ShardListStale, match=r"kinesis-assets seek .* --apply"):
+        pipeline.run()
+
+
+# 6. Nothing is given up on the word of one inconsistent response.
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "continue"])
+def test_a_stale_list_gives_no_shard_up(aged: Pipeline, clocked: Any, faults: Any, on_data_loss: str) -> None:
+    aged.create(1)
+    (parent,) = shards_of(aged)
+    aged.put(10)
+    aged.run()
+    aged.split(parent)
+    aged.put(10)
+    shards = shards_of(aged)
+    aged.run([parent])
+    clocked.clock.advance(20 * HOUR)
+    faults.stale_list()
+    with pytest.raises(ShardListStale):
+        aged.run(shards, on_data_loss=on_data_loss)
+    faults.clear()
+    aged.run(shards, on_data_loss=on_data_loss)
+    assert not any(shard.gaps for shard in aged.positions().shards.values())
+    aged.assert_exactly_once()
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+@pytest.mark.parametrize("operation", ["GetRecords", "DescribeStreamSummary"])
+def test_a_wrong_date_does_not_switch_loss_detection_off(
+    aged: Pipeline, clocked: Any, faults: Any, operation: str, years: int
+) -> None:
+    aged.create(1)
+    (shard,) = shards_of(aged)
+    aged.put(10)
+    faults.skew_date(years * YEAR, operation, times=1)
+    aged.run([shard])
+    faults.clear()
+    aged.put(10)
+    clocked.clock.advance(30 * HOUR)
+    aged.put(10)
+    assert aged.run()[shard]["state"] == "failed"

@@ -1,0 +1,184 @@
+"""The end of a shard: never on the word of one response."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from kinesis_assets.errors import ReadFailed
+from kinesis_assets.kinesis import reader
+from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.settings import ClientSettings
+
+SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+MIDDLE = str(1 << 127)
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch):
+    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+
+
+@pytest.fixture(params=["own parser", "SDK's parser"])
+def reading(request, kinesis, stream, settings):
+    """A reading of the test's shard, which has six records."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    entries = [{"Data": b"%d" % item, "PartitionKey": "k"} for item in range(6)]
+    kinesis.put_records(StreamName=stream, Records=entries)
+    client = StreamClient(
+        stream,
+        ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=request.param != "own parser"),
+        attempts=1,
+    )
+    return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
+
+
+@pytest.fixture
+def split(kinesis, stream):
+    """Closes the test's shard."""
+    return lambda: kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
+
+
+def data(reading):
+    return [int(record.data) for record in chain.from_iterable(reading)]
+
+
+def test_a_null_iterator_with_child_shards_ends_the_shard_without_a_further_call(reading, split, faults):
+    split()
+    faults.calls.clear()
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert [call.operation for call in faults.calls] == ["GetShardIterator", "GetRecords"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_one_null_iterator_of_an_open_shard_does_not_end_it(reading, faults, after):
+    faults.page_size(2)
+    faults.null_iterator(after=after, times=1)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_one_null_iterator_within_a_closed_shard_skips_none_of_its_records(reading, split, faults, after):
+    split()
+    faults.page_size(2)
+    faults.null_iterator(after=after, times=1)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_null_iterators_within_a_closed_shard_skip_none_of_its_records(reading, split, faults, times):
+    split()
+    faults.page_size(2)
+    faults.null_iterator(times=times)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+
+
+def test_a_service_without_child_shards_ends_a_closed_shard_by_a_fresh_list(reading, split, faults):
+    split()
+    faults.answer("GetRecords", without_children)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    operations = [call.operation for call in faults.calls]
+    assert operations[-1] == "ListShards"
+    assert operations.count("ListShards") == 1
+
+
+def without_children(_, answer):
+    members = answer.members
+    return answer.but(ChildShards=None) if "ChildShards" in members else None
+
+
+def test_null_iterators_of_an_open_shard_with_records_do_not_end_it(reading, faults):
+    faults.page_size(2)
+    faults.null_iterator(times=3)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+
+
+def test_null_iterators_without_records_end_the_range_with_an_error_and_keep_what_was_read(reading, faults):
+    faults.page_size(2)
+    faults.empty_page(after=1)
+    faults.null_iterator(after=1)
+    handed_out = []
+    with pytest.raises(ReadFailed, match=r"ShardEndUnconfirmed.*ListShards does not show the shard closed"):
+        handed_out.extend(int(record.data) for records in reading for record in records)
+    assert (handed_out, reading.end) == ([0, 1], None)
+
+
+def test_a_stale_list_does_not_end_a_closed_shard_and_the_next_one_does(reading, split, faults):
+    split()
+    faults.answer("GetRecords", without_children)
+    faults.stale_list(times=2)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert faults.count("ListShards") == 3
+
+
+def test_a_list_that_stays_stale_ends_the_range_with_an_error(reading, split, faults):
+    split()
+    faults.answer("GetRecords", without_children)
+    faults.stale_list()
+    with pytest.raises(ReadFailed, match="ShardEndUnconfirmed"):
+        data(reading)
+    assert reading.end is None
+
+
+@pytest.mark.parametrize("shards", [[], None])
+def test_a_list_that_is_not_whole_confirms_nothing(reading, split, faults, shards):
+    split()
+    faults.answer("GetRecords", without_children)
+    faults.answer(
+        "ListShards",
+        lambda _, answer: (
+            answer.but(Shards=shards)
+            if shards is not None
+            else answer.but(Shards=answer.members["Shards"][:1])
+        ),
+    )
+    with pytest.raises(ReadFailed, match="ShardEndUnconfirmed"):
+        data(reading)
+    assert reading.end is None
+
+
+def test_a_list_that_is_refused_is_the_shards_own_failure(reading, split, faults):
+    split()
+    faults.answer("GetRecords", without_children)
+    faults.fail("ListShards", status=400, code="AccessDeniedException")
+    with pytest.raises(ReadFailed, match="ListShards failed with AccessDeniedException"):
+        data(reading)
+
+
+def test_child_shards_of_another_shard_end_nothing(reading, faults):
+    other = {
+        "ShardId": "shardId-000000000009",
+        "ParentShards": ["shardId-000000000008"],
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+    }
+    faults.answer(
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[other]), times=1
+    )
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+
+
+# The service's clock
+
+
+@pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
+@pytest.mark.parametrize("days", [-3650, 3650])
+def test_one_wrong_date_is_not_the_time_of_a_tip(reading, faults, operation, days):
+    faults.skew_date(days * 86_400, operation, times=1)
+    before = reading._client.describe().service_time
+    assert data(reading) == list(range(6))
+    assert reading.tip_time is not None
+    assert before <= reading.tip_time <= reading._client.describe().service_time
+
+
+def test_dates_that_stay_wrong_are_the_shards_own_failure(reading, faults):
+    faults.skew_date(86_400)
+    with pytest.raises(ReadFailed, match="ServiceTimeUncertain"):
+        data(reading)
+    assert reading.tip_time is None
