@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kinesis_assets.errors import (
     DataLost,
@@ -140,9 +141,8 @@ def test_what_tasks_saw_later_than_the_next_response_is_stored_as_its_time(bench
     def ahead(*landing):
         found = land_group(*landing)
         late = bench.now + timedelta(days=3650)
-        return replace(
-            found, shards=tuple(replace(each, tip_time=late, last_arrival=late) for each in found.shards)
-        )
+        late_shards = [replace(each, tip_time=late, last_arrival=late) for each in found.shards]
+        return replace(found, shards=tuple(late_shards))
 
     execute_run(ahead, bench.client, bench.table, plan)
     assert bench.at(shard).tip_time == bench.now
@@ -164,7 +164,7 @@ def test_an_arrival_far_in_the_future_does_not_switch_loss_detection_off(bench, 
     ranges = {
         shard: msgspec.structs.replace(range_, bounds=Bounds()) for shard, range_ in plan.ranges.items()
     }
-    bench.execute(replace(plan, ranges=ranges))
+    bench.execute(dataclasses.replace(plan, ranges=ranges))
     assert bench.items == [1]
     bench.put(2)
     bench.later(hours=30)

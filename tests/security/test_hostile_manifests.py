@@ -19,6 +19,7 @@ from kinesis_assets.errors import LandingFailed, ReadFailed, ShardError
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
@@ -256,9 +257,6 @@ LIES: dict[str, Callable[[Manifest], Manifest]] = {
     "moved without a record": with_(idle_that_moved),
     # Times
     "a tip without an offset": set_("tip_time", "2026-01-31T12:00:00"),
-    "a tip that is still to come": set_("tip_time", TOMORROW),
-    "an arrival that is still to come": set_("last_arrival", TOMORROW),
-    "a time that no clock shows": set_("tip_time", "9999-12-31T23:59:59Z"),
     "rows that never arrived": set_("last_arrival", None),
     "a gap without an offset": with_(gap_without_offset),
 }
@@ -273,6 +271,18 @@ def test_a_manifest_that_cannot_be_true_commits_nothing(
         bench.run(lie)
     assert bench.version == before
     assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
+
+
+@pytest.mark.parametrize("field", ["tip_time", "last_arrival"])
+@pytest.mark.parametrize("time", [TOMORROW, "9999-12-31T23:59:59Z"], ids=["tomorrow", "the last day"])
+def test_a_time_that_is_still_to_come_is_stored_as_the_services_time(
+    bench: Bench, field: str, time: str
+) -> None:
+    bench.run(set_(field, time))
+    summary = bench.client.describe()
+    positions = bench.table.snapshot().positions(summary.identity)
+    assert positions is not None
+    assert getattr(positions.shards[A], field) <= summary.service_time + CLOCK_STEP
 
 
 FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
