@@ -20,6 +20,7 @@ from talk import NOT_ASKED, NOTHING
 if TYPE_CHECKING:
     from compare import Contrast
 
+ACCESS_DENIED = "AccessDeniedException (400)"
 DRY_RUN = "DryRunOperationException (400)"
 EXPIRED = "ExpiredNextTokenException (400)"
 IN_USE = "ResourceInUseException (400)"
@@ -128,6 +129,32 @@ SHARED = [
 
 KINESALITE = [
     *SHARED,
+    Difference(
+        "embedded",
+        "The model has on-demand streams, and their record distribution strategy. kinesalite is older.",
+        [
+            Line("creating on demand/CreateStream", OUTCOME, ANSWERED, VALIDATION),
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: of a provisioned one",
+                OUTCOME,
+                INVALID,
+                NO_OPERATION,
+            ),
+            Line("distributing/UpdateStreamMode: to nothing", OUTCOME, VALIDATION, NO_OPERATION),
+            Line("distributing/UpdateStreamMode", OUTCOME, ANSWERED, NO_OPERATION),
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: to AUTO",
+                OUTCOME,
+                ANSWERED,
+                NO_OPERATION,
+            ),
+            Line("distributing/PutRecord: without a key", OUTCOME, ANSWERED, VALIDATION),
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: back", OUTCOME, ANSWERED, NO_OPERATION
+            ),
+            Line("distributing/PutRecord: in order", OUTCOME, INVALID, ANSWERED),
+        ],
+    ),
     Difference(
         "emulator",
         "The shards of a stream come and go when the change is done, and in the embedded stream at once.",
@@ -304,10 +331,29 @@ KINESALITE = [
 KINESIS_LOCAL = [
     *SHARED,
     Difference(
-        "emulator",
-        "There is an on-demand mode in the reference. The embedded stream has provisioned shards only, by "
-        "design, and says so.",
-        [Line("creating on demand/CreateStream", OUTCOME, VALIDATION, ANSWERED)],
+        "embedded",
+        "The model has on-demand streams, and their record distribution strategy. kinesis-local has the "
+        "former alone.",
+        [
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: of a provisioned one",
+                OUTCOME,
+                INVALID,
+                ACCESS_DENIED,
+            ),
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: to AUTO",
+                OUTCOME,
+                ANSWERED,
+                ACCESS_DENIED,
+            ),
+            Line("distributing/PutRecord: without a key", OUTCOME, ANSWERED, SERIALIZATION),
+            Line("distributing/PutRecord: without one again", OUTCOME, VALIDATION, SERIALIZATION),
+            Line(
+                "distributing/UpdateStreamRecordDistributionStrategy: back", OUTCOME, ANSWERED, ACCESS_DENIED
+            ),
+            Line("distributing/PutRecord: in order", OUTCOME, INVALID, ANSWERED),
+        ],
     ),
     Difference(
         "either",

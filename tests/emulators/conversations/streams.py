@@ -71,6 +71,24 @@ def creating_on_demand(talk: Talk) -> None:
     talk("CreateStream", **talk.name, StreamModeDetails={"StreamMode": "ON_DEMAND"})
 
 
+def distributing(talk: Talk) -> None:
+    talk.create(1)
+    strategy = "UpdateStreamRecordDistributionStrategy"
+    auto = {"StreamARN": talk.arn, "RecordDistributionStrategy": "AUTO"}
+    talk(strategy, "of a provisioned one", **auto)
+    talk("UpdateStreamMode", "to nothing", StreamARN=talk.arn)
+    talk("UpdateStreamMode", StreamARN=talk.arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    talk.settle()
+    talk(strategy, "to AUTO", **auto)
+    talk.settle()
+    first = talk("PutRecord", "with a key", **talk.name, Data=b"d", PartitionKey="k")
+    talk("PutRecord", "without a key", **talk.name, Data=b"d")
+    order = {"SequenceNumberForOrdering": first["SequenceNumber"]}
+    talk("PutRecord", "in order", **talk.name, Data=b"d", PartitionKey="k", **order)
+    talk(strategy, "back", StreamARN=talk.arn, RecordDistributionStrategy="USER_PARTITION_KEY")
+    talk("PutRecord", "without one again", **talk.name, Data=b"d")
+
+
 def creating_for_large_records(talk: Talk) -> None:
     talk.create(1, MaxRecordSizeInKiB=2048, StreamModeDetails={"StreamMode": "PROVISIONED"})
     talk("DescribeStreamSummary", **talk.name)
