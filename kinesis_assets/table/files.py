@@ -119,9 +119,9 @@ def is_new_file(file: DataFile) -> bool:
     return (
         re.fullmatch(name, file.path) is not None
         and file.size > 0
-        and all(time.tzinfo is not None for time in arrivals)
+        and all(time.utcoffset() == timedelta(0) for time in arrivals)
         and arrivals[0] <= arrivals[1]
-        and {time.astimezone(UTC).date().isoformat() for time in arrivals} == {file.arrival_date}
+        and {time.date().isoformat() for time in arrivals} == {file.arrival_date}
     )
 
 
