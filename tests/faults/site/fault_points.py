@@ -33,7 +33,7 @@ ENVIRONMENT = "FAULT"
 DRIVER = {
     # The plan.
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
-    "list shards": ("kinesis_assets.kinesis.client", "StreamClient.list_shards"),
+    "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
     "create table": ("kinesis_assets.table.delta", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.delta", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.delta", "TableSnapshot.positions_at"),
