@@ -46,6 +46,11 @@ def project_of(pipeline: Pipeline, stream: str) -> StreamProject:
     )
 
 
+def streams_in(pipeline: Pipeline) -> set[Any]:
+    """The names in the column `stream`."""
+    return set(DeltaTable(pipeline.table).to_pyarrow_table(columns=["stream"])["stream"].to_pylist())
+
+
 def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_is_touched(
     pipeline: Pipeline, shared: str, faults: Any, monkeypatch: Any, capsys: Any
 ) -> None:
@@ -61,8 +66,7 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     assert {fact["stream"] for fact in facts} == {pipeline.stream}
     pipeline.assert_exactly_once()
     assert not [call for call in faults.calls if "StreamName" in call.arguments]
-    streams = DeltaTable(pipeline.table).to_pyarrow_table(columns=["stream"])["stream"]
-    assert set(streams.to_pylist()) == {pipeline.stream}
+    assert streams_in(pipeline) == {pipeline.stream}
     with project.manager() as manager:
         identity = manager.client().describe().identity
     assert identity.arn == shared
@@ -72,6 +76,7 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     told = run_replay(project, pipeline.instance, start="TRIM_HORIZON")
     assert sum(fact["rows"] for fact in told) == 1
     pipeline.assert_exactly_once()
+    assert streams_in(pipeline) == {pipeline.stream}
 
     options = ["--stream", shared, "--table", pipeline.table]
     endpoint = ["--endpoint-url", str(pipeline.settings.endpoint_url)]
