@@ -64,6 +64,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
+        table = manager.positioned_table()
+        table.snapshot()  # what the table refuses is refused before Spark is started
+        table.require_writable()
         prepare(manager.pyspark.spark_config)
         with failures_told(stream):
             spark = manager.pyspark.spark_session
@@ -74,7 +77,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
             result = replay(
                 partial(fill, spark),
                 manager.client(),
-                manager.positioned_table(),
+                table,
                 span,
                 config.shards,
                 by=context.run_id,

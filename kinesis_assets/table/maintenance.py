@@ -116,10 +116,16 @@ def maintain(
 
     Raises:
         CommitFailed: The tries to take old rows out are used up.
+        TableNotWritable: Nothing can be written to the table; nothing was done.
         TableError: The table cannot be used; what was yielded is done.
     """
     upkeep = Upkeep(table)
-    yield from _set_properties(upkeep, dry_run=dry_run)
+    missing = upkeep.missing_properties()
+    if not dry_run:
+        table.require_writable()
+    if missing:
+        step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
+        yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
     since = None if retention_days is None else _today() - timedelta(days=retention_days)
     if since is not None:
         yield from _expire(table, identity, since, by, dry_run=dry_run)
@@ -190,14 +196,6 @@ def _expire(
 
 
 # Files
-
-
-def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
-    missing = upkeep.missing_properties()
-    if not missing:
-        return
-    step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
-    yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
 
 
 def _compact(table: PositionedTable, upkeep: Upkeep, since: date | None, *, dry_run: bool) -> Iterator[Step]:
