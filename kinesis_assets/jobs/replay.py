@@ -66,7 +66,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         manager: ShardIOManager = getattr(context.resources, manager_key)
         table = manager.positioned_table()
         table.snapshot()  # what the table refuses is refused before Spark is started
-        table.require_writable()
+        manager.begin_heartbeat(table, context.get_step_execution_context())
         prepare(manager.pyspark.spark_config)
         with failures_told(stream):
             spark = manager.pyspark.spark_session

@@ -21,6 +21,7 @@ from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
+from kinesis_assets.table.heartbeat import RUNS
 from kinesis_assets.table.past import FORMAT, Past
 from kinesis_assets.table.stop import STOPS
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -46,7 +47,7 @@ CHAIN_BYTES = 4 << 30
 """Likewise bytes: every file tells of every shard."""
 
 STOPS_KEPT = timedelta(days=1)
-"""An attempt that is told to stop ends within minutes."""
+"""An attempt that is told to stop ends within minutes; the heartbeat of a run that lives is a minute old."""
 
 SMALL_BYTES = FILE_BYTES // 4
 """A file under this size is small: a scan of so much takes longer than opening it."""
@@ -136,7 +137,8 @@ def maintain(
     for of, paths in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
-        (STOPS, partial(_old_stops, table)),
+        (STOPS, partial(_old, table, STOPS)),
+        (RUNS, partial(_old, table, RUNS)),
     ):
         yield from _prune(table, of, paths, dry_run=dry_run)
 
@@ -355,8 +357,8 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Itera
         yield f"{PAST_FOLDER}/{token}.json"
 
 
-def _old_stops(table: PositionedTable) -> Iterator[str]:
-    for info in _files_in(table, STOPS):
+def _old(table: PositionedTable, folder: str) -> Iterator[str]:
+    for info in _files_in(table, folder):
         if info.mtime is not None and info.mtime < _now() - STOPS_KEPT:
             yield info.path
 
