@@ -14,6 +14,7 @@ SHARD_FIELDS = (
     "stream",
     "shard",
     "state",
+    "error_class",
     "from",
     "through",
     "rows",

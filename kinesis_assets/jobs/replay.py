@@ -143,6 +143,7 @@ def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> 
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
         "batch_id": str(result.batch_id) if outcome.rows else None,
+        "error_class": type(outcome.error).__name__ if outcome.error else None,
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
