@@ -44,21 +44,25 @@ def run_command_line() -> tuple[int, bool]:
         return (code if isinstance(code, int) else 0), False
     except click.exceptions.Abort:
         return INTERRUPTED, True
-    except click.ClickException as error:
-        error.show()
-        return _BAD_INPUT, False
-    except KinesisAssetsError as error:
-        return _print(error), isinstance(error, RunCanceled)
-    except Exception as error:
-        if (said := said_by_storage(error)) is None:
-            raise
-        click.echo(f"Error: the storage of the instance in DAGSTER_HOME failed: {said}", err=True)
-        return FAILED, False
+    except RunCanceled as error:
+        # What was interrupted before it committed anything ends as any other command.
+        code = _print(error)
+        return (code if error.told else INTERRUPTED), True
+    except Exception as error:  # noqa: BLE001  # raised again if it is none that is expected
+        return _print(error), False
     return 0, False
 
 
-def _print(error: KinesisAssetsError) -> int:
-    """Print an error in one line; returns the exit code."""
+def _print(error: Exception) -> int:
+    """Print an error in one line; returns the exit code. Raises an error again that no user can cause."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return _BAD_INPUT
+    if not isinstance(error, KinesisAssetsError):
+        if (said := said_by_storage(error)) is None:
+            raise error
+        click.echo(f"Error: the storage of the instance in DAGSTER_HOME failed: {said}", err=True)
+        return FAILED
     # If standard output failed, what was wrong before is its context.
     before = error.__context__
     if isinstance(error, OutputFailed) and isinstance(before, KinesisAssetsError):

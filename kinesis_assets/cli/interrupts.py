@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 INTERRUPTED = 130
@@ -59,23 +60,30 @@ def leave(code: int, *, interrupted: bool) -> NoReturn:
 
 
 def _end_children() -> None:
-    """End the processes that this one started, where the system lists them."""
+    """End the processes below this one, where the system lists them."""
     # Elsewhere Spark's Java ends when it finds that its standard input is closed.
-    own = str(os.getpid())
+    parents = dict(_parents())
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    children = [pid for pid in below if parents.get(pid) == os.getpid()]
+    waits = [threading.Thread(target=_wait, args=(pid,), daemon=True) for pid in children]
+    for pid in below - {os.getpid()}:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    for pid, waiting in zip(children, waits, strict=True):
+        waiting.start()
+        waiting.join(_SECONDS_TO_END)
+        if waiting.is_alive():
+            os.kill(pid, signal.SIGKILL)
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Each process and the one that started it."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == own:
-                _end(int(process.name))
-
-
-def _end(pid: int) -> None:
-    ended = threading.Thread(target=_wait, args=(pid,), daemon=True)
-    os.kill(pid, signal.SIGTERM)
-    ended.start()
-    ended.join(_SECONDS_TO_END)
-    if ended.is_alive():
-        os.kill(pid, signal.SIGKILL)
+            _, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+            yield int(process.name), int(parent)
 
 
 def _wait(pid: int) -> None:

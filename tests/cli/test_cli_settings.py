@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import yaml
 from test_cli_run import one_line
 
+import kinesis_assets
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.cli.stream import project_of
 from kinesis_assets.component import KinesisStreamComponent
@@ -117,6 +123,24 @@ def test_every_command_on_a_stream_takes_it(cli, command, stream, tmp_path):
     done = cli(command, *place, *more)
     assert done.exit_code == 2
     assert "commit_interval must be at least" in one_line(done.err)
+
+
+def test_a_package_without_a_project_says_to_name_the_table(tmp_path):
+    package = Path(kinesis_assets.__file__).parent
+    shutil.copytree(package, tmp_path / "kinesis_assets", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from kinesis_assets.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--stream", "clicks"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "stream clicks: this installation of the package has no project" in one_line(done.stderr)
+    assert "--table" in done.stderr
 
 
 @pytest.mark.usefixtures("spark")
