@@ -30,6 +30,7 @@ KinesisAssetsError
 ├── TableError
 │   ├── TableMissing           no table there yet
 │   ├── TableUnreachable       its log cannot be read
+│   ├── TableNotWritable       writing to it is refused, and another try would be too
 │   ├── TableUnsuitable        a table that this package did not make, or of another schema
 │   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
 │   ├── DataFileInvalid        a landed file is not there, or not with its rows
@@ -242,6 +243,10 @@ class TableMissing(TableError):
 
 class TableUnreachable(TableError):
     """The table's log cannot be read."""
+
+
+class TableNotWritable(TableError):
+    """Writing to the table is refused, and another try would be too."""
 
 
 class TableUnsuitable(TableError):

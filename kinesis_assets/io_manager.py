@@ -22,6 +22,7 @@ from kinesis_assets.metadata import event_metadata
 from kinesis_assets.pace import COMMIT_INTERVAL, Pace
 from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.resources import KinesisResource
+from kinesis_assets.spans import seconds_followed
 from kinesis_assets.spark.session import failures_told, prepare
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.run import RunResult
     from kinesis_assets.spark.resource import SparkResource  # noqa: TC004  # of a private attribute
     from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.heartbeat import Heartbeat  # noqa: TC004  # as above
     from kinesis_assets.table.positions import ShardPosition
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -94,6 +96,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     spark_config: dict[str, Any] = Field(default={})
     _pyspark: SparkResource | None = PrivateAttr(default=None)
     _closing: Closing | None = PrivateAttr(default=None)
+    _heartbeat: Heartbeat | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
@@ -112,6 +115,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """End what ends with a run."""
+        if self._heartbeat is not None:
+            self._heartbeat.end()
         if self._pyspark is not None:
             self._pyspark.teardown_after_execution(context)
 
@@ -162,18 +167,37 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
         Raises:
             InvalidInput: It is another asset than the stream that is loaded.
+            TableNotWritable: The table cannot be written to.
         """
         if context.asset_key != stream_key(self.stream):
             raise InvalidInput(
                 f"{context.asset_key.to_user_string()} is not the stream {self.stream}; an asset that reads "
                 f"the table opens {self.table} itself, and names it in deps"
             )
+        table = self.positioned_table()
+        self.begin_heartbeat(table, context.step_context)
         return plan_run(
             self.client(),
-            self.positioned_table(),
+            table,
             asked=sorted(context.asset_partition_keys),
             policy=self.policy(),
         )
+
+    def begin_heartbeat(self, table: PositionedTable, step: StepExecutionContext) -> None:
+        """Have a run write heartbeats until it ends, so that the sensor sees when its process died.
+
+        Raises:
+            TableNotWritable: The table cannot be written to.
+        """
+        from kinesis_assets.table.commit import OLDEST_ATTEMPT  # noqa: PLC0415  # as above
+        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+
+        if self._heartbeat is None:
+            followed = 0.0 if self.follow_for is None else seconds_followed(step.run_tags) or 0.0
+            seconds = OLDEST_ATTEMPT.total_seconds() + followed + self.handover
+            heartbeat = Heartbeat(table, step.run_id, seconds=seconds)
+            heartbeat.begin()
+            self._heartbeat = heartbeat
 
     def follow(self, context: dg.AssetExecutionContext, asked: Sequence[str], seconds: float) -> None:
         """Land and commit what comes for some time, and tell of each commit as of a run's own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -47,6 +48,11 @@ class StreamProject:
         """
         from kinesis_assets.definitions import defs  # noqa: PLC0415  # loads every stream's YAML
 
+        if not _is_in_a_project():
+            raise InvalidInput(
+                f"stream {stream}: this installation of the package has no project with YAMLs; name the "
+                "stream's table with --table"
+            )
         try:
             definitions = defs()
         except Exception as error:
@@ -127,6 +133,15 @@ class StreamProject:
         except dg.DagsterExecutionInterruptedError as interrupt:
             raise RunCanceled(self.stream, told_by(instance, run_id)) from interrupt
         return told_by(instance, run_id)
+
+
+def _is_in_a_project() -> bool:
+    """Whether the package is part of a project, as Dagster finds it by its files."""
+    return any(
+        (folder / name).is_file()
+        for folder in Path(__file__).parents
+        for name in ("pyproject.toml", "dg.toml")
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -36,6 +36,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         "table_version": result.version,
         "batch_id": str(result.batch_id),
         "gaps": "; ".join(map(str, outcome.gaps)) or None,
+        "error_class": type(outcome.error).__name__ if outcome.error else None,
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: _value(value) for name, value in facts.items() if value is not None}

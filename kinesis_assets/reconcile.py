@@ -151,6 +151,7 @@ def missing_events(
     newest: int | None,
     done: Reconciled,
     *,
+    dead: Collection[str] = (),
     most_files: int = MOST_FILES,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[dg.AssetMaterialization], Reconciled]:
@@ -164,6 +165,8 @@ def missing_events(
         link_at: Reads the commit of a token.
         newest: The chain's newest token; None for an empty one.
         done: How far it was compared.
+        dead: Runs that count as ended though they are not marked so. If one lives after all, what it tells
+            later is there twice.
         most_files: So many commits are read, or fewer if `MOST_SECONDS` are over.
         clock: Tells the seconds.
 
@@ -180,7 +183,7 @@ def missing_events(
     left: list[Stretch] = []
     is_over = _timer(clock)
     runs = _runs(instance, {run_id for stretch in stretches for run_id in stretch.runs})
-    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished}
+    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished and run_id not in dead}
     for stretch in stretches:
         if stretch.runs and unfinished.issuperset(stretch.runs):
             left.append(stretch)
@@ -191,23 +194,33 @@ def missing_events(
         links += read
         if rest is not None and not is_first:
             left.append(rest)
-    events, kept = _untold_of_ended(instance, stream, links, _timer(clock))
+    events, kept = _untold_of_ended(instance, stream, links, dead, _timer(clock))
     left = sorted([*left, *kept], key=_newest, reverse=True)
     before = {link.token: link.previous for link in links}
     return events, Reconciled(newest, tuple(_joined(left, before)))
 
 
 def untold(
-    instance: dg.DagsterInstance, stream: str, links: Iterable[Link]
+    instance: dg.DagsterInstance, stream: str, links: Iterable[Link], dead: Collection[str] = ()
 ) -> tuple[list[tuple[Link, list[str]]], list[Link]]:
     """Which shards of some commits no event tells of.
+
+    Args:
+        instance: Where the events are.
+        stream: The stream's name.
+        links: The commits.
+        dead: Runs that count as ended though they are not marked so.
 
     Returns:
         Commits with such shards; and the commits whose runs are unfinished, which may still tell.
     """
     bringing = [link for link in links if link.landed]
     runs = _runs(instance, {link.by for link in bringing if link.by})
-    unfinished = [link for link in bringing if (run := runs.get(link.by or "")) and not run.is_finished]
+    unfinished = [
+        link
+        for link in bringing
+        if (run := runs.get(link.by or "")) and not run.is_finished and run.run_id not in dead
+    ]
     waiting = {link.token for link in unfinished}
     ended = [link for link in bringing if link.token not in waiting]
     wanted: dict[str, set[Told]] = {}
@@ -273,7 +286,11 @@ def _walk(
 
 
 def _untold_of_ended(
-    instance: dg.DagsterInstance, stream: str, links: Sequence[Link], is_over: Callable[[], bool]
+    instance: dg.DagsterInstance,
+    stream: str,
+    links: Sequence[Link],
+    dead: Collection[str],
+    is_over: Callable[[], bool],
 ) -> tuple[list[dg.AssetMaterialization], list[Stretch]]:
     """The missing events, oldest commit first; and the commits that are left for another time."""
     found: list[tuple[Link, list[str]]] = []
@@ -282,7 +299,7 @@ def _untold_of_ended(
         if number and is_over():
             kept += map(_stretch_of, some)
             continue
-        lacking, unfinished = untold(instance, stream, some)
+        lacking, unfinished = untold(instance, stream, some, dead)
         found += lacking
         # Each has a run, or it would not be unfinished.
         kept += [Stretch(link.token, link.previous, (link.by,)) for link in unfinished if link.by]

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import msgspec
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.backoff import Backoff, EndedRun
-from kinesis_assets.errors import InvalidInput, TableError, TableMissing
+from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.liveness import Liveness
 from kinesis_assets.reconcile import Link, Reconciled, missing_events
+from kinesis_assets.sensor_runs import DEAD, is_ours, liveness_of, shards_of, unfinished_runs
 from kinesis_assets.spans import (
     contiguous_spans,
     following_tags,
-    seconds_followed,
     span_tags,
     tagged_span,
 )
 from kinesis_assets.told import events_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
@@ -57,12 +57,14 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         backoff: The shards whose runs fail.
         commits: How far the commits were compared with the events.
         fills: Likewise what was filled in behind the positions.
+        liveness: When the unfinished runs last showed a sign of life.
     """
 
     last_asked: str | None = None
     backoff: Backoff = Backoff()
     commits: Reconciled = Reconciled()
     fills: Reconciled = Reconciled()
+    liveness: Liveness = Liveness()
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
@@ -108,23 +110,35 @@ def evaluate(
         for shard_id, shard in shards.items()
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
-    busy = _shards_of_unfinished_runs(manager, instance, keys, now)
+    unfinished = unfinished_runs(instance, stream)
+    liveness = liveness_of(manager, unfinished, before.liveness, now)
+    dead = liveness.dead
+    living = [record for record in unfinished if record.dagster_run.run_id not in dead]
+    busy = shards_of(manager, instance, living, keys, now)
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
     spans = _after(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
-    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before)
-    after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills)
+    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, dead)
+    after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills, liveness)
+    # A dead run still holds its one partition's place in Dagster's queue, see `following_tags`.
+    held = {
+        shard_id
+        for record in unfinished
+        if record.dagster_run.run_id in dead
+        for shard_id in tagged_span(record.dagster_run.tags, keys)
+    }
     return dg.SensorResult(
         # Without a run key: that of a failed run would block its shards for ever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, span)) for span in spans
+            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, span, held))
+            for span in spans
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if spans else _reason(waiting),
+        skip_reason=None if spans else _reason(waiting, dead),
     )
 
 
@@ -145,38 +159,11 @@ def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> lis
     return sorted(spans, key=lambda span: span[0] not in after)
 
 
-def _tags(manager: ShardIOManager, span: Sequence[str]) -> dict[str, str]:
-    """Those of the run that is asked for over a span."""
+def _tags(manager: ShardIOManager, span: Sequence[str], held: Collection[str]) -> dict[str, str]:
+    """Those of the run that is asked for over a span; some shards are held by dead runs."""
     if manager.follow_for is None:
-        return span_tags(span)
+        return span_tags(span, as_range=not set(span).isdisjoint(held))
     return following_tags(span, manager.follow_for, manager.handover)
-
-
-def _shards_of_unfinished_runs(
-    manager: ShardIOManager, instance: dg.DagsterInstance, keys: Sequence[str], now: float
-) -> set[str]:
-    """The shards that a run has and keeps: not those of a run that ends when the next one takes over."""
-    records = instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
-    return {
-        shard_id
-        for record in records
-        if _is_ours(instance, record.dagster_run, manager.stream)
-        and not _hands_over(record, manager.handover, now)
-        for shard_id in tagged_span(record.dagster_run.tags, keys)
-    }
-
-
-def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
-    """Whether a run follows and is in its last seconds, in which the next one may take over."""
-    try:
-        seconds = seconds_followed(record.dagster_run.tags)
-    except InvalidInput:
-        return False  # it fails with that
-    return (
-        seconds is not None
-        and record.start_time is not None
-        and now - record.start_time >= seconds - handover
-    )
 
 
 def _ended_runs(
@@ -193,23 +180,13 @@ def _ended_runs(
         if run.run_id in before.counted:  # its events may be many
             continue
         # One that was only tagged anew counted long ago.
-        if not _is_ours(instance, run, stream) or (record.end_time is not None and record.end_time < since):
+        if not is_ours(instance, run, stream) or (record.end_time is not None and record.end_time < since):
             continue
         span = tagged_span(run.tags, keys)
         # Only for a run that failed is it asked which shards it did materialize.
         done = span if run.is_success else _materialized_by(instance, stream, run.run_id)
         failed = [shard_id for shard_id in span if shard_id not in done]
         yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
-
-
-def _is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
-    """Whether a run is over the raw asset. One that selects no asset is over all of its job, if any."""
-    if run.asset_selection is not None:
-        return raw_key(stream) in run.asset_selection
-    if run.execution_plan_snapshot_id is None:
-        return False  # it does nothing
-    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-    return raw_key(stream) in plan.asset_selection
 
 
 def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
@@ -222,7 +199,11 @@ def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> 
 
 
 def _missing_events(
-    manager: ShardIOManager, instance: dg.DagsterInstance, identity: StreamIdentity, before: Cursor
+    manager: ShardIOManager,
+    instance: dg.DagsterInstance,
+    identity: StreamIdentity,
+    before: Cursor,
+    dead: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
     """The events of runs that died between their commit and its event.
 
@@ -244,7 +225,7 @@ def _missing_events(
         try:
             last = newest()
             found, compared = missing_events(
-                instance, manager.stream, link_at, last.token if last else None, done
+                instance, manager.stream, link_at, last.token if last else None, done, dead=dead
             )
         except TableError as error:
             _log.warning(_NOT_TOLD, manager.stream, error)
@@ -263,14 +244,15 @@ def _missing_events(
     return events, commits, fills
 
 
-def _reason(waiting: Mapping[str, Failing]) -> str:
+def _reason(waiting: Mapping[str, Failing], dead: Collection[str]) -> str:
     """Why a tick asks for no run."""
+    said = [DEAD % run_id for run_id in sorted(dead)]
     if not waiting:
-        return "every readable shard has an unfinished run"
+        return "; ".join(["every readable shard has an unfinished run", *said])
     first = sorted(waiting.items(), key=lambda item: item[1].until)
     named = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
     more = [f"{len(first) - _NAMED} more wait"] if len(first) > _NAMED else []
-    return "; ".join(["every other readable shard has an unfinished run", *named, *more])
+    return "; ".join(["every other readable shard has an unfinished run", *named, *more, *said])
 
 
 def _waits(shard_id: str, failing: Failing) -> str:

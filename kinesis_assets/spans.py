@@ -30,9 +30,14 @@ def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[
     return [list(span) for is_wanted, span in groupby(keys, key=lambda key: key in wanted) if is_wanted]
 
 
-def span_tags(span: Sequence[str]) -> dict[str, str]:
-    """The tags by which a run knows its partitions, as the UI would set them."""
-    if len(span) == 1:
+def span_tags(span: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
+    """The tags by which a run knows its partitions, as the UI would set them.
+
+    Args:
+        span: The partitions, side by side.
+        as_range: A single one is a range too, see `following_tags`.
+    """
+    if len(span) == 1 and not as_range:
         return {PARTITION_NAME_TAG: span[0]}
     return {ASSET_PARTITION_RANGE_START_TAG: span[0], ASSET_PARTITION_RANGE_END_TAG: span[-1]}
 

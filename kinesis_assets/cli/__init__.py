@@ -1,46 +1,17 @@
-"""The command line: `kinesis-assets`."""
+"""The command line: `kinesis-assets`. What it consists of is imported when it is called, see `interrupts`."""
 
 from __future__ import annotations
 
-import sys
-
-import click
-
-from kinesis_assets.cli.doctor import doctor
-from kinesis_assets.cli.local import demo, dev, local
-from kinesis_assets.cli.maintain import maintain
-from kinesis_assets.cli.positions import positions
-from kinesis_assets.cli.replay import replay
-from kinesis_assets.cli.run import run
-from kinesis_assets.cli.seek import seek
-from kinesis_assets.cli.spark import spark
-from kinesis_assets.cli.stream import FAILED
-from kinesis_assets.errors import InvalidInput, KinesisAssetsError
-
-_BAD_INPUT = 2
+from kinesis_assets.cli.interrupts import INTERRUPTED, leave, quiet_interrupts
 
 
 def main() -> None:
-    """Run the command line. Errors are one line; exit 2 for bad input, 1 for a failed run."""
+    """Run the command line. Errors are one line; exit 2 for bad input, 1 for a failed run, 130 for Ctrl-C."""
+    quiet_interrupts()
     try:
-        commands(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(_BAD_INPUT)
-    except KinesisAssetsError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(_BAD_INPUT if isinstance(error, InvalidInput) else FAILED)
+        from kinesis_assets.cli.command_line import run_command_line  # noqa: PLC0415  # a tenth of a second
 
-
-@click.group()
-@click.version_option(package_name="kinesis-assets")
-def commands() -> None:
-    """Kinesis streams as Dagster assets."""
-
-
-for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, doctor):
-    commands.add_command(_command)
+        code, interrupted = run_command_line()
+    except KeyboardInterrupt:
+        code, interrupted = INTERRUPTED, True
+    leave(code, interrupted=interrupted)

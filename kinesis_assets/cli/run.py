@@ -14,6 +14,7 @@ SHARD_FIELDS = (
     "stream",
     "shard",
     "state",
+    "error_class",
     "from",
     "through",
     "rows",
@@ -40,6 +41,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.manager() as manager:
         standing = manager.listed_shards()[1]
+        manager.positioned_table().require_writable()  # before Spark is started
     unknown = sorted(set(shard_ids) - set(standing))
     if unknown:
         raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +44,13 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--start", help="A position, or file:// and a map of shards to positions, with --table."
         ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Any other setting of the YAML, its value as YAML, with --table; as often as needed.",
+        ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
         click.option("--stream", required=True, help="The stream's name or ARN."),
     ):
@@ -51,21 +58,35 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def project_of(stream: str, table: str | None, **fields: str | None) -> StreamProject:
+def project_of(
+    stream: str, table: str | None, *, settings: Sequence[str] = (), **fields: str | None
+) -> StreamProject:
     """The stream that `of_stream`'s options name.
 
     Raises:
         InvalidInput: No YAML names it and no table is given, or the options do not go together.
     """
+    from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
     from kinesis_assets.materialize import StreamProject  # noqa: PLC0415
 
-    given = {name: value for name, value in fields.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if table is not None:
-        return StreamProject.unnamed(stream, table=table, spark_config=_QUIET_SPARK, **given)
-    if given:
-        options = (f"--{name.removesuffix('_name').replace('_', '-')}" for name in given)
+        also = parse_settings(settings)
+        if both := [*given.keys() & also.keys()]:
+            raise InvalidInput(f"{_option(both[0])} and --set {both[0]}: give one of them")
+        given |= also
+        # A server that is attached to has settings of its own, and warns of each that is not its.
+        spark_config = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
+        given["spark_config"] = spark_config | given.get("spark_config", {})
+        return StreamProject.unnamed(stream, table=table, **given)
+    if given or settings:
+        options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; a stream with a YAML has it there")
     return StreamProject.deployed(stream)
+
+
+def _option(name: str) -> str:
+    return f"--{name.removesuffix('_name').replace('_', '-')}"
 
 
 def dagster_instance() -> dg.DagsterInstance:
@@ -76,9 +97,24 @@ def dagster_instance() -> dg.DagsterInstance:
     if not os.environ.get("DAGSTER_HOME"):
         return dg.DagsterInstance.ephemeral()
     try:
-        return dg.DagsterInstance.get()
-    except (dg.DagsterError, yaml.YAMLError) as error:
-        raise InvalidInput(" ".join(str(error).split())) from error
+        instance = dg.DagsterInstance.get()
+        instance.get_runs_count()  # a database may open and be none that can be used
+    except Exception as error:
+        if isinstance(error, (dg.DagsterError, yaml.YAMLError)):
+            raise InvalidInput(str(error)) from error
+        said = str(error) if isinstance(error, OSError) else said_by_storage(error)
+        if said is None:
+            raise
+        raise InvalidInput(f"DAGSTER_HOME is {os.environ['DAGSTER_HOME']}: {said}") from error
+    return instance
+
+
+def said_by_storage(error: Exception) -> str | None:
+    """What the storage of a Dagster instance raised; None if it is another's error."""
+    # Dagster lets through what its driver raises; no command opens another database.
+    if not type(error).__module__.startswith(("sqlalchemy.", "alembic.")):
+        return None
+    return without_secrets(f"{type(error).__name__}: {getattr(error, 'orig', error)}")
 
 
 def who(by: str | None) -> str:

@@ -15,6 +15,7 @@ import dagster as dg
 
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
+from kinesis_assets.errors import RunCanceled
 from kinesis_assets.local import LocalKinesis
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.run import ShardState
@@ -30,10 +31,22 @@ _MOST_TICKS = 5
 
 
 def run_demo() -> bool:
-    """The demonstration, told on standard output. Whether the table holds exactly what was put."""
+    """The demonstration, told on standard output. Whether the table holds exactly what was put.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted; where its table is was printed.
+    """
     require_java()
     folder = Path(tempfile.mkdtemp(prefix="kinesis-assets-demo-"))
     table = folder / "orders"
+    try:
+        return _demonstrate(table)
+    except (KeyboardInterrupt, RunCanceled):
+        click.echo(f"Interrupted, nothing was proved. What had landed by then is in {table}", err=True)
+        raise KeyboardInterrupt from None
+
+
+def _demonstrate(table: Path) -> bool:
     with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
         demo = _Demo(kinesis)
         _say(f"The embedded stream answers on {local.endpoint_url}")

@@ -64,6 +64,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
+        table = manager.positioned_table()
+        table.snapshot()  # what the table refuses is refused before Spark is started
+        manager.begin_heartbeat(table, context.get_step_execution_context())
         prepare(manager.pyspark.spark_config)
         with failures_told(stream):
             spark = manager.pyspark.spark_session
@@ -74,7 +77,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
             result = replay(
                 partial(fill, spark),
                 manager.client(),
-                manager.positioned_table(),
+                table,
                 span,
                 config.shards,
                 by=context.run_id,
@@ -140,6 +143,7 @@ def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> 
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
         "batch_id": str(result.batch_id) if outcome.rows else None,
+        "error_class": type(outcome.error).__name__ if outcome.error else None,
         "error": str(outcome.error) if outcome.error else None,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 from botocore.loaders import create_loader
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
@@ -49,6 +49,8 @@ from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from botocore.client import ClientMeta
 
     from kinesis_assets.kinesis.direct_call import AnswerT_co
     from kinesis_assets.kinesis.waits import Waits
@@ -378,7 +380,23 @@ class StreamClient:
             # A refused signature's message may repeat the session token: the SDK's own error is not kept.
             raise CallFailed(self.stream, operation, code, message, status) from None
         except BotoCoreError as error:
-            raise CallFailed(self.stream, operation, type(error).__name__, str(error)) from error
+            said = f"{error}{_unknown_region(self._client.meta, error)}"
+            raise CallFailed(self.stream, operation, type(error).__name__, said) from error
+
+
+def _unknown_region(meta: ClientMeta, error: BotoCoreError) -> str:
+    """What is added to an error where no host of AWS answers: that the region is none that the SDK knows."""
+    if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
+        return ""
+    session = botocore.session.get_session()
+    known = {
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("kinesis", partition)
+    }
+    if meta.region_name in known:
+        return ""
+    return f". The SDK knows no region {meta.region_name}: is that its name?"
 
 
 def _date(answer: dict[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -102,7 +103,10 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     for name, value in spark_config.items():
         if name not in {"spark.master", "spark.remote"}:
             builder = builder.config(name, value)
-    session = builder.create()
+    with warnings.catch_warnings():
+        # Of settings that only the server's own start could have set, as spark.ui.enabled.
+        warnings.filterwarnings("ignore", r"(?s).*CANNOT_MODIFY_CONFIG", UserWarning)
+        session = builder.create()
     if urlsplit(url).hostname in _HERE:
         session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
     return session

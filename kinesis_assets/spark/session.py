@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+
+_STARTS = "start of Spark"
+"""Begins the name of the thread that starts a session in the background."""
 
 
 def prepare(spark_config: Mapping[str, Any]) -> None:
@@ -65,9 +70,14 @@ def begin_session(spark_config: Mapping[str, Any]) -> None:
     if not remote_of(spark_config):
         import pyspark.sql  # noqa: F401, PLC0415  # by this thread, whose other imports it could meet half done
 
-        background = ThreadPoolExecutor(1)
+        background = ThreadPoolExecutor(1, _STARTS)
         background.submit(start_session, dict(spark_config))
         background.shutdown(wait=False)
+
+
+def is_starting() -> bool:
+    """Whether a session that `begin_session` began is not there yet."""
+    return any(thread.name.startswith(_STARTS) for thread in threading.enumerate())
 
 
 def end_session(spark: SparkSession) -> None:

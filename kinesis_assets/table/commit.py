@@ -29,12 +29,13 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.delta import HISTORY_RETENTION
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
+from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kinesis_assets.errors import PositionConflict
+    from kinesis_assets.errors import PositionConflict, TableNotWritable
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
@@ -51,6 +52,9 @@ LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
 """An attempt reads for so long at most, so that it has the rest for its commit."""
 
 _TRIES = 40
+_REFUSALS = 2
+"""Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
+to credentials that are being replaced."""
 _LONGEST_WAIT = 1.0
 _LONGEST_SECONDS = 600.0
 
@@ -220,11 +224,17 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
 
     Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
     what no further look can mend ends it.
+
+    Raises:
+        TableNotWritable: The tries are refused, and others would be; nothing was committed.
+        CommitFailed: The tries are used up; nothing was committed.
+        CommitUnknown: The table could not be looked at after a try.
     """
     error: Exception | None = None
+    refused: list[TableNotWritable] = []
     deadline = time.monotonic() + _LONGEST_SECONDS
     for attempt in itertools.count():
-        last = attempt == _TRIES or time.monotonic() > deadline
+        last = attempt == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
         try:
             told = look(and_try=not last)
         except Exception as raised:
@@ -237,12 +247,19 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
                     "Run again when it can be: a run goes on from what the table holds",
                 ) from None  # see `delta`
             error = raised
+            # A look that is refused says nothing: a write of the try before may have landed.
+            refusal = None
+            if not isinstance(raised, TableUnreachable):
+                refusal = not_writable(table.uri, raised, "Nothing was committed.")
+            refused = [] if refusal is None else [*refused, refusal]
             time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
             continue
         if told is not None:
             return told
         if last:
             break
+    if refused:
+        raise refused[-1]
     raise CommitFailed(table.uri, f"{attempt} tries failed, the last with: {error}. Nothing lost; run again")
 
 

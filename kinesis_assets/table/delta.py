@@ -10,10 +10,11 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.fs
 from deltalake import (
     ColumnProperties,
     CommitProperties,
@@ -49,6 +50,7 @@ from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
+from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
@@ -64,6 +66,8 @@ _Decoded = TypeVar("_Decoded")
 
 POSITIONS_FOLDER = "_kinesis/positions"
 PAST_FOLDER = "_kinesis/past"
+_PROBE = "_kinesis/writable"
+"""One name, so that there is nothing to be deleted."""
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
 
@@ -145,6 +149,7 @@ class PositionedTable:
 
         Raises:
             TableUnsuitable: There is a table of another shape.
+            TableNotWritable: It cannot be created there.
             TableUnreachable: It can be neither opened nor created.
         """
         with suppress(TableMissing):
@@ -167,7 +172,20 @@ class PositionedTable:
         try:
             self.snapshot()
         except TableMissing:
-            raise TableUnreachable(self.uri, f"cannot be created: {refused}") from None
+            final = None if refused is None else not_writable(self.uri, refused)
+            raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
+
+    def require_writable(self) -> None:
+        """Write an empty file into the table's folder, before anything costly is begun.
+
+        Raises:
+            TableNotWritable: That is refused. Of any other error nothing is said: another try may succeed.
+        """
+        try:
+            write_new(self.files, _PROBE).close()
+        except OSError as error:
+            if refused := not_writable(self.uri, error):
+                raise refused from None
 
     def snapshot(self) -> TableSnapshot:
         """The table as it stands now.
@@ -182,6 +200,7 @@ class PositionedTable:
         except TableNotFoundError as error:
             raise TableMissing(self.uri, "there is no table; the first run creates it") from error
         except (DeltaError, OSError) as error:
+            self._refuse_a_file()
             raise TableUnreachable(self.uri, f"cannot be opened: {error}") from None
         found = {field.name: field.type for field in delta.schema().fields}
         wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}
@@ -204,6 +223,12 @@ class PositionedTable:
             return snapshot
         accept_null(snapshot.delta)
         return self.snapshot()
+
+    def _refuse_a_file(self) -> None:
+        with suppress(OSError):  # then it is not this
+            place = self.files.base_path.rstrip("/")
+            if self.files.base_fs.get_file_info(place).type is pyarrow.fs.FileType.File:
+                raise TableUnsuitable(self.uri, "a file, not a folder; name a folder for the table")
 
 
 class TableSnapshot:
@@ -566,12 +591,17 @@ class Upkeep:
     def _told(self, what: str) -> Iterator[None]:
         try:
             yield
-        except CommitFailedError as error:
+        except (DeltaError, OSError) as error:
+            self._raise(what, error)
+
+    def _raise(self, what: str, error: DeltaError | OSError) -> NoReturn:
+        if refused := not_writable(self._table.uri, error):
+            raise refused from None
+        if isinstance(error, CommitFailedError):
             raise CommitFailed(
                 self._table.uri, f"{what}: {error}. Nothing was changed, run again later"
             ) from error
-        except (DeltaError, OSError) as error:
-            raise TableUnreachable(self._table.uri, f"{what}: {error}") from None
+        raise TableUnreachable(self._table.uri, f"{what}: {error}") from None
 
 
 def _written_like_ours(row_bytes: int) -> WriterProperties:

@@ -21,6 +21,7 @@ from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
+from kinesis_assets.table.heartbeat import RUNS
 from kinesis_assets.table.retention import expire, sizes
 from kinesis_assets.table.steps import State, Step
 from kinesis_assets.table.stop import STOPS
@@ -47,7 +48,7 @@ CHAIN_BYTES = 4 << 30
 """Likewise bytes: every file tells of every shard."""
 
 STOPS_KEPT = timedelta(days=1)
-"""An attempt that is told to stop ends within minutes."""
+"""An attempt that is told to stop ends within minutes; the heartbeat of a run that lives is a minute old."""
 
 SMALL_BYTES = FILE_BYTES // 4
 """A file under this size is small: a scan of so much takes longer than opening it."""
@@ -90,8 +91,11 @@ def maintain(
         ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing is deleted
             after that.
         CommitFailed: The tries to take old rows out are used up.
+        TableNotWritable: Nothing can be written to the table; nothing was done.
         TableError: The table cannot be used; what was yielded is done.
     """
+    if not dry_run:
+        table.require_writable()
     upkeep, identity = Upkeep(table), stream.identity
     clock = AgreedClock(table.uri, stream.service_time, machine)
     now = clock.now()
@@ -108,7 +112,8 @@ def maintain(
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
-        (STOPS, partial(_old_stops, table)),
+        (STOPS, partial(_old, table, STOPS)),
+        (RUNS, partial(_old, table, RUNS)),
     ):
         yield from _prune(table, of, found(clock.now()), dry_run=dry_run)
 
@@ -284,8 +289,8 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: dat
         yield f"{PAST_FOLDER}/{token}.json"
 
 
-def _old_stops(table: PositionedTable, now: datetime) -> Iterator[str]:
-    for info in _files_in(table, STOPS):
+def _old(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
+    for info in _files_in(table, folder):
         if info.mtime is not None and info.mtime < now - STOPS_KEPT:
             yield info.path
 

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
-FIELDS = ["stream", "shard", "state", "from", "through", "rows", "bytes", "error"]
+FIELDS = ["stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error"]
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ class TestReplay:
             "stream": stream,
             "shard": A,
             "state": "filled",
+            "error_class": None,
             "from": "TRIM_HORIZON",
             "through": f"AFTER_SEQUENCE_NUMBER:{holed[2]}",
             "rows": 1,
@@ -60,6 +61,7 @@ class TestReplay:
 
         assert done.exit_code == 1
         assert done.by_shard[A]["state"] == "failed"
+        assert done.by_shard[A]["error_class"] == "ReadFailed"
         assert "AccessDenied" in done.by_shard[A]["error"]
 
     @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ FIELDS = [
     "stream",
     "shard",
     "state",
+    "error_class",
     "from",
     "through",
     "rows",
@@ -85,6 +86,7 @@ class TestRun:
                 "stream": stream,
                 "shard": shard_id,
                 "state": "committed",
+                "error_class": None,
                 "from": "TRIM_HORIZON",
                 "through": f"AFTER_SEQUENCE_NUMBER:{number}",
                 "rows": 1,
@@ -115,6 +117,7 @@ class TestRun:
         header, *rows = (line.split() for line in done.out.splitlines())
         assert header == [name for name in FIELDS if name != "stream"]
         assert {(row[0], row[1], row[-1]) for row in rows} == {(A, "committed", "-"), (B, "committed", "-")}
+        assert {row[2] for row in rows} == {"-"}
 
     @pytest.mark.usefixtures("put")
     def test_a_named_shard_is_run_alone(self, cli, of_stream):
@@ -169,6 +172,7 @@ class TestRun:
         failed = done.by_shard[B]
         assert list(failed) == FIELDS
         assert (failed["state"], failed["rows"], failed["lag_ms"]) == ("failed", 0, None)
+        assert failed["error_class"] == "ReadFailed"
         assert "AccessDeniedException" in failed["error"]
         assert "Traceback" not in done.out + done.err
 
@@ -178,7 +182,7 @@ class TestRun:
         done = cli("run", *of_stream)
         assert done.exit_code == 1
         (line,) = (line for line in done.out.splitlines() if line.startswith(A))
-        assert "failed" in line
+        assert line.split()[1:3] == ["failed", "ReadFailed"]
         assert "AccessDeniedException" in line
 
     def test_a_waiting_child_ends_it_with_1(self, cli, of_stream, put, kinesis, stream):
@@ -186,7 +190,7 @@ class TestRun:
         kinesis.merge_shards(StreamName=stream, ShardToMerge=A, AdjacentShardToMerge=B)
         done = cli("run", *of_stream, "--shard", C, "--json")
         assert done.exit_code == 1
-        assert done.by_shard[C]["state"] == "waiting"
+        assert (done.by_shard[C]["state"], done.by_shard[C]["error_class"]) == ("waiting", "ParentUnfinished")
 
     @pytest.mark.usefixtures("put")
     def test_a_table_of_another_kind_is_one_clear_line(self, cli, of_stream, tmp_path):

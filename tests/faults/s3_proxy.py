@@ -32,12 +32,14 @@ class Commit:
         passed_on: Whether it is.
         after: Done then.
         status: What is answered; by default nothing: the connection is closed.
+        content: With these bytes.
     """
 
     before: Callable[[], object] = _nothing
     passed_on: bool = True
     after: Callable[[], object] = _nothing
     status: int | None = None
+    content: bytes = b""
 
 
 @dataclass
@@ -101,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         if told.status is None:
             self.close_connection = True
         elif told.status:
-            self._answer(told.status, {}, b"")
+            self._answer(told.status, {}, told.content)
         else:
             self._answer(status, headers, content)
 

@@ -48,15 +48,12 @@ def test_one_refusal_while_committing_is_tried_again(bench: Bench, point: str, m
     bench.assert_next_run_mends_all()
 
 
-@pytest.mark.parametrize("action", ["ENOSPC", "EACCES"])
 @pytest.mark.parametrize("point", ["open positions file", "commit request"])
-def test_a_commit_that_is_always_refused_fails_and_says_that_nothing_is_lost(
-    bench: Bench, point: str, action: str
-) -> None:
+def test_a_commit_that_never_finds_room_fails_and_says_that_nothing_is_lost(bench: Bench, point: str) -> None:
     bench.create(2)
     bench.go_on()
     bench.put(60)
-    failed = bench.meet(Fault("", point, action=action, always=True))
+    failed = bench.meet(Fault("", point, action="ENOSPC", always=True))
     assert failed.code == 1
     assert "CommitFailed" in failed.err
     assert "Nothing lost; run again" in failed.err
@@ -64,11 +61,36 @@ def test_a_commit_that_is_always_refused_fails_and_says_that_nothing_is_lost(
     bench.assert_next_run_mends_all()
 
 
-def test_a_commit_whose_answers_are_all_lost_is_seen_as_landed(bench: Bench) -> None:
+@pytest.mark.parametrize("action", ["EACCES", "EROFS"])
+@pytest.mark.parametrize("point", ["open positions file", "commit request"])
+def test_a_commit_that_may_not_write_fails_after_two_tries(bench: Bench, point: str, action: str) -> None:
     bench.create(2)
     bench.go_on()
     bench.put(60)
-    told = bench.meet(Fault("", "commit request", "after", action="EIO", always=True)).told
+    failed = bench.meet(Fault("", point, action=action, always=True))
+    assert failed.code == 1
+    assert failed.err.startswith("TableNotWritable")
+    assert [passed for _, *passed in failed.fault.passed].count(["before", point]) == 2
+    assert bench.rows() == []
+    bench.assert_next_run_mends_all()
+
+
+@pytest.mark.parametrize("point", ["open positions file", "commit request"])
+def test_one_refused_permission_is_tried_again(bench: Bench, point: str) -> None:
+    bench.create(2)
+    bench.go_on()
+    bench.put(60)
+    told = bench.meet(Fault("", point, action="EACCES")).told
+    assert sum(fact["rows"] for fact in told["shards"].values()) == 60
+    bench.assert_exactly_once()
+
+
+@pytest.mark.parametrize("action", ["EIO", "EACCES"])
+def test_a_commit_whose_answers_are_all_lost_is_seen_as_landed(bench: Bench, action: str) -> None:
+    bench.create(2)
+    bench.go_on()
+    bench.put(60)
+    told = bench.meet(Fault("", "commit request", "after", action=action, always=True)).told
     assert {fact["state"] for fact in told["shards"].values()} == {"committed"}
     bench.assert_exactly_once()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bench import Bench
 
 NO_FAULT = Fault("")
+DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,24 @@ def test_commits_that_never_arrive_are_tried_again(on_s3: Bench, proxy: S3Proxy,
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
     assert not proxy.commits
     assert version(on_s3) == before + 1
+    on_s3.assert_exactly_once()
+
+
+def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: Bench, proxy: S3Proxy) -> None:
+    before = version(on_s3)
+    proxy.commits += [Commit(passed_on=False, status=403, content=DENIED)] * 3
+    failed = on_s3.begin(NO_FAULT, environment=proxy.environment).wait()
+    assert failed.err.startswith("TableNotWritable")
+    assert "S3 answers AccessDenied" in failed.err
+    assert len(proxy.commits) == 1
+    assert version(on_s3) == before
+    on_s3.assert_next_run_mends_all()
+
+
+def test_a_commit_that_lands_and_is_answered_denied_is_seen_as_landed(on_s3: Bench, proxy: S3Proxy) -> None:
+    proxy.commits += [Commit(status=403, content=DENIED)]
+    assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
+    assert not proxy.commits
     on_s3.assert_exactly_once()
 
 

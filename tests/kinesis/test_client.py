@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import ClientSettings, StreamClient, _unknown_region
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import Shard, in_lineage_order, unfinished_parents
 
@@ -186,3 +188,18 @@ def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.split_shard(StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=MIDDLE)
     assert [shard.closed for shard in client.list_shards()] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint_url", "is_told"),
+    [
+        ("nowhere-1", "https://kinesis.nowhere-1.amazonaws.com", True),
+        ("eu-west-1", "https://kinesis.eu-west-1.amazonaws.com", False),
+        ("cn-north-1", "https://kinesis.cn-north-1.amazonaws.com.cn", False),
+        ("nowhere-1", "http://127.0.0.1:4567", False),
+    ],
+)
+def test_a_host_that_does_not_answer_for_a_region_that_is_none(region, endpoint_url, is_told):
+    meta = SimpleNamespace(region_name=region, endpoint_url=endpoint_url)
+    said = _unknown_region(meta, EndpointConnectionError(endpoint_url=endpoint_url))
+    assert said == (f". The SDK knows no region {region}: is that its name?" if is_told else "")

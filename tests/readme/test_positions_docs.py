@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets import cli as command_line
-from kinesis_assets.cli import commands
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.jobs.seek import seek_name
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.operations.moves import Direction

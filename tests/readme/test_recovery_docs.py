@@ -12,7 +12,7 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
-from kinesis_assets.cli import commands
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.jobs.replay import replay_name
 from kinesis_assets.table.commit import LONGEST_READING
 from kinesis_assets.table.delta import PositionedTable

@@ -133,6 +133,24 @@ def test_a_run_that_is_told_to_stop_commits_what_the_server_has_read(
     assert rows(tmp_path / stream) == list(range(shard["rows"]))
 
 
+def test_a_command_on_the_server_prints_nothing_of_sparks_own(server, settings, kinesis, stream, tmp_path):
+    put(kinesis, stream, 1)
+    place = ["--table", str(tmp_path / "table"), "--endpoint-url", settings.endpoint_url]
+    done = subprocess.run(
+        [
+            Path(sys.prefix, "bin", "kinesis-assets"),
+            *("run", "--stream", stream, *place),
+            *("--set", "spark_config={spark.ui.enabled: 'false'}"),
+        ],
+        env=os.environ | {"SPARK_REMOTE": server.url},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def on_the_server(url, work):
     """What a process says that runs a script with SPARK_REMOTE, as JSON."""
     done = subprocess.run(

@@ -44,6 +44,7 @@ from kinesis_assets.table.delta import (
     Upkeep,
 )
 from kinesis_assets.table.files import STATISTICS
+from kinesis_assets.table.heartbeat import RUNS, Heartbeat
 from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
 from kinesis_assets.table.past import FORMAT as PAST_FORMAT
 from kinesis_assets.table.past import Past
@@ -688,6 +689,15 @@ def test_stop_objects_go_after_a_day(frozen):
     age(frozen, f"{STOPS}/{young}", timedelta(hours=23))
     assert steps_of(frozen)["prune", STOPS].files == 1
     assert files_of(frozen, f"{STOPS}/*") == [f"{STOPS}/{young}"]
+
+
+def test_heartbeats_that_dead_runs_left_go_after_a_day(frozen):
+    for run_id in ("old", "young"):
+        Heartbeat(frozen, run_id, seconds=60)._beat()
+    age(frozen, f"{RUNS}/old", timedelta(hours=25))
+    age(frozen, f"{RUNS}/young", timedelta(hours=23))
+    assert steps_of(frozen)["prune", RUNS].files == 1
+    assert files_of(frozen, f"{RUNS}/*") == [f"{RUNS}/young"]
 
 
 # Retention of rows

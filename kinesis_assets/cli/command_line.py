@@ -1,0 +1,71 @@
+"""The commands, and how their errors are printed."""
+
+from __future__ import annotations
+
+import click
+
+from kinesis_assets.cli.doctor import doctor
+from kinesis_assets.cli.interrupts import INTERRUPTED
+from kinesis_assets.cli.local import demo, dev, local
+from kinesis_assets.cli.maintain import maintain
+from kinesis_assets.cli.output import OutputFailed, guard_output
+from kinesis_assets.cli.positions import positions
+from kinesis_assets.cli.replay import replay
+from kinesis_assets.cli.run import run
+from kinesis_assets.cli.seek import seek
+from kinesis_assets.cli.spark import spark
+from kinesis_assets.cli.stream import FAILED, said_by_storage
+from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled
+
+_BAD_INPUT = 2
+
+
+@click.group()
+@click.version_option(package_name="kinesis-assets")
+def commands() -> None:
+    """Kinesis streams as Dagster assets."""
+
+
+for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, doctor):
+    commands.add_command(_command)
+
+
+def run_command_line() -> tuple[int, bool]:
+    """Run the command that the arguments name, and print its error, if any.
+
+    Returns:
+        The exit code, and whether the command was interrupted.
+    """
+    guard_output()
+    try:
+        commands(standalone_mode=False)
+    except (SystemExit, click.exceptions.Exit) as done:
+        code = done.code if isinstance(done, SystemExit) else done.exit_code
+        return (code if isinstance(code, int) else 0), False
+    except click.exceptions.Abort:
+        return INTERRUPTED, True
+    except RunCanceled as error:
+        # What was interrupted before it committed anything ends as any other command.
+        code = _print(error)
+        return (code if error.told else INTERRUPTED), True
+    except Exception as error:  # noqa: BLE001  # raised again if it is none that is expected
+        return _print(error), False
+    return 0, False
+
+
+def _print(error: Exception) -> int:
+    """Print an error in one line; returns the exit code. Raises an error again that no user can cause."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return _BAD_INPUT
+    if not isinstance(error, KinesisAssetsError):
+        if (said := said_by_storage(error)) is None:
+            raise error
+        click.echo(f"Error: the storage of the instance in DAGSTER_HOME failed: {said}", err=True)
+        return FAILED
+    # If standard output failed, what was wrong before is its context.
+    before = error.__context__
+    if isinstance(error, OutputFailed) and isinstance(before, KinesisAssetsError):
+        click.echo(f"Error: {before}", err=True)
+    click.echo(f"Error: {error}", err=True)
+    return _BAD_INPUT if isinstance(error, InvalidInput) else FAILED

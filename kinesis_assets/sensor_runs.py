@@ -1,0 +1,114 @@
+"""The runs that the sensor sees: which are unfinished, which of these are dead, which shards they have."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+
+from kinesis_assets.errors import InvalidInput, TableError
+from kinesis_assets.jobs.replay import replay_name
+from kinesis_assets.keys import raw_key
+from kinesis_assets.liveness import SECONDS_TO_START, Liveness, Seen
+from kinesis_assets.spans import seconds_followed, tagged_span
+from kinesis_assets.table.commit import OLDEST_ATTEMPT
+from kinesis_assets.table.heartbeat import heartbeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kinesis_assets.io_manager import ShardIOManager
+
+_log = logging.getLogger(__name__)
+
+DEAD = (
+    "run %s shows no sign of life, so its shards are requested again. Terminate it in the UI: until it is "
+    "ended, it counts towards the limits of concurrent runs. run_monitoring in dagster.yaml ends such runs"
+)
+"""What is reported of a dead run."""
+
+_HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+
+
+def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
+    """Those that read the stream."""
+    return [
+        record
+        for record in instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
+        if record.dagster_run.job_name == replay_name(stream) or is_ours(instance, record.dagster_run, stream)
+    ]
+
+
+def liveness_of(
+    manager: ShardIOManager, unfinished: Sequence[dg.RunRecord], before: Liveness, now: float
+) -> Liveness:
+    """Which of the unfinished runs still live. One that waits in Dagster's queue does."""
+    runs = [record.dagster_run for record in unfinished]
+    launched = [run for run in runs if run.status is not dg.DagsterRunStatus.QUEUED]
+    beats: Mapping[str, str] = {}
+    if any(run.status in _HAVE_A_PROCESS for run in launched):
+        try:
+            beats = heartbeats(manager.positioned_table())
+        except (OSError, TableError) as error:
+            _log.warning("stream %s: whether its runs live is not known: %s", manager.stream, error)
+            return before
+    seen = {
+        run.run_id: Seen(run.status.value, beats.get(run.run_id), _patience(manager, run)) for run in launched
+    }
+    liveness = before.after(seen, now)
+    for run_id in sorted(liveness.dead - before.dead):
+        _log.warning(DEAD, run_id)
+    return liveness
+
+
+def _patience(manager: ShardIOManager, run: dg.DagsterRun) -> float:
+    """How long a run may show nothing that never had a heartbeat: as long as it could still commit."""
+    if run.status not in _HAVE_A_PROCESS:
+        return SECONDS_TO_START
+    try:
+        followed = seconds_followed(run.tags) or 0.0
+    except InvalidInput:
+        followed = 0.0
+    return OLDEST_ATTEMPT.total_seconds() + followed + manager.handover
+
+
+def shards_of(
+    manager: ShardIOManager,
+    instance: dg.DagsterInstance,
+    records: Iterable[dg.RunRecord],
+    keys: Sequence[str],
+    now: float,
+) -> set[str]:
+    """The shards that a run has and keeps: not those of a run that ends when the next one takes over."""
+    return {
+        shard_id
+        for record in records
+        if is_ours(instance, record.dagster_run, manager.stream)
+        and not _hands_over(record, manager.handover, now)
+        for shard_id in tagged_span(record.dagster_run.tags, keys)
+    }
+
+
+def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
+    """Whether a run follows and is in its last seconds, in which the next one may take over."""
+    try:
+        seconds = seconds_followed(record.dagster_run.tags)
+    except InvalidInput:
+        return False  # it fails with that
+    return (
+        seconds is not None
+        and record.start_time is not None
+        and now - record.start_time >= seconds - handover
+    )
+
+
+def is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
+    """Whether a run is over the raw asset. One that selects no asset is over all of its job, if any."""
+    if run.asset_selection is not None:
+        return raw_key(stream) in run.asset_selection
+    if run.execution_plan_snapshot_id is None:
+        return False  # it does nothing
+    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+    return raw_key(stream) in plan.asset_selection

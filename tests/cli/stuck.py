@@ -1,0 +1,108 @@
+"""Commands that stand still at a chosen moment, so that they can be interrupted there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS = 60.0
+"""Longest wait for anything that must come."""
+
+_AT_IMPORT = """
+import sys, time
+from pathlib import Path
+
+class Stuck:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            Path({reached!r}).touch()
+            time.sleep(600)
+
+sys.meta_path.insert(0, Stuck())
+"""
+_JAVA = """#!/bin/sh
+case "$*" in
+    *org.apache.spark.launcher.Main* | -version) exec {java} "$@" ;;
+esac
+echo $$ > {reached}.new && mv {reached}.new {reached}
+echo "noise before" >&2
+exec sleep 600
+"""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a command.
+
+    Attributes:
+        environment: By which the command stands still there.
+        reached: A file that is there once it does.
+    """
+
+    environment: Mapping[str, str]
+    reached: Path
+
+    @classmethod
+    def of_import(cls, folder: Path, module: str) -> Moment:
+        """When a module is imported."""
+        reached = folder / "reached"
+        (folder / "sitecustomize.py").write_text(_AT_IMPORT.format(module=module, reached=str(reached)))
+        return cls({"PYTHONPATH": str(folder)}, reached)
+
+    @classmethod
+    def of_spark(cls, folder: Path) -> Moment:
+        """While Spark's Java starts; the file has its process id."""
+        home = os.environ.get("JAVA_HOME")
+        java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+        reached = folder / "reached"
+        fake = folder / "java" / "bin" / "java"
+        fake.parent.mkdir(parents=True)
+        fake.write_text(_JAVA.format(java=java, reached=reached))
+        fake.chmod(0o755)
+        return cls({"JAVA_HOME": str(folder / "java")}, reached)
+
+    def interrupt(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """How a command ends that is interrupted then, as by Ctrl-C in a terminal: all its processes are."""
+        with subprocess.Popen(
+            [Path(sys.prefix, "bin", "kinesis-assets"), *arguments],
+            env={**os.environ, **self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                await_true(self.reached.exists, process)
+                os.killpg(process.pid, signal.SIGINT)
+                out, err = process.communicate(timeout=SECONDS)
+            finally:
+                _kill_all(process)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def await_true(condition: Any, process: subprocess.Popen[str]) -> None:
+    """Look until it is so, while the process runs."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # between two looks
+
+
+def _kill_all(process: subprocess.Popen[str]) -> None:
+    """End what a command that did not end has left; its group is of its session alone."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

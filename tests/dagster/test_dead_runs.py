@@ -1,0 +1,270 @@
+"""Runs whose process died on an instance that nobody ends them on: the sensor finds that out by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from test_reconcile import commit, told
+
+from kinesis_assets.jobs.replay import replay_name
+from kinesis_assets.keys import op_key, raw_key
+from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_START
+from kinesis_assets.sensor import Cursor
+from kinesis_assets.table.heartbeat import RUNS, Heartbeat
+
+from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+NOON = 1_790_000_000.0
+
+
+class Ticking:
+    """A sensor whose clock the test moves."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.now = NOON
+        daemon.clock = lambda: self.now
+
+    def after(self, seconds: float) -> list[tuple[str, ...]]:
+        """The spans that a tick requests so many seconds later."""
+        self.now += seconds
+        return [tuple(span) for span in self.daemon.spans()]
+
+
+@pytest.fixture
+def ticking(source, daemon: Daemon) -> Ticking:
+    """Of a stream with two shards, which are partitions."""
+    source.create(2)
+    daemon.tick()
+    return Ticking(daemon)
+
+
+@pytest.fixture
+def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
+    """Writes a heartbeat of a run, another one each time."""
+    mtimes = iter(range(1, 1_000))
+
+    def beat(run: dg.DagsterRun) -> None:
+        with daemon.project.manager() as manager:
+            table = manager.positioned_table()
+        heartbeat = Heartbeat(table, run.run_id, seconds=60)
+        heartbeat._beat()
+        seconds = next(mtimes)
+        os.utime(Path(manager.table, RUNS, run.run_id), (seconds, seconds))
+
+    return beat
+
+
+# Runs that had a heartbeat
+
+
+def test_the_shards_of_a_run_without_further_heartbeats_are_requested_again(ticking, daemon, beat):
+    beat(daemon.run({FIRST: A, LAST: B}))
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_SILENT - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+def test_a_run_keeps_its_shards_as_long_as_it_has_heartbeats(ticking, daemon, beat):
+    run = daemon.run({FIRST: A, LAST: B})
+    for _ in range(3):
+        beat(run)
+        assert ticking.after(SECONDS_SILENT - 1) == []
+
+
+def test_a_run_that_is_found_to_live_after_all_has_its_shards_again(ticking, daemon, beat):
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    ticking.after(0)
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    beat(run)
+    assert ticking.after(0) == []
+
+
+def test_a_dead_run_stays_dead_when_maintenance_has_deleted_its_heartbeat(ticking, daemon, beat):
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    ticking.after(0)
+    ticking.after(SECONDS_SILENT)
+    with daemon.project.manager() as manager:
+        Path(manager.table, RUNS, run.run_id).unlink()
+    assert ticking.after(0) == [(A, B)]
+
+
+def test_a_sensor_without_its_cursor_begins_to_count_again(ticking, daemon, beat):
+    beat(daemon.run({FIRST: A, LAST: B}))
+    ticking.after(0)
+    daemon.cursor = None
+    assert ticking.after(SECONDS_SILENT) == []
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+
+
+@pytest.mark.parametrize("offset", [-7 * 86_400, 7 * 86_400], ids=["behind", "ahead"])
+def test_the_clocks_of_the_machines_may_differ(ticking, daemon, beat, offset):
+    ticking.now += offset
+    run = daemon.run({FIRST: A, LAST: B})
+    for _ in range(3):
+        beat(run)
+        assert ticking.after(SECONDS_SILENT - 1) == []
+    ticking.after(0)
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+
+
+def test_where_heartbeats_cannot_be_listed_no_run_is_taken_for_dead(ticking, daemon, beat, monkeypatch):
+    beat(daemon.run({FIRST: A, LAST: B}))
+    ticking.after(0)
+
+    def refuse(_):
+        raise OSError("slow down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kinesis_assets.sensor_runs.heartbeats", refuse)
+        assert ticking.after(SECONDS_SILENT) == []
+    assert ticking.after(0) == [(A, B)]
+
+
+# Others
+
+
+@pytest.mark.parametrize("status", [Status.NOT_STARTED, Status.STARTING], ids=lambda status: status.value)
+def test_a_run_that_never_starts_holds_its_shards_for_half_an_hour(ticking, daemon, status):
+    daemon.run({FIRST: A, LAST: B}, status)
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_TO_START - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+def test_a_run_in_dagsters_queue_holds_its_shards_for_as_long_as_it_is_there(ticking, daemon):
+    daemon.run({FIRST: A, LAST: B}, Status.QUEUED)
+    assert ticking.after(0) == []
+    assert ticking.after(30 * 86_400) == []
+
+
+def test_a_run_without_any_heartbeat_holds_its_shards_until_it_could_no_longer_commit(ticking, daemon):
+    """As one of an older version, or one that was killed in its first moment."""
+    daemon.run({FIRST: A, LAST: B})
+    assert ticking.after(0) == []
+    assert ticking.after(8 * 3600 - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+# What the sensor does and says then
+
+
+def test_the_single_shard_of_a_dead_run_is_requested_as_a_range(source, daemon, beat):
+    """Dagster's queue may hold a second run of the same `dagster/partition` back until the first one ends."""
+    source.create(1)
+    daemon.tick()
+    ticking = Ticking(daemon)
+    beat(daemon.run({PARTITION: A}))
+    ticking.after(0)
+    assert ticking.after(SECONDS_SILENT) == [(A, A)]
+
+
+def test_the_log_names_a_dead_run_once_and_what_to_do(ticking, daemon, beat, caplog):
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    ticking.after(0)
+    ticking.after(SECONDS_SILENT)
+    ticking.after(SECONDS_SILENT)
+    (message,) = (record.getMessage() for record in caplog.records if run.run_id in record.getMessage())
+    assert "Terminate it in the UI" in message
+
+
+def test_a_tick_without_a_request_names_the_dead_run(ticking, daemon, beat):
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    ticking.after(0)
+    ticking.after(SECONDS_SILENT)
+    daemon.run({FIRST: A, LAST: B}, Status.QUEUED)
+    message = daemon.tick().skip_reason.skip_message
+    assert f"run {run.run_id} shows no sign of life" in message
+
+
+def test_what_a_dead_run_committed_is_reported_before_it_is_marked_as_ended(source, ticking, daemon, beat):
+    source.put(A, 3)
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    result = commit(daemon, [A, B], run.run_id)
+    ticking.after(0)
+    assert told(daemon) == []
+    ticking.after(SECONDS_SILENT)
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id)]
+    daemon.end(run, Status.FAILURE)
+    ticking.after(0)
+    assert len(told(daemon)) == 1
+
+
+def test_a_replay_makes_no_shard_busy_and_is_found_dead_too(ticking, daemon, instance, beat):
+    job = daemon.project.definitions.resolve_job_def(replay_name(daemon.project.stream))
+    config = {"ops": {op_key(job.name): {"config": {"start": "TRIM_HORIZON"}}}}
+    run = instance.create_run_for_job(job, status=Status.STARTED, run_config=config)
+    beat(run)
+    assert ticking.after(0) == [(A, B)]
+    ticking.after(SECONDS_SILENT)
+    assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
+
+
+# Heartbeats of real runs
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    """An instance that outlives a command."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "dagster.yaml").touch()
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_run_leaves_no_heartbeat(source, project, instance):
+    source.create(1)
+    assert list(project.materialize(instance, [A]))
+    with project.manager() as manager:
+        assert list(Path(manager.table, RUNS).iterdir()) == []
+
+
+def test_the_shards_of_a_killed_command_are_requested_again(
+    source, settings, project, home, tmp_path, faults
+):
+    source.create(1)
+    source.put(A, 300)
+    faults.page_size(1)
+    place = ["--table", str(tmp_path / "table"), "--endpoint-url", str(settings.endpoint_url)]
+    with subprocess.Popen(
+        [Path(sys.prefix, "bin", "kinesis-assets"), "run", "--stream", source.name, *place],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while faults.count("GetRecords") < 3:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)  # between two looks
+            (beating,) = Path(tmp_path, "table", RUNS).iterdir()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    (run,) = home.get_runs()
+    assert (run.status, run.run_id) == (Status.STARTED, beating.name)
+
+    ticking = Ticking(Daemon(project, home))
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_SILENT) == [(A, A)]
+    assert home.get_materialized_partitions(raw_key(source.name)) == set()

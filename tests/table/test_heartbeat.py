@@ -1,0 +1,89 @@
+"""Heartbeats of a run in the table's folder."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from attempts import freeze_all, shards
+
+from kinesis_assets.errors import TableNotWritable
+from kinesis_assets.table import heartbeat as heartbeat_module
+from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
+
+
+@pytest.fixture(autouse=True)
+def made(table) -> None:
+    freeze_all(table, shards("a"))
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """Each write of a heartbeat; a test may put an error in for the next ones."""
+    written: list[str] = []
+    refused: list[OSError] = []
+    write = heartbeat_module.write_new
+
+    def noting(filesystem, path):
+        written.append(path)
+        if refused:
+            raise refused.pop(0)
+        return write(filesystem, path)
+
+    monkeypatch.setattr(heartbeat_module, "write_new", noting)
+    noting.written, noting.refused = written, refused
+    return noting
+
+
+def test_there_is_one_from_the_beginning_to_the_end(table):
+    heartbeat = Heartbeat(table, "run", seconds=60)
+    assert heartbeats(table) == {}
+    heartbeat.begin()
+    assert heartbeats(table).keys() == {"run"}
+    heartbeat.end()
+    assert heartbeats(table) == {}
+
+
+def test_it_goes_on_until_nothing_could_be_committed_any_more(table, writes):
+    heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
+    heartbeat.begin()
+    heartbeat._thread.join(60)
+    assert writes.written == [f"{RUNS}/run"] * 6
+
+
+def test_one_that_fails_is_followed_by_others(table, writes, caplog):
+    writes.refused[:] = [OSError("slow down")] * 3
+    heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
+    with caplog.at_level(logging.WARNING):
+        heartbeat.begin()
+        heartbeat._thread.join(60)
+    assert caplog.text.count("a heartbeat cannot be written: slow down") == 3
+    assert len(writes.written) == 6
+    assert heartbeats(table).keys() == {"run"}
+
+
+def test_a_table_that_cannot_be_written_to_is_refused_at_the_beginning(table, writes):
+    writes.refused.append(PermissionError(13, "Permission denied"))
+    with pytest.raises(TableNotWritable):
+        Heartbeat(table, "run", seconds=60).begin()
+
+
+def test_each_is_another_than_the_one_before(table, writes):
+    heartbeat = Heartbeat(table, "run", seconds=60)
+    seen = set()
+    for _ in range(3):
+        heartbeat._beat()
+        (beat,) = heartbeats(table).values()
+        while not writes.written or beat in seen:  # a file system's clock may be coarse
+            heartbeat._beat()
+            (beat,) = heartbeats(table).values()
+        seen.add(beat)
+    assert len(seen) == 3
+
+
+def test_an_end_whose_object_is_gone_is_no_error(table):
+    heartbeat = Heartbeat(table, "run", seconds=60)
+    heartbeat.begin()
+    Path(table.uri, RUNS, "run").unlink()
+    heartbeat.end()
