@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
@@ -143,7 +143,7 @@ def standing_shards(
 
     One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table.
     """
-    standing = _standing(table, listing, on_recreated)
+    _, standing = _standing(table, listing, on_recreated)
     if standing is None or standing.identity != listing.summary.identity:
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
     return standing.with_listing(listing).shards
@@ -173,7 +173,8 @@ def plan_run(
     Raises:
         InvalidInput: The starts do not fit the stream.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole.
-        TableError: The table cannot be used.
+        TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
+            restored or overwritten.
     """
     from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
@@ -233,25 +234,32 @@ def plan_run(
 
 def _standing(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated
-) -> StreamPositions | None:
+) -> tuple[TableSnapshot | None, StreamPositions | None]:
     try:
         snapshot = table.snapshot()
     except TableMissing:
-        return None
-    return snapshot.positions(listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART)
+        return None, None
+    return snapshot, snapshot.positions(
+        listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART
+    )
 
 
 def _positions_or_first(
     client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
+    from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as above
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
+    from kinesis_assets.table.rewrites import refuse_rewritten  # noqa: PLC0415  # as above
 
-    standing = _standing(table, listing, policy.on_recreated)
-    if standing is None:
+    snapshot, standing = _standing(table, listing, policy.on_recreated)
+    if snapshot is None or standing is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)
         return freeze(table, listing, starts)
+    refuse_rewritten(table, snapshot, standing)
+    if snapshot.owner is None:
+        claim(table, listing.summary.identity)  # an older version made the table
     if standing.identity != listing.summary.identity:
         # The old stream was being read, so everything in the new one is new, wherever the first one began.
         return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)

@@ -213,6 +213,7 @@ class ReplayPlan:
     Attributes:
         batch_id: Names this attempt; every row it fills in carries it.
         listing: The stream and its shards.
+        version: That version.
         past: The table's past at that version; None if nothing was ever done behind the positions.
         not_before: Records that arrived before are left out.
         held: The table's data files at that version that may hold others of the ranges.
@@ -223,6 +224,7 @@ class ReplayPlan:
 
     batch_id: int
     listing: StreamListing
+    version: int
     past: Past | None
     not_before: datetime
     held: tuple[HeldFile, ...]
@@ -308,6 +310,7 @@ def plan_replay(
     return ReplayPlan(
         batch_id=draw_token(),
         listing=listing,
+        version=snapshot.version,
         past=past,
         not_before=not_before,
         held=tuple(
@@ -433,6 +436,7 @@ def _execute(
         version = fill_in(
             table,
             identity=plan.listing.summary.identity,
+            version=plan.version,
             past=plan.past,
             not_before=plan.not_before,
             batch_id=plan.batch_id,

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.table.claims import claim
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
-from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.past import following
 from kinesis_assets.table.stop import STOPS
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
@@ -115,9 +116,14 @@ def maintain(
         Each step when it is done.
 
     Raises:
+        TableOfAnotherStream: The table belongs to another stream; nothing was done.
         CommitFailed: The tries to take old rows out are used up.
         TableError: The table cannot be used; what was yielded is done.
     """
+    if dry_run:
+        table.snapshot().refuse_another(identity)
+    else:
+        claim(table, identity)
     upkeep = Upkeep(table)
     yield from _set_properties(upkeep, dry_run=dry_run)
     since = None if retention_days is None else _today() - timedelta(days=retention_days)
@@ -166,21 +172,13 @@ def _expire(
             return (replace(step, state=State.PLANNED),)
         if not and_try:
             return None
-        following = Past(
-            format=FORMAT,
-            token=draw_token(),
-            previous=None if past is None else past.token,
-            batch_id=batch_id,
-            at=_now(),
-            by=by,
-            floor=floor,
-        )
-        tried[following.token] = step
+        change = following(past, batch_id=batch_id, at=_now(), by=by, floor=floor)
+        tried[change.token] = step
         if not old:
-            snapshot.commit([], identity=identity, past=following)
+            snapshot.commit([], identity=identity, past=change)
         else:
             # The day is this program's own text: nothing from outside is in the predicate.
-            snapshot.remove(f"arrival_date < '{floor}'", identity=identity, past=following)
+            snapshot.remove(f"arrival_date < '{floor}'", identity=identity, past=change)
         # Rows of such days may be landing all the while: those are the next maintenance's.
         return (step,)
 
