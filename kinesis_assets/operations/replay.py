@@ -32,6 +32,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
 from kinesis_assets.table.commit import LONGEST_READING, read_until
@@ -44,11 +45,12 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.held import HeldFile
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.past import ClearedGap, Past
     from kinesis_assets.table.positions import ShardPosition
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
@@ -218,6 +220,8 @@ class ReplayPlan:
         not_before: Records that arrived before are left out.
         held: The table's data files at that version that may hold others of the ranges.
         ranges: By shard id, what is to be read.
+        gaps: By shard id, the recorded gaps that no replay has filled.
+        up_to_positions: The ranges end at the committed positions.
         told: The asked shards of which nothing is read.
         expired: By shard id, why the beginning of its range cannot be read again.
     """
@@ -229,6 +233,8 @@ class ReplayPlan:
     not_before: datetime
     held: tuple[HeldFile, ...]
     ranges: Mapping[str, ShardRange]
+    gaps: Mapping[str, Sequence[Gap]]
+    up_to_positions: bool
     told: Mapping[str, ReplayOutcome]
     expired: Mapping[str, DataLost]
 
@@ -319,9 +325,20 @@ def plan_replay(
             if file.may_hold_arrivals(not_before, span.until)
         ),
         ranges=ranges,
+        gaps={
+            shard_id: [
+                gap for gap in positions.shards[shard_id].gaps if not _has_cleared(past, shard_id, gap)
+            ]
+            for shard_id in ranges
+        },
+        up_to_positions=span.last is None and span.until is None,
         told=told,
         expired=_expired(ranges, listing, oldest),
     )
+
+
+def _has_cleared(past: Past | None, shard_id: str, gap: Gap) -> bool:
+    return past is not None and past.has_cleared(shard_id, gap)
 
 
 def _floor(past: Past | None) -> datetime | None:
@@ -424,15 +441,17 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     filling = Filling()
+    cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
         landing = LandingJob(client.stream, client.settings, table.folder, plan.batch_id, until)
         filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
+        cleared = _cleared(plan, filling)
         # After the reading, so that all of it was of the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing committed")
     version = None
-    if filling.files:
+    if filling.files or cleared:
         version = fill_in(
             table,
             identity=plan.listing.summary.identity,
@@ -442,11 +461,25 @@ def _execute(
             batch_id=plan.batch_id,
             files=filling.files,
             filled={shard.shard_id: _filled(shard) for shard in filling.shards if shard.rows},
+            cleared=cleared,
             by=by,
         )
     read = {shard.shard_id: _outcome(plan, shard) for shard in filling.shards}
     asked = [*plan.ranges, *plan.told]
     return {shard_id: read.get(shard_id) or plan.told[shard_id] for shard_id in asked}, version
+
+
+def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, ...]]:
+    found = {
+        shard.shard_id: filled_gaps(
+            plan.gaps[shard.shard_id],
+            shard,
+            not_before=plan.not_before,
+            up_to_position=plan.up_to_positions,
+        )
+        for shard in filling.shards
+    }
+    return {shard_id: gaps for shard_id, gaps in found.items() if gaps}
 
 
 def _filled(shard: ShardFilling) -> Landed:

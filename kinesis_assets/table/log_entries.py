@@ -12,7 +12,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _LOG = "_delta_log"
 
@@ -91,6 +91,20 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
             file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
         ),
     )
+
+
+def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[LogEntry]:
+    """The versions from one back to the oldest that the log still has. Raises as `read_entry`.
+
+    Args:
+        filesystem: The table's folder.
+        through: The newest version.
+    """
+    for version in range(through, -1, -1):
+        entry = read_entry(filesystem, version)
+        if entry is None:
+            return
+        yield entry
 
 
 def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
