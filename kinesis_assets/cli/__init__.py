@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from kinesis_assets.cli.adopt import adopt
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
@@ -42,5 +43,5 @@ def commands() -> None:
     """Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, doctor):
+for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor):
     commands.add_command(_command)

@@ -48,7 +48,7 @@ def seek(
             manager.positioned_table(),
             to=position,
             shard_ids=None if all_shards else shard_ids,
-            by=by or _user(),
+            by=by or user(),
             apply=apply,
         )
     rows = [{"stream": project.stream, **facts} for facts in facts_of_moves(result)]
@@ -57,7 +57,12 @@ def seek(
         click.echo("Nothing was changed. Add --apply to do it.", err=True)
 
 
-def _user() -> str:
+def user() -> str:
+    """The user of this machine.
+
+    Raises:
+        InvalidInput: The machine does not say which user this is.
+    """
     try:
         return getpass.getuser()
     except (OSError, KeyError) as error:

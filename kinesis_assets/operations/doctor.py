@@ -313,6 +313,8 @@ def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -
         _keep(history, Link.of_positions(now), read)
         read += 1
         _account(history, before, now)
+        if now.adopted:  # of older rows no commit is known
+            history.since = max(history.since, now.token)
         if before is None:
             return
         for shard_id, sentence in breaks(before, now):

@@ -177,6 +177,7 @@ class StreamPositions(
         predecessors: Older streams of the same name that rows of this table came from, oldest first.
         examined: The table's version that the commit was based on: up to it, no restore or overwrite came
             between rows and positions, or it was accepted. None in files of older formats.
+        adopted: They are the first, and were computed from rows that the table had before.
     """
 
     format: int
@@ -191,6 +192,7 @@ class StreamPositions(
     listed_at: datetime | None = None
     predecessors: tuple[Predecessor, ...] = ()
     examined: int | None = None
+    adopted: bool = False
 
     @property
     def header(self) -> Header:

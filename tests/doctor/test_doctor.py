@@ -249,6 +249,7 @@ def test_a_restore_that_was_accepted_is_no_problem_until_the_next_one(ward):
     ward.delta.restore(ward.delta.version() - 1)
     ward.past(accepted=ward.delta.version())
     assert ward.levels()["restore"] == {"info"}
+    ward.put(1)
     ward.run()
     ward.delta.restore(ward.delta.version() - 1)
     assert ward.levels()["restore"] == {"info", "problem"}

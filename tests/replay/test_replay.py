@@ -26,8 +26,11 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.checksums import checksum
+from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import RangeEnd
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.operations.seek import seek
 from kinesis_assets.run import execute_run
@@ -35,6 +38,7 @@ from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit, delta, tokens
+from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -963,15 +967,36 @@ def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays
 
 def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
     fourth = skipped(bench)
-    bench.replay(end=bench.at(A).gaps[0].after.sequence_number)
-    assert left_gaps(bench) == [fourth]
-    first = min(int(number) for number, _ in bench.numbers)
-    result = bench.replay(str(first), fourth, A)
-    assert states(result) == {A: (ReplayState.FILLED, 2)}
+    (gap,) = bench.at(A).gaps
+    bench.replay(text(gap.until), None, A)
+    assert (bench.items, left_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
+    result = bench.replay(gap.after.sequence_number, fourth, A)
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
     assert left_gaps(bench) == []
     version = bench.version
     bench.replay()
     assert (left_gaps(bench), bench.version) == ([], version)
+
+
+def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
+    filling = fill_module.ShardFilling(
+        A,
+        Position.parse("TRIM_HORIZON"),
+        Position.after("9"),
+        RangeEnd.BOUND,
+        5,
+        "5",
+        0,
+        0,
+        0,
+        None,
+        None,
+        None,
+    )
+    for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
+        assert filled_gaps([gap], filling, not_before=not_before, up_to_position=False) == filled
 
 
 @pytest.mark.parametrize("span", ["begins inside", "ends inside"])
