@@ -23,6 +23,7 @@ from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
 from kinesis_assets.table.past import following
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.stop import STOPS
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
@@ -117,12 +118,16 @@ def maintain(
 
     Raises:
         TableOfAnotherStream: The table belongs to another stream; nothing was done.
+        TableRewritten: The table was restored or overwritten, and nobody accepted that; nothing was done.
         CommitFailed: The tries to take old rows out are used up.
         TableError: The table cannot be used; what was yielded is done.
     """
-    if dry_run:
-        table.snapshot().refuse_another(identity)
-    else:
+    snapshot = table.snapshot()
+    positions = snapshot.positions(identity, or_older=True)
+    if positions is not None:
+        # What an operator may want to undo a restore, and the log's entry of it, must not be deleted.
+        refuse_rewritten(table, snapshot, positions)
+    if not dry_run:
         claim(table, identity)
     upkeep = Upkeep(table)
     yield from _set_properties(upkeep, dry_run=dry_run)

@@ -134,6 +134,17 @@ def test_what_else_changes_a_table_is_no_rewrite(filled):
     examine(filled)
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
+    restore(filled)
+    version = delta(filled).version()
+    with pytest.raises(TableRewritten):
+        list(maintain(filled, STREAM, retention_days=1, dry_run=dry_run))
+    assert delta(filled).version() == version
+    accept(filled)
+    list(maintain(filled, STREAM, dry_run=dry_run))
+
+
 def test_entries_that_the_log_no_longer_has_are_passed_over(filled):
     delta(filled).create_checkpoint()
     for entry in Path(filled.uri, "_delta_log").glob("0*[0-9].json"):
