@@ -170,6 +170,7 @@ class ReplayOutcome:
         first_sequence_number: Of the first of them; None if there are none, likewise below.
         last_sequence_number: Of the last of them.
         checksum: Over them all, see `checksums.checksum`.
+        gaps_filled: Recorded gaps of which it read every record, so that they are none any more.
         error: Why the state is failed; None otherwise.
     """
 
@@ -182,6 +183,7 @@ class ReplayOutcome:
     first_sequence_number: str | None = None
     last_sequence_number: str | None = None
     checksum: int | None = None
+    gaps_filled: int = 0
     error: ShardError | None = None
 
 
@@ -464,7 +466,10 @@ def _execute(
             cleared=cleared,
             by=by,
         )
-    read = {shard.shard_id: _outcome(plan, shard) for shard in filling.shards}
+    read = {
+        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())))
+        for shard in filling.shards
+    }
     asked = [*plan.ranges, *plan.told]
     return {shard_id: read.get(shard_id) or plan.told[shard_id] for shard_id in asked}, version
 
@@ -494,7 +499,7 @@ def _filled(shard: ShardFilling) -> Landed:
     )
 
 
-def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
+def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _missing_first(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
     state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
@@ -508,6 +513,7 @@ def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
         first_sequence_number=shard.first_sequence_number,
         last_sequence_number=shard.last_sequence_number,
         checksum=shard.checksum if shard.rows else None,
+        gaps_filled=gaps_filled,
         error=error,
     )
 

@@ -73,7 +73,7 @@ def fill_in(
         token = _landed(table, snapshot, current, past, batch_id)
         if token is not None:
             return (snapshot.version_of(token),)
-        other = _other_change(table, snapshot, version)
+        other = _rewrite(table, snapshot, identity, current, version)
         if other is None and not _same_rows(snapshot, current, past, not_before):
             other = "another commit" if current is None else f"batch {current.batch_id}"
         if other is not None:
@@ -99,9 +99,20 @@ def fill_in(
     return landed
 
 
-def _other_change(table: PositionedTable, snapshot: TableSnapshot, version: int) -> str | None:
-    """A restore or an overwrite since a version, or that nobody can know of one; None if there was none."""
-    rewrites = table.rewrites.between(version, snapshot.version)
+def _rewrite(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    identity: StreamIdentity,
+    current: Past | None,
+    version: int,
+) -> str | None:
+    """The restore or overwrite since a version, or that there may have been one; None if there was none."""
+    if current is not None and current.accepted is not None and current.accepted > version:
+        return f"version {current.accepted}, which was accepted by hand,"
+    # Up to the version that the newest positions were based on, runs have found none but what was accepted.
+    positions = snapshot.positions(identity, or_older=True)
+    examined = None if positions is None else positions.examined
+    rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
     if rewrites is None:
         return "a version that the log no longer has may have"
     return str(rewrites[0]) if rewrites else None

@@ -30,6 +30,7 @@ from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reader import RangeEnd
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.operations.seek import seek
@@ -37,7 +38,7 @@ from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table import commit, delta, tokens
+from kinesis_assets.table import commit, delta, log_entries, rewrites, tokens
 from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
@@ -900,6 +901,48 @@ def test_a_restore_that_takes_rows_out_meanwhile_is_filled_in_too(bench):
     assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_restore_that_was_accepted_and_gone_on_from_meanwhile_makes_it_begin_again(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    def restored_and_accepted():
+        DeltaTable(bench.table.uri).restore(whole)
+        adopt(bench.client, bench.table, by="ann", apply=True)
+        bench.put(5)
+        bench.run()
+
+    bench.replay(fill=before_filling(restored_and_accepted))
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_replay_beside_runs_reads_no_entry_of_the_log_that_they_have_examined(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2, 3)
+    read = []
+    entry = log_entries.read_entry
+
+    def counted(filesystem, version):
+        read.append(version)
+        return entry(filesystem, version)
+
+    def runs():
+        for item in range(5, 9):
+            bench.put(item)
+            bench.run()
+        monkeypatch.setattr(rewrites, "read_entry", counted)
+
+    bench.replay(fill=before_filling(runs))
+
+    assert bench.items == list(range(9))
+    assert read == [bench.version - 1]
+
+
 def test_a_log_that_lost_the_versions_meanwhile_makes_it_begin_again(bench):
     bench.create()
     bench.put(*range(5))
@@ -957,8 +1000,9 @@ def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays
     assert left_gaps(bench) == [fourth]
     positions = bench.positions
 
-    bench.replay(by="ann")
+    result = bench.replay(by="ann")
 
+    assert result.outcomes[A].gaps_filled == 1
     assert bench.items == [0, 1, 2, 3, 4, 5]
     assert left_gaps(bench) == []
     assert bench.positions == positions
