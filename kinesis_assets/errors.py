@@ -32,6 +32,9 @@ KinesisAssetsError
 │   ├── TableUnreachable       its log cannot be read
 │   ├── TableNotWritable       writing to it is refused, and another try would be too
 │   ├── TableUnsuitable        a table that this package did not make, or of another schema
+│   ├── TableOfAnotherStream   the table belongs to a stream with another ARN; nothing was changed
+│   ├── TableRewritten         a restore or an overwrite changed the rows, but not the positions
+│   ├── PositionsMissing       the table has rows, but no positions; nothing was changed
 │   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
 │   ├── DataFileInvalid        a landed file is not there, or not with its rows
 │   ├── AttemptExpired         too old to commit: its files may have been vacuumed
@@ -251,6 +254,18 @@ class TableNotWritable(TableError):
 
 class TableUnsuitable(TableError):
     """The table at the URI has another schema or partitioning."""
+
+
+class TableOfAnotherStream(TableError):
+    """The table belongs to a stream with another ARN; nothing was changed."""
+
+
+class TableRewritten(TableError):
+    """A restore or an overwrite changed the table's rows, but not the positions; nothing was changed."""
+
+
+class PositionsMissing(TableError):
+    """The table has rows, but no positions of the stream; nothing was changed."""
 
 
 class PositionsUnreadable(TableError):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
@@ -141,7 +141,7 @@ def standing_shards(
     One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table, and of a
     list that contradicts it; see `relist.relisted`.
     """
-    standing = _standing(table, listing, on_recreated)
+    _, standing = _standing(table, listing, on_recreated)
     if standing is None or standing.identity != listing.summary.identity:
         check_first_list(listing)
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
@@ -175,7 +175,8 @@ def plan_run(
         InvalidInput: The starts do not fit the stream.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole or
             contradicts the table, after bounded tries.
-        TableError: The table cannot be used.
+        TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
+            restored or overwritten.
     """
     from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
@@ -241,23 +242,31 @@ def plan_run(
 
 def _standing(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated
-) -> StreamPositions | None:
+) -> tuple[TableSnapshot | None, StreamPositions | None]:
     try:
         snapshot = table.snapshot()
     except TableMissing:
-        return None
-    return snapshot.positions(listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART)
+        return None, None
+    return snapshot, snapshot.positions(
+        listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART
+    )
 
 
 def _positions_or_first(
     client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
+    from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as above
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
+    from kinesis_assets.table.rewrites import refuse_rewritten  # noqa: PLC0415  # as above
 
-    standing = _standing(table, listing, policy.on_recreated)
-    if standing is not None and standing.identity == listing.summary.identity:
-        return standing
+    snapshot, standing = _standing(table, listing, policy.on_recreated)
+    if snapshot is not None and standing is not None:
+        refuse_rewritten(table, snapshot, standing)
+        if snapshot.owner is None:
+            claim(table, listing.summary.identity)  # an older version made the table
+        if standing.identity == listing.summary.identity:
+            return standing
     check_first_list(listing)
     # What is frozen stays, so it must not rest on one response.
     summary = confirmed(client, listing.summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kinesis_assets.cli.adopt import adopt
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.local import demo, dev, local
@@ -26,7 +27,7 @@ def commands() -> None:
     """Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, doctor):
+for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor):
     commands.add_command(_command)
 
 

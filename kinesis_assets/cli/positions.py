@@ -11,6 +11,7 @@ from kinesis_assets.cli.stream import json_option, of_stream, print_rows, projec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import Predecessor, ShardPosition, StreamPositions
 
 
@@ -22,19 +23,20 @@ def positions(*, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.manager() as manager:
         identity = manager.client().describe().identity
-        standing = manager.positioned_table().snapshot().positions(identity)
-    rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing)]
+        snapshot = manager.positioned_table().snapshot()
+        standing, past = snapshot.positions(identity), snapshot.past(identity)
+    rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing, past)]
     print_rows(rows, as_json=as_json)
 
 
-def _rows(standing: StreamPositions) -> Iterator[dict[str, Any]]:
+def _rows(standing: StreamPositions, past: Past | None) -> Iterator[dict[str, Any]]:
     for shard_id, shard in standing.shards.items():
-        yield _row(shard_id, shard)
+        yield _row(shard_id, shard, past)
     for predecessor in standing.predecessors:
         yield from _given_up(predecessor)
 
 
-def _row(shard_id: str, shard: ShardPosition) -> dict[str, Any]:
+def _row(shard_id: str, shard: ShardPosition, past: Past | None) -> dict[str, Any]:
     return {
         "shard": shard_id,
         "parents": list(shard.parents),
@@ -43,7 +45,7 @@ def _row(shard_id: str, shard: ShardPosition) -> dict[str, Any]:
         "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
         "tip_time": shard.tip_time and shard.tip_time.isoformat(),
         "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
-        "gaps": [str(gap) for gap in shard.gaps],
+        "gaps": [str(gap) for gap in shard.gaps if past is None or not past.has_cleared(shard_id, gap)],
         "last_seek": str(shard.seeks[-1]) if shard.seeks else None,
     }
 

@@ -140,6 +140,7 @@ def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> 
         "first_sequence_number": outcome.first_sequence_number,
         "last_sequence_number": outcome.last_sequence_number,
         "checksum": None if outcome.checksum is None else str(outcome.checksum),
+        "gaps_filled": outcome.gaps_filled or None,
         "seconds": round(result.seconds, 3),
         "table_version": result.version,
         "batch_id": str(result.batch_id) if outcome.rows else None,

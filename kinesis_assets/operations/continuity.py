@@ -12,12 +12,15 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.after import passed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import Landed, ShardPosition, StreamPositions
 
 PROVEN_SINCE = 3
 """Positions files of an older format do not tell what their commit brought."""
+
+_OVERWRITTEN = "Check the rows with --rows; the store must refuse to overwrite a version"
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 
@@ -40,6 +43,43 @@ def breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str 
             yield shard_id, sentence
     for shard_id in now.landed.keys() - now.shards.keys():
         yield shard_id, "rows were brought of a shard that has no position"
+
+
+def unlike_the_log(chain: Sequence[int], entries: Sequence[LogEntry], name: str) -> Iterator[str]:
+    """Where a chain of tokens is not what the versions of the table point at, as sentences.
+
+    Delta writes a version once, and each commit points at a file whose predecessor the version before it
+    points at. A store that ignores the condition of a put lets one commit overwrite another's version, and a
+    log that was copied back lacks versions.
+
+    Args:
+        chain: The tokens from the newest back to the oldest that is known.
+        entries: The versions that the log still has, newest first, up to the one that the chain begins at.
+        name: The application id under which they point at the chain.
+    """
+    pointed = {entry.transactions[name]: entry.version for entry in entries if name in entry.transactions}
+    known = [token for token in chain if token in pointed]
+    if not known:
+        if pointed and chain:
+            yield f"no version in the log points at commit {chain[0]}, the newest one"
+        return
+    # Versions before the oldest known one may point at files that were pruned.
+    oldest, members = known[-1], frozenset(chain)
+    for token, version in pointed.items():
+        if token not in members and version > pointed[oldest]:
+            yield (
+                f"version {version} points at commit {token}, which is not among those before the present "
+                f"one: another commit overwrote a version, or the log was copied back. {_OVERWRITTEN}"
+            )
+    for token in chain[: chain.index(oldest)]:
+        if token not in pointed:
+            yield (
+                f"no version in the log points at commit {token}, though an older one is in it: another "
+                f"commit overwrote its version. {_OVERWRITTEN}"
+            )
+    versions = [pointed[token] for token in known]
+    if versions != sorted(versions, reverse=True):
+        yield "the versions in the log point at the commits in another order than that of the positions files"
 
 
 def _unexplained(

@@ -19,13 +19,16 @@ from kinesis_assets.errors import (
     TableError,
 )
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks
+from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks, unlike_the_log
 from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
 from kinesis_assets.stale_list import check_list
 from kinesis_assets.table.after import passed
+from kinesis_assets.table.log_entries import log_entries
 from kinesis_assets.table.log_files import folder_files, named_files
 from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.ownership import application, past_application
+from kinesis_assets.table.rewrites import rewrites_of
 from kinesis_assets.table.tokens import drawn_at
 
 if TYPE_CHECKING:
@@ -35,9 +38,10 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.spark.scan import Scan
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+    from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import StreamPositions
 
@@ -83,6 +87,8 @@ class _History:
         unproven: Batches of older versions, which do not tell what they brought.
         lowered: Tokens of the commits that lowered the floor, with the floor before.
         since: Before this token nothing is known; 0 if everything is.
+        positions: The tokens of the positions' chain, newest first.
+        pasts: The tokens of the chain of what was done behind them, likewise.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -92,6 +98,8 @@ class _History:
     unproven: set[int] = field(default_factory=set)
     lowered: list[tuple[int, date]] = field(default_factory=list)
     since: int = 0
+    positions: list[int] = field(default_factory=list)
+    pasts: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +144,17 @@ class Doctor:
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
         yield from _floor(past, listing)
-        yield from _or_ok("shards", self._shards(positions, listing), "all that are unread are listed")
+        yield from _or_ok("shards", self._shards(positions, past, listing), "all that are unread are listed")
         history = _History()
         walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
         told = f"{len(history.links)} commits follow on each other without a break"
         yield from _or_ok("continuity", walk, told)
+        entries = list(log_entries(self.table.files, snapshot.version))
+        yield from _or_ok(
+            "log",
+            _log(history, entries, positions.identity),
+            f"the newest {len(entries)} versions point at these commits in their order",
+        )
         rows: list[Finding] = []
         if self.read_rows is not None:
             rows = list(_rows(self.read_rows, snapshot, past, history))
@@ -148,14 +162,18 @@ class Doctor:
         # Rows of commits that were pruned are of no shard: of those nothing more can ever be said.
         proven = self.read_rows is not None and not any(row.shard is not None for row in rows)
         yield from _or_ok(
-            "restore", _restores(snapshot, proven=proven), "no version in the log set the table back"
+            "restore",
+            _restores(entries, past, proven=proven),
+            "no version in the log set the table back or overwrote it",
         )
         yield from _or_ok(
             "events", self._events(history, positions, past), "each commit was told, and nothing else"
         )
         yield from _or_ok("files", _files(self.table, snapshot), "the log names all files, and all are there")
 
-    def _shards(self, positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+    def _shards(
+        self, positions: StreamPositions, past: Past | None, listing: StreamListing
+    ) -> Iterator[Finding]:
         """The stream's present shards against the positions."""
         if positions.identity != listing.summary.identity:
             return
@@ -165,7 +183,7 @@ class Doctor:
             return listing
 
         try:
-            yield from _shards(positions, relisted(self.client, consistent, listing))
+            yield from _shards(positions, past, relisted(self.client, consistent, listing))
         except ShardListStale as error:
             for shard_id, reason in error.reasons.items():
                 yield Finding("shards", Level.PROBLEM, reason, shard_id)
@@ -298,7 +316,7 @@ def _floor(past: Past | None, listing: StreamListing) -> Iterator[Finding]:
         yield Finding("floor", Level.PROBLEM, f"{told}; {way_out}")
 
 
-def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+def _shards(positions: StreamPositions, past: Past | None, listing: StreamListing) -> Iterator[Finding]:
     """The stream's present shards against the positions, which they do not contradict."""
     listed = {shard.shard_id for shard in listing.shards}
     now = listing.summary.service_time
@@ -306,7 +324,9 @@ def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Find
         yield Finding("shards", Level.INFO, "new: no run has seen it yet", shard_id)
     for shard_id, shard in positions.shards.items():
         for gap in shard.gaps:
-            yield Finding("shards", Level.INFO, f"a gap is recorded: {gap}", shard_id)
+            filled = past is not None and past.has_cleared(shard_id, gap)
+            told = "a gap was recorded, and a replay has filled it" if filled else "a gap is recorded"
+            yield Finding("shards", Level.INFO, f"{told}: {gap}", shard_id)
         if shard.finished:
             continue
         if shard_id not in listed:
@@ -326,9 +346,12 @@ def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -
         except PositionsUnreadable as error:
             yield from _pruned(error, now.previous or 0, history, now.token)
             before = None
+        history.positions.append(now.token)
         _keep(history, Link.of_positions(now), read)
         read += 1
         _account(history, before, now)
+        if now.adopted:  # of older rows no commit is known
+            history.since = max(history.since, now.token)
         if before is None:
             return
         for shard_id, sentence in breaks(before, now):
@@ -375,6 +398,7 @@ def _walk_past(snapshot: TableSnapshot, newest: Past | None, history: _History) 
     """The chain of what was done behind the positions."""
     now, read = newest, 0
     while now is not None:
+        history.pasts.append(now.token)
         _keep(history, Link.of_past(now), read)
         read += 1
         # What the table's retention has taken is never filled in again.
@@ -432,17 +456,29 @@ def _rows(
         yield Finding("rows", Level.INFO, f"{told}: only that each is there once was checked")
 
 
-def _restores(snapshot: TableSnapshot, *, proven: bool) -> Iterator[Finding]:
-    for version, at in snapshot.restored():
-        told = (
-            f"version {version} ({at:%Y-%m-%dT%H:%M:%SZ}) set the table's files back, but not the positions"
-        )
+def _log(history: _History, entries: Sequence[LogEntry], identity: StreamIdentity) -> Iterator[Finding]:
+    """The chains against the transactions that the log still has."""
+    for chain, name in (
+        (history.positions, application(identity)),
+        (history.pasts, past_application(identity)),
+    ):
+        for sentence in unlike_the_log(chain, entries, name):
+            yield Finding("log", Level.PROBLEM, sentence)
+
+
+def _restores(entries: Sequence[LogEntry], past: Past | None, *, proven: bool) -> Iterator[Finding]:
+    accepted = -1 if past is None or past.accepted is None else past.accepted
+    for rewrite in (rewrite for entry in entries for rewrite in rewrites_of(entry)):
+        told = f"{rewrite} replaced rows, but not the positions"
         if proven:
             yield Finding(
                 "restore", Level.INFO, f"{told}; the rows are what the commits brought all the same"
             )
+        elif rewrite.version <= accepted:
+            yield Finding("restore", Level.INFO, f"{told}; it was accepted by hand")
         else:
-            yield Finding("restore", Level.PROBLEM, f"{told}: see with --rows what is gone, and replay it")
+            todo = "find what is missing with --rows, replay it, and accept the rest with adopt"
+            yield Finding("restore", Level.PROBLEM, f"{told}: {todo}")
 
 
 def _files(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
 from kinesis_assets.table.commit import LONGEST_READING, read_until
@@ -44,11 +45,12 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.loss import Gap
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.held import HeldFile
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.past import ClearedGap, Past
     from kinesis_assets.table.positions import ShardPosition
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
@@ -168,6 +170,7 @@ class ReplayOutcome:
         first_sequence_number: Of the first of them; None if there are none, likewise below.
         last_sequence_number: Of the last of them.
         checksum: Over them all, see `checksums.checksum`.
+        gaps_filled: Recorded gaps of which it read every record, so that they are none any more.
         error: Why the state is failed; None otherwise.
     """
 
@@ -180,6 +183,7 @@ class ReplayOutcome:
     first_sequence_number: str | None = None
     last_sequence_number: str | None = None
     checksum: int | None = None
+    gaps_filled: int = 0
     error: ShardError | None = None
 
 
@@ -213,20 +217,26 @@ class ReplayPlan:
     Attributes:
         batch_id: Names this attempt; every row it fills in carries it.
         listing: The stream and its shards.
+        version: That version.
         past: The table's past at that version; None if nothing was ever done behind the positions.
         not_before: Records that arrived before are left out.
         held: The table's data files at that version that may hold others of the ranges.
         ranges: By shard id, what is to be read.
+        gaps: By shard id, the recorded gaps that no replay has filled.
+        up_to_positions: The ranges end at the committed positions.
         told: The asked shards of which nothing is read.
         expired: By shard id, why the beginning of its range cannot be read again.
     """
 
     batch_id: int
     listing: StreamListing
+    version: int
     past: Past | None
     not_before: datetime
     held: tuple[HeldFile, ...]
     ranges: Mapping[str, ShardRange]
+    gaps: Mapping[str, Sequence[Gap]]
+    up_to_positions: bool
     told: Mapping[str, ReplayOutcome]
     expired: Mapping[str, DataLost]
 
@@ -309,6 +319,7 @@ def plan_replay(
     return ReplayPlan(
         batch_id=draw_token(),
         listing=listing,
+        version=snapshot.version,
         past=past,
         not_before=not_before,
         held=tuple(
@@ -317,9 +328,20 @@ def plan_replay(
             if file.may_hold_arrivals(not_before, span.until)
         ),
         ranges=ranges,
+        gaps={
+            shard_id: [
+                gap for gap in positions.shards[shard_id].gaps if not _has_cleared(past, shard_id, gap)
+            ]
+            for shard_id in ranges
+        },
+        up_to_positions=span.last is None and span.until is None,
         told=told,
         expired=_expired(ranges, listing, oldest),
     )
+
+
+def _has_cleared(past: Past | None, shard_id: str, gap: Gap) -> bool:
+    return past is not None and past.has_cleared(shard_id, gap)
 
 
 def _floor(past: Past | None) -> datetime | None:
@@ -422,28 +444,48 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     filling = Filling()
+    cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
         landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
         filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
+        cleared = _cleared(plan, filling)
         # After the reading, so that all of it was of the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing committed")
     version = None
-    if filling.files:
+    if filling.files or cleared:
         version = fill_in(
             table,
             identity=plan.listing.summary.identity,
+            version=plan.version,
             past=plan.past,
             not_before=plan.not_before,
             batch_id=plan.batch_id,
             files=filling.files,
             filled={shard.shard_id: _filled(shard) for shard in filling.shards if shard.rows},
+            cleared=cleared,
             by=by,
         )
-    read = {shard.shard_id: _outcome(plan, shard) for shard in filling.shards}
+    read = {
+        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())))
+        for shard in filling.shards
+    }
     asked = [*plan.ranges, *plan.told]
     return {shard_id: read.get(shard_id) or plan.told[shard_id] for shard_id in asked}, version
+
+
+def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, ...]]:
+    found = {
+        shard.shard_id: filled_gaps(
+            plan.gaps[shard.shard_id],
+            shard,
+            not_before=plan.not_before,
+            up_to_position=plan.up_to_positions,
+        )
+        for shard in filling.shards
+    }
+    return {shard_id: gaps for shard_id, gaps in found.items() if gaps}
 
 
 def _filled(shard: ShardFilling) -> Landed:
@@ -458,7 +500,7 @@ def _filled(shard: ShardFilling) -> Landed:
     )
 
 
-def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
+def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _missing_first(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
     state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
@@ -472,6 +514,7 @@ def _outcome(plan: ReplayPlan, shard: ShardFilling) -> ReplayOutcome:
         first_sequence_number=shard.first_sequence_number,
         last_sequence_number=shard.last_sequence_number,
         checksum=shard.checksum if shard.rows else None,
+        gaps_filled=gaps_filled,
         error=error,
     )
 

@@ -23,8 +23,9 @@ from kinesis_assets.stale_list import check_for_seek
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.after import at, passed, rows_after
 from kinesis_assets.table.commit import landed_since, until_told
-from kinesis_assets.table.past import Past
+from kinesis_assets.table.past import ClearedGap, Past
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def seek(
         AttemptExpired: The look at the stream is too long ago; nothing was changed.
         PositionConflict: A run moved a shard meanwhile, so that it would go the other way.
         StreamError: The stream cannot be reached or was recreated, or its list of shards is stale.
-        TableError: The table cannot be used; or (`CommitUnknown`) what became of the commit is not known.
+        TableError: The table cannot be used, belongs to another stream, or was restored or
+            overwritten; or (`CommitUnknown`) what became of the commit is not known.
     """
     listing = client.listing()
     identity = listing.summary.identity
@@ -101,6 +103,7 @@ def seek(
             f"stream {client.stream}: no run has been there yet, so there is no position to set; "
             "`start` says where the first run begins"
         )
+    refuse_rewritten(table, snapshot, expected)
     check_for_seek(listing, expected)
     batch_id = draw_token()
     hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
@@ -125,12 +128,15 @@ def seek(
         if not and_try:
             return None
         _refuse_late(table, batch_id)
+        refuse_rewritten(table, snapshot, current)
         current = current.with_listing(listing)
         moves = _plan(snapshot, current, request)
         _refuse_turned(planned, moves)
         if not _moving(moves):
             return SeekResult(moves)
-        following = _following(current, moves, batch_id, by=by, now=listing.summary.service_time)
+        following = _following(
+            current, moves, batch_id, by=by, now=listing.summary.service_time, examined=snapshot.version
+        )
         tried[following.token] = SeekResult(moves)
         _commit(snapshot, following, moves)
         return None
@@ -276,7 +282,13 @@ def _going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
 
 
 def _following(
-    current: StreamPositions, moves: Mapping[str, Move], batch_id: int, *, by: str, now: datetime
+    current: StreamPositions,
+    moves: Mapping[str, Move],
+    batch_id: int,
+    *,
+    by: str,
+    now: datetime,
+    examined: int,
 ) -> StreamPositions:
     changed = {
         shard_id: msgspec.structs.replace(
@@ -305,6 +317,7 @@ def _following(
         by=by,
         listed_at=current.listed_at,
         predecessors=current.predecessors,
+        examined=examined,
     )
 
 
@@ -327,16 +340,24 @@ def _commit(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[
 def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
     """Told even where no row goes: a replay that fills some in meanwhile must begin again."""
     before = snapshot.past(following.identity)
-    return Past(
-        format=past_file.FORMAT,
-        token=draw_token(),
-        previous=None if before is None else before.token,
+    return past_file.following(
+        before,
         batch_id=following.batch_id,
         at=datetime.now(UTC),
         by=following.by,
-        floor=None if before is None else before.floor,
         rewound=shard_ids,
+        cleared={} if before is None else _still_cleared(before, following),
     )
+
+
+def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
+    """The filled gaps that the positions still have: rows of the others were removed."""
+    left = {
+        shard_id: tuple(ClearedGap.of(gap) for gap in shard.gaps if before.has_cleared(shard_id, gap))
+        for shard_id, shard in following.shards.items()
+        if shard_id in before.cleared
+    }
+    return {shard_id: gaps for shard_id, gaps in left.items() if gaps}
 
 
 def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from kinesis_assets.errors import (
     CommitUnknown,
     DataFileInvalid,
     KinesisAssetsError,
+    PositionsMissing,
     PositionsUnreadable,
     TableUnreachable,
 )
@@ -30,6 +31,7 @@ from kinesis_assets.table.delta import HISTORY_RETENTION
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
@@ -94,16 +96,31 @@ def freeze(
 
     Raises:
         CommitFailed: The tries are used up.
+        TableOfAnotherStream: The table belongs to another stream.
+        PositionsMissing: The table has rows, but no positions of the stream.
+        TableRewritten: The table was restored or overwritten.
         TableError: The table cannot be used.
     """
-    table.create_if_missing()
     summary = listing.summary
+    table.create_if_missing(summary.identity)
 
     def look(*, and_try: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
         standing = snapshot.positions(summary.identity, or_older=replacing_older)
         if standing is not None and standing.identity == summary.identity:
             return standing
+        if standing is not None:
+            refuse_rewritten(table, snapshot, standing)
+        elif snapshot.standing_files():
+            raise PositionsMissing(
+                table.uri,
+                f"has rows, but no positions of {summary.identity.arn}, so how far each shard was read into "
+                "it is not known; nothing was changed. Compute the positions from the rows with "
+                "`kinesis-assets adopt`, or give the stream an empty table",
+            )
+        if and_try and snapshot.owner is None:
+            snapshot.claim(summary.identity)
+            return None  # the next look commits, unless another stream's claim came first
         if and_try:
             token = draw_token()
             first = StreamPositions(
@@ -120,6 +137,7 @@ def freeze(
                 ),
                 listed_at=summary.service_time,
                 predecessors=() if standing is None else standing.as_predecessors(),
+                examined=snapshot.version,
             )
             snapshot.commit([], identity=first.identity, positions=first)
         return None
@@ -153,6 +171,7 @@ def commit(
     Raises:
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is not there or not with its rows.
+        TableRewritten: The table was restored or overwritten since *expected*.
         CommitFailed: The tries are used up, or the batch was committed before.
         CommitUnknown: The chain of positions is broken, or the table could not be looked at after a try.
     """
@@ -177,6 +196,7 @@ def commit(
             return replace(tried[token], version=snapshot.version_of(token))
         if not and_try:
             return None
+        refuse_rewritten(table, snapshot, current)
         current = current.with_listing(listing)
         found: dict[str, StreamPositions] = {}
         if gone := taken(current, expected, moved):
@@ -203,6 +223,7 @@ def commit(
             by=by,
             listed_at=current.listed_at,
             predecessors=current.predecessors,
+            examined=snapshot.version,
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
         snapshot.commit(files, identity=following.identity, positions=following)

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
@@ -48,9 +49,12 @@ from kinesis_assets.table.files import (
 )
 from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.intervals import parse_interval
+from kinesis_assets.table.log_entries import applications
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
+from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
 from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
@@ -134,6 +138,7 @@ class PositionedTable:
     Attributes:
         uri: Where it is, as given.
         folder: The same, for reading and writing files.
+        rewrites: Finds restores and overwrites in its log.
 
     Raises:
         InvalidInput: The URI cannot be meant.
@@ -143,9 +148,13 @@ class PositionedTable:
         self.uri = uri
         self.folder = TableFolder.at(uri)
         self.files = self.folder.open()
+        self.rewrites = RewriteLog(uri, self.files)
 
-    def create_if_missing(self) -> None:
+    def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
         """Create the table, empty; of several creators at once, one does.
+
+        Args:
+            owner: The stream that a new table belongs to; by default the first one that claims it.
 
         Raises:
             TableUnsuitable: There is a table of another shape.
@@ -163,7 +172,8 @@ class PositionedTable:
                 mode="error",
                 partition_by=PARTITION_COLUMNS,
                 description="Kinesis records as they came, with the positions up to which they are here.",
-                configuration=_PROPERTIES,
+                configuration=_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
+                raise_if_key_not_exists=False,  # the owner is no property of Delta's
                 # A retry would put a second creation on top of another run's table.
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
@@ -243,6 +253,46 @@ class TableSnapshot:
         """As delta-rs has it."""
         return self._delta
 
+    @property
+    def version(self) -> int:
+        """The table's version."""
+        return self._delta.version()
+
+    @cached_property
+    def owner(self) -> str | None:
+        """The ARN of the stream that the table's properties name; None if no stream has claimed it."""
+        return self._delta.metadata().configuration.get(OWNER)
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """The ARNs of the streams that the table belongs to: its owner, or else all that its log has.
+
+        Raises:
+            TableUnreachable: Its log cannot be read.
+        """
+        if self.owner is not None:
+            return frozenset([self.owner])
+        try:
+            return arns_of(applications(self._table.files))
+        except (OSError, msgspec.MsgspecError) as error:
+            raise TableUnreachable(self._table.uri, f"its log cannot be read: {error}") from None
+
+    def refuse_another(self, identity: StreamIdentity) -> None:
+        """See that the table belongs to a stream, or to none yet.
+
+        Raises:
+            TableOfAnotherStream: It belongs to another.
+            TableUnreachable: Its log cannot be read.
+        """
+        refuse_another(self._table.uri, self.owners, identity)
+
+    def claim(self, identity: StreamIdentity) -> None:
+        """Make the table a stream's, by a commit that Delta refuses if another stream's came first.
+
+        It neither checks whose the table is nor says whether the commit landed: see `claims.claim`.
+        """
+        self._delta.alter.set_table_properties({OWNER: identity.arn}, raise_if_not_exists=False)
+
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
         """Where the stream's shards are, or None if the table has never seen the stream.
 
@@ -251,10 +301,12 @@ class TableSnapshot:
             or_older: Give those of an older stream of the same name too.
 
         Raises:
+            TableOfAnotherStream: The table belongs to a stream with another ARN.
             PositionsUnreadable: The file that the log points at is missing or not understood.
             StreamRecreated: They are the positions of an older stream of the same name.
         """
-        token = self._delta.transaction_version(_application(identity))
+        self.refuse_another(identity)
+        token = self._delta.transaction_version(application(identity))
         if token is None:
             return None
         found = self.positions_at(token)
@@ -285,8 +337,9 @@ class TableSnapshot:
         return header or self.positions_at(token).header
 
     def past(self, identity: StreamIdentity) -> Past | None:
-        """The last change behind a stream's positions; None if there was none. Raises as `positions_at`."""
-        token = self._delta.transaction_version(_past_application(identity))
+        """The last change behind a stream's positions; None if there was none. Raises as `positions`."""
+        self.refuse_another(identity)
+        token = self._delta.transaction_version(past_application(identity))
         return None if token is None else self.past_at(token)
 
     def past_at(self, token: int) -> Past:
@@ -395,14 +448,6 @@ class TableSnapshot:
         rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
         return [StandingFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
 
-    def restored(self) -> list[tuple[int, datetime]]:
-        """The versions in the log that set the table's files back, newest first, and when."""
-        return [
-            (int(entry["version"]), datetime.fromtimestamp(entry["timestamp"] / 1000, UTC))
-            for entry in self._delta.history()
-            if entry.get("operation") == "RESTORE"
-        ]
-
     def count(self, predicate: str) -> dict[str, int]:
         """How many rows there are, by shard id; shards without any are left out.
 
@@ -426,11 +471,11 @@ class TableSnapshot:
         entries, audit = [], {}
         if positions is not None:
             self._write(_positions_path(positions.token), positions_file.encode(positions))
-            entries.append(Transaction(_application(identity), positions.token))
+            entries.append(Transaction(application(identity), positions.token))
             audit[_TOKEN_KEY] = str(positions.token)
         if past is not None:
             self._write(_past_path(past.token), past_file.encode(past))
-            entries.append(Transaction(_past_application(identity), past.token))
+            entries.append(Transaction(past_application(identity), past.token))
             audit[_PAST_TOKEN_KEY] = str(past.token)
         return CommitProperties(app_transactions=entries, custom_metadata=audit)
 
@@ -648,15 +693,6 @@ def _may_clean_up(positions: StreamPositions) -> bool:
         return False
     drawn = datetime.fromtimestamp(drawn_at(positions.token), UTC)
     return agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
-
-
-def _application(identity: StreamIdentity) -> str:
-    """The log's name for a stream's entry: one for all incarnations, so that an old one's run is fenced."""
-    return f"kinesis/{identity.arn}"
-
-
-def _past_application(identity: StreamIdentity) -> str:
-    return f"{_application(identity)}/past"
 
 
 def _past_path(token: int) -> str:

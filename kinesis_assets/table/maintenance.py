@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.table.claims import claim
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
 from kinesis_assets.table.heartbeat import RUNS
 from kinesis_assets.table.retention import expire, sizes
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.steps import State, Step
 from kinesis_assets.table.stop import STOPS
 from kinesis_assets.table.tokens import drawn_at
@@ -90,13 +92,22 @@ def maintain(
     Raises:
         ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing is deleted
             after that.
+        TableOfAnotherStream: The table belongs to another stream; nothing was done.
+        TableRewritten: The table was restored or overwritten, and nobody accepted that; nothing was done.
         CommitFailed: The tries to take old rows out are used up.
         TableNotWritable: Nothing can be written to the table; nothing was done.
         TableError: The table cannot be used; what was yielded is done.
     """
+    identity = stream.identity
+    snapshot = table.snapshot()
+    positions = snapshot.positions(identity, or_older=True)
+    if positions is not None:
+        # What an operator may want to undo a restore, and the log's entry of it, must not be deleted.
+        refuse_rewritten(table, snapshot, positions)
     if not dry_run:
         table.require_writable()
-    upkeep, identity = Upkeep(table), stream.identity
+        claim(table, identity)
+    upkeep = Upkeep(table)
     clock = AgreedClock(table.uri, stream.service_time, machine)
     now = clock.now()
     yield from _set_properties(upkeep, dry_run=dry_run)

@@ -7,12 +7,12 @@ touched the attempt's rows since it looked: another replay or a rewind may have 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
 from kinesis_assets.table.commit import check_files, until_told
-from kinesis_assets.table.past import FORMAT, Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.past import following
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.past import ClearedGap, Past
     from kinesis_assets.table.positions import Landed
 
 
@@ -27,30 +28,39 @@ def fill_in(
     table: PositionedTable,
     *,
     identity: StreamIdentity,
+    version: int,
     past: Past | None,
     not_before: datetime,
     batch_id: int,
     files: Sequence[DataFile],
     filled: Mapping[str, Landed],
+    cleared: Mapping[str, Sequence[ClearedGap]] = MappingProxyType({}),
     by: str | None = None,
 ) -> int | None:
     """Commit rows that the table lacked behind its positions.
 
+    A restore or an overwrite may have added or removed some of the same rows, without an entry of the past:
+    the log's entries since the attempt's version are examined for one, and one that comes between that and
+    the commit makes Delta refuse the commit.
+
     Args:
         table: The table.
         identity: Which stream.
+        version: The table's version that the attempt compared with.
         past: The past as it stood when the attempt looked at the table's rows; None if there was none.
         not_before: No row of its files arrived before.
         batch_id: The attempt's; every row of its files carries it.
         files: What it writes.
         filled: What these rows are, by shard.
+        cleared: The gaps that are filled with them, by shard.
         by: Who fills them in.
 
     Returns:
         The table's version that holds them; None if it has left the log's newest hundred.
 
     Raises:
-        PastChanged: The past is another one by now; nothing was committed.
+        PastChanged: The past is another one by now, or the table was restored or overwritten; nothing was
+            committed.
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is not there or not with its rows.
         CommitFailed: The tries are used up.
@@ -63,8 +73,10 @@ def fill_in(
         token = _landed(table, snapshot, current, past, batch_id)
         if token is not None:
             return (snapshot.version_of(token),)
-        if not _same_rows(snapshot, current, past, not_before):
-            other = f"batch {current.batch_id}" if current else "a restore"
+        other = _rewrite(table, snapshot, identity, current, version)
+        if other is None and not _same_rows(snapshot, current, past, not_before):
+            other = "another commit" if current is None else f"batch {current.batch_id}"
+        if other is not None:
             raise PastChanged(
                 table.uri,
                 f"{other} changed rows behind the positions "
@@ -72,21 +84,50 @@ def fill_in(
             )
         if and_try:
             check_files(table, batch_id, files)
-            following = Past(
-                format=FORMAT,
-                token=draw_token(),
-                previous=_token(current),
+            change = following(
+                current,
                 batch_id=batch_id,
                 at=datetime.now(UTC),
                 by=by,
-                floor=None if current is None else current.floor,
-                filled=dict(filled),
+                filled=filled,
+                cleared=_cleared(current, cleared),
             )
-            snapshot.commit(files, identity=identity, past=following)
+            snapshot.commit(files, identity=identity, past=change)
         return None
 
-    (version,) = until_told(table, look)
-    return version
+    (landed,) = until_told(table, look)
+    return landed
+
+
+def _rewrite(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    identity: StreamIdentity,
+    current: Past | None,
+    version: int,
+) -> str | None:
+    """The restore or overwrite since a version, or that there may have been one; None if there was none."""
+    if current is not None and current.accepted is not None and current.accepted > version:
+        return f"version {current.accepted}, which was accepted by hand,"
+    # Up to the version that the newest positions were based on, runs have found none but what was accepted.
+    positions = snapshot.positions(identity, or_older=True)
+    examined = None if positions is None else positions.examined
+    rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
+    if rewrites is None:
+        return "a version that the log no longer has may have"
+    return str(rewrites[0]) if rewrites else None
+
+
+def _cleared(
+    current: Past | None, cleared: Mapping[str, Sequence[ClearedGap]]
+) -> dict[str, tuple[ClearedGap, ...]]:
+    """The gaps that are filled by now, each once."""
+    before = {} if current is None else current.cleared
+    added = {
+        shard_id: tuple(dict.fromkeys([*before.get(shard_id, ()), *gaps]))
+        for shard_id, gaps in cleared.items()
+    }
+    return before | added
 
 
 def _same_rows(

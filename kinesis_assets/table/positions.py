@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamListing
 
-FORMAT = 6  # 6: `ShardPosition.listed_open`
+FORMAT = 6
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
 
@@ -186,6 +186,9 @@ class StreamPositions(
         by: Who made the commit: a Dagster run's id, or a person.
         listed_at: When the shards were last listed (service's clock): one that is not here was opened later.
         predecessors: Older streams of the same name that rows of this table came from, oldest first.
+        examined: The table's version that the commit was based on: up to it, no restore or overwrite came
+            between rows and positions, or it was accepted. None in files of older formats.
+        adopted: They are the first, and were computed from rows that the table had before.
     """
 
     format: int
@@ -199,6 +202,8 @@ class StreamPositions(
     by: str | None = None
     listed_at: datetime | None = None
     predecessors: tuple[Predecessor, ...] = ()
+    examined: int | None = None
+    adopted: bool = False
 
     @property
     def header(self) -> Header:

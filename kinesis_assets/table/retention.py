@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit import until_told
-from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.past import following
 from kinesis_assets.table.steps import State, Step
 from kinesis_assets.table.tokens import draw_token
 
@@ -73,13 +73,13 @@ def expire(
             return (replace(step, state=State.PLANNED),)
         if not and_try:
             return None
-        following = _following(past, floor=floor, batch_id=batch_id, at=now, by=by)
-        tried[following.token] = step
+        change = following(past, floor=floor, batch_id=batch_id, at=now, by=by)
+        tried[change.token] = step
         if not old:
-            snapshot.commit([], identity=identity, past=following)
+            snapshot.commit([], identity=identity, past=change)
         else:
             # The day is this program's own text: nothing from outside is in the predicate.
-            snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, past=following)
+            snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, past=change)
         # Rows of such days may be landing all the while: those are the next maintenance's.
         return (step,)
 
@@ -137,8 +137,8 @@ def lower_floor(
             return replace(step, state=State.PLANNED)
         if and_try:
             tried = step
-            following = _following(past, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
-            snapshot.commit([], identity=identity, past=following)
+            change = following(past, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
+            snapshot.commit([], identity=identity, past=change)
         return None
 
     return until_told(table, look)
@@ -147,24 +147,3 @@ def lower_floor(
 def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
     """The rows, the number and the bytes of some files."""
     return sum(file.rows for file in files), len(files), sum(file.size for file in files)
-
-
-def _following(
-    past: Past | None,
-    *,
-    floor: date,
-    batch_id: int,
-    at: datetime,
-    by: str | None,
-    lowered_from: date | None = None,
-) -> Past:
-    return Past(
-        format=FORMAT,
-        token=draw_token(),
-        previous=None if past is None else past.token,
-        batch_id=batch_id,
-        at=at,
-        by=by,
-        floor=floor,
-        lowered_from=lowered_from,
-    )

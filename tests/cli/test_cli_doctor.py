@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.delta import PositionedTable
 
 A = "shardId-000000000000"
-CHECKS = ["table", "positions", "stream", "shards", "continuity", "restore", "events", "files"]
+CHECKS = ["table", "positions", "stream", "shards", "continuity", "log", "restore", "events", "files"]
 
 
 @pytest.fixture

@@ -10,12 +10,16 @@ from pathlib import Path
 import dagster as dg
 import msgspec
 import pytest
+from deltalake import write_deltalake
 
+from kinesis_assets.errors import TableRewritten
 from kinesis_assets.keys import raw_key
 from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.reconcile import told_since
 from kinesis_assets.spark.scan import Counted, Scan
+from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.positions import Seek
 from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.tokens import draw_token
@@ -49,6 +53,7 @@ def test_a_healthy_table_has_no_problem(ward, instance):
             "stream",
             "shards",
             "continuity",
+            "log",
             "restore",
             "events",
             "files",
@@ -257,8 +262,112 @@ def test_a_table_that_was_set_back_is_a_problem(ward):
     ward.delta.restore(ward.delta.version() - 1)
     assert [check for check, _, _ in ward.problems()] == ["restore"]
     ward.put(1)
+    with pytest.raises(TableRewritten):
+        ward.run()
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_version_that_was_overwritten_by_a_write_is_a_problem(ward):
+    write_deltalake(ward.table.uri, ward.delta.to_pyarrow_table(), mode="overwrite")
+    ((check, _, sentence),) = ward.problems()
+    assert check == "restore"
+    assert f"version {ward.delta.version()} (WRITE, mode Overwrite, " in sentence
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_restore_that_was_accepted_is_no_problem_until_the_next_one(ward):
+    ward.delta.restore(ward.delta.version() - 1)
+    ward.past(accepted=ward.delta.version())
+    assert ward.levels()["restore"] == {"info"}
+    ward.put(1)
     ward.run()
-    assert [check for check, _, _ in ward.problems()] == ["restore"]
+    ward.delta.restore(ward.delta.version() - 1)
+    assert ward.levels()["restore"] == {"info", "problem"}
+
+
+# The log
+
+
+def entry_of(ward, version):
+    return Path(ward.table.uri, "_delta_log", f"{version:020}.json")
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
+    """A store that ignores the condition of a put: the commit after was based on the version that is gone."""
+    ward.put(1)
+    ward.run()
+    lost, version = ward.positions.token, ward.delta.version()
+    ward.put(1)
+    ward.run()
+    entry = entry_of(ward, version)
+    entry.write_text(entry.read_text().replace(str(lost), str(lost + 1)))
+    found = [sentence for check, _, sentence in ward.problems() if check == "log"]
+    assert len(found) == 2
+    assert f"version {version} points at commit {lost + 1}, which is not among those" in found[0]
+    assert f"no version in the log points at commit {lost}" in found[1]
+
+
+@pytest.mark.usefixtures("numbers")
+def test_an_amendment_whose_version_was_overwritten_is_a_problem(ward):
+    for _ in range(3):
+        ward.past()
+    version = ward.delta.version() - 1
+    entry = entry_of(ward, version)
+    entry.write_text("\n".join(line for line in entry.read_text().splitlines() if '"txn"' not in line))
+    assert [check for check, _, _ in ward.problems()] == ["log"]
+
+
+@pytest.mark.usefixtures("numbers")
+def test_versions_whose_commits_were_pruned_are_no_problem(ward):
+    ward.put(1)
+    ward.run()
+    first = ward.positions.previous
+    ward.put(1)
+    ward.run()
+    Path(ward.table.uri, "_kinesis", "positions", f"{first}.json").unlink()
+    assert ward.levels()["log"] == {"ok"}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_log_that_begins_later_than_the_commits_is_no_problem(ward):
+    ward.put(1)
+    ward.run()
+    ward.delta.create_checkpoint()
+    for version in range(ward.delta.version()):
+        entry_of(ward, version).unlink()
+    assert ward.levels()["log"] == {"ok"}
+
+
+# Another stream
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_table_of_another_stream_is_a_problem_that_names_both(ward):
+    ours = ward.client.describe().identity.arn
+    other = ours.replace("us-east-1", "eu-west-1")
+    ward.delta.alter.set_table_properties({OWNER: other}, raise_if_not_exists=False)
+    ((check, _, sentence),) = ward.problems()
+    assert check == "table"
+    assert ours in sentence
+    assert other in sentence
+
+
+# Gaps
+
+
+@pytest.mark.usefixtures("numbers")
+def test_a_gap_that_a_replay_filled_is_told_as_filled(ward):
+    shard = ward.positions.shards[A]
+    gap = Gap(
+        after=shard.position, since=shard.last_arrival, next_sequence_number=None, until=shard.last_arrival
+    )
+    ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, gaps=(gap,))})
+    told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
+    assert told == [f"a gap is recorded: {gap}"]
+    ward.past(cleared={A: (ClearedGap.of(gap),)})
+    told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
+    assert told == [f"a gap was recorded, and a replay has filled it: {gap}"]
 
 
 # Files

@@ -9,15 +9,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.jobs.replay import replay_name
 from kinesis_assets.table.commit import LONGEST_READING
 from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.ownership import OWNER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
+RUN = "kinesis-assets run --stream clicks --table ./clicks"
 TEXT = " ".join(PAGE.split())
 
 
@@ -30,7 +34,7 @@ def clicks(kinesis, settings, tmp_path, monkeypatch, spark):
     kinesis.create_stream(StreamName="clicks", ShardCount=1)
     for item in range(3):
         kinesis.put_record(StreamName="clicks", Data=b"%d" % item, PartitionKey="k")
-    call("kinesis-assets run --stream clicks --table ./clicks")
+    call(RUN)
     yield spark
     kinesis.delete_stream(StreamName="clicks")
 
@@ -39,17 +43,33 @@ def call(line):
     """A command's exit code."""
     name, *arguments = shlex.split(line)
     assert name == "kinesis-assets"
-    with pytest.raises(SystemExit) as ended:
+    try:
         commands(arguments, standalone_mode=False)
-    return ended.value.code
+    except SystemExit as ended:
+        return ended.code
+    return 0
 
 
 @pytest.mark.usefixtures("clicks")
 def test_the_commands_of_the_page_run():
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
+    *others, restored = [block.splitlines() for block in blocks]
+    lines = [line for block in others for line in block]
     assert [line.split()[1] for line in lines] == ["doctor", "doctor", "replay", "replay"]
     assert [call(line) for line in lines] == [0, 0, 0, 0]
+    DeltaTable("clicks").restore(0)
+    with pytest.raises(TableRewritten):
+        call(RUN)
+    assert [line.split()[1] for line in restored] == ["replay", "doctor", "adopt", "adopt"]
+    assert [call(line) for line in restored] == [0, 0, 0, 0]
+    assert call(RUN) == 0
+
+
+def test_the_names_of_the_page_are_those_of_the_code():
+    assert f"`{OWNER}`" in PAGE
+    for error in (TableRewritten, PositionsMissing, TableOfAnotherStream):
+        assert f"`{error.__name__}`" in PAGE
+    assert re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE) == ["adopted", "unread", "gone"]
 
 
 def test_the_sql_of_the_page_gives_the_checksums_of_the_commits(clicks, tmp_path):

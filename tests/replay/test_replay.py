@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,19 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.kinesis import budget
 from kinesis_assets.kinesis.checksums import checksum
+from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reader import RangeEnd
 from kinesis_assets.kinesis.room import Room
+from kinesis_assets.operations.adopt import adopt
+from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.replay import ReplayState, Span
+from kinesis_assets.operations.seek import seek
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table import commit, delta, tokens
+from kinesis_assets.table import commit, delta, log_entries, rewrites, tokens
+from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
@@ -879,3 +886,243 @@ def test_no_page_is_asked_for_after_the_position(bench, faults):
 
     assert bench.items == [0, 1, 2]
     assert faults.count("GetRecords") == 1
+
+
+# Beside a restore
+
+
+def test_a_restore_of_the_rows_that_it_fills_in_makes_it_begin_again(bench):
+    """The table is set back to before the rows were lost, while they are filled in."""
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    result = bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(whole)))
+
+    assert bench.items == [0, 1, 2, 3, 4]
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+
+
+def test_a_restore_at_the_very_commit_makes_it_begin_again(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+    commit_whole = delta.TableSnapshot.commit
+
+    def late(snapshot, files, **rest):
+        monkeypatch.setattr(delta.TableSnapshot, "commit", commit_whole)
+        DeltaTable(bench.table.uri).restore(whole)
+        commit_whole(snapshot, files, **rest)
+
+    monkeypatch.setattr(delta.TableSnapshot, "commit", late)
+    bench.replay()
+
+    assert bench.items == [0, 1, 2, 3, 4]
+
+
+def test_a_restore_that_takes_rows_out_meanwhile_is_filled_in_too(bench):
+    bench.create()
+    bench.put(*range(3))
+    bench.run()
+    before = bench.version
+    bench.put(*range(3, 6))
+    bench.run()
+    bench.lose(0)
+
+    bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(before)))
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_restore_that_was_accepted_and_gone_on_from_meanwhile_makes_it_begin_again(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    def restored_and_accepted():
+        DeltaTable(bench.table.uri).restore(whole)
+        adopt(bench.client, bench.table, by="ann", apply=True)
+        bench.put(5)
+        bench.run()
+
+    bench.replay(fill=before_filling(restored_and_accepted))
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_replay_beside_runs_reads_no_entry_of_the_log_that_they_have_examined(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2, 3)
+    read = []
+    entry = log_entries.read_entry
+
+    def counted(filesystem, version):
+        read.append(version)
+        return entry(filesystem, version)
+
+    def runs():
+        for item in range(5, 9):
+            bench.put(item)
+            bench.run()
+        monkeypatch.setattr(rewrites, "read_entry", counted)
+
+    bench.replay(fill=before_filling(runs))
+
+    assert bench.items == list(range(9))
+    assert read == [bench.version - 1]
+
+
+def test_a_log_that_lost_the_versions_meanwhile_makes_it_begin_again(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    def restored_and_cleaned_up():
+        table = DeltaTable(bench.table.uri)
+        table.restore(whole)
+        table.create_checkpoint()
+        for entry in Path(bench.table.uri, "_delta_log").glob("0*[0-9].json"):
+            entry.unlink()
+
+    bench.replay(fill=before_filling(restored_and_cleaned_up))
+
+    assert bench.items == [0, 1, 2, 3, 4]
+
+
+# Gaps
+
+
+def skipped(bench) -> str:
+    """A stream of which 2 and 3 were skipped by hand, between rows; the first number after the gap."""
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.later(seconds=5)
+    _, _, fourth = bench.put(2, 3, 4)
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AT_SEQUENCE_NUMBER:{fourth}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    bench.later(seconds=5)
+    bench.put(5)
+    bench.run()
+    assert bench.items == [0, 1, 4, 5]
+    return fourth
+
+
+def left_gaps(bench) -> list[str | None]:
+    """The gaps of the shard that are not filled, by their next sequence number."""
+    past = bench.past
+    return [
+        gap.next_sequence_number for gap in bench.at(A).gaps if past is None or not past.has_cleared(A, gap)
+    ]
+
+
+def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays(bench):
+    fourth = skipped(bench)
+    assert left_gaps(bench) == [fourth]
+    positions = bench.positions
+
+    result = bench.replay(by="ann")
+
+    assert result.outcomes[A].gaps_filled == 1
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+    assert left_gaps(bench) == []
+    assert bench.positions == positions
+    assert (bench.past.by, bench.past.filled.keys()) == ("ann", {A})
+
+
+def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
+    fourth = skipped(bench)
+    (gap,) = bench.at(A).gaps
+    bench.replay(text(gap.until), None, A)
+    assert (bench.items, left_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
+    result = bench.replay(gap.after.sequence_number, fourth, A)
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+    assert left_gaps(bench) == []
+    version = bench.version
+    bench.replay()
+    assert (left_gaps(bench), bench.version) == ([], version)
+
+
+def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
+    filling = fill_module.ShardFilling(
+        A,
+        Position.parse("TRIM_HORIZON"),
+        Position.after("9"),
+        RangeEnd.BOUND,
+        5,
+        "5",
+        0,
+        0,
+        0,
+        None,
+        None,
+        None,
+    )
+    for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
+        assert filled_gaps([gap], filling, not_before=not_before, up_to_position=False) == filled
+
+
+@pytest.mark.parametrize("span", ["begins inside", "ends inside"])
+def test_a_gap_that_is_read_in_part_is_not_cleared(bench, span):
+    fourth = skipped(bench)
+    (gap,) = bench.at(A).gaps
+    if span == "ends inside":
+        bench.replay("TRIM_HORIZON", str(int(gap.after.sequence_number) + 1), A)
+    else:
+        bench.replay(text(gap.until), None, A)
+    assert left_gaps(bench) == [fourth]
+
+
+def test_a_gap_of_which_records_may_have_expired_is_not_cleared(bench):
+    fourth = skipped(bench)
+    bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 are gone, the skipped ones are not
+    bench.replay()
+    assert left_gaps(bench) == [fourth]
+
+
+def test_a_gap_that_a_later_move_back_opens_again_is_not_cleared_any_more(bench):
+    fourth = skipped(bench)
+    bench.replay()
+    numbers = sorted(number for number, _ in bench.numbers)
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AT_SEQUENCE_NUMBER:{numbers[3]}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    assert left_gaps(bench) == [numbers[3]]
+    assert fourth not in left_gaps(bench)
+
+
+def test_a_gap_before_the_place_that_a_move_goes_back_to_stays_cleared(bench):
+    fourth = skipped(bench)
+    bench.replay()
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AFTER_SEQUENCE_NUMBER:{fourth}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    assert (len(bench.at(A).gaps), left_gaps(bench)) == (1, [])

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from seek_bench import each
 
-from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, TableMissing
+from kinesis_assets.errors import (
+    AttemptExpired,
+    InvalidInput,
+    PositionConflict,
+    SeekRefused,
+    TableMissing,
+    TableOfAnotherStream,
+    TableRewritten,
+)
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.sight import TIME_TO_READ
 from kinesis_assets.operations import seek as seek_module
@@ -645,3 +656,62 @@ def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, monkeypatch):
     with pytest.raises(AttemptExpired, match="nothing was changed"):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
     assert bench.version == before
+
+
+# Another stream's rows
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monkeypatch, apply):
+    bench.create()
+    first, *_ = bench.put(1, 2, 3)
+    bench.table.create_if_missing()
+    with monkeypatch.context() as older:  # an older version made no claim and asked for none
+        older.setattr(TableSnapshot, "owner", "")
+        older.setattr(TableSnapshot, "owners", frozenset())
+        bench.run()
+        identity = bench.client.describe().identity
+        other = msgspec.structs.replace(identity, arn=identity.arn.replace("000000000000", "111111111111"))
+        write_deltalake(bench.table.uri, DeltaTable(bench.table.folder.uri).to_pyarrow_table(), mode="append")
+        positions = msgspec.structs.replace(bench.positions, identity=other, token=draw_token())
+        bench.table.snapshot().commit([], identity=other, positions=positions)
+    before = bench.version
+    with pytest.raises(TableOfAnotherStream) as caught:
+        bench.seek(f"AT_SEQUENCE_NUMBER:{first}", apply=apply)
+    assert other.arn in str(caught.value)
+    assert bench.version == before
+    assert bench.items == Counter({"1": 2, "2": 2, "3": 2})
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_a_restored_table_is_not_moved(bench, apply):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    before = bench.version
+    bench.put(2)
+    bench.run()
+    DeltaTable(bench.table.uri).restore(before)
+    with pytest.raises(TableRewritten):
+        bench.seek("TRIM_HORIZON", apply=apply)
+    assert bench.version == before + 2
+
+
+def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(bench, monkeypatch):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    before = bench.version
+    bench.put(2)
+    bench.run()
+    planned = seek_module._request
+
+    def then_restored(*arguments):
+        request = planned(*arguments)
+        DeltaTable(bench.table.uri).restore(before)
+        return request
+
+    monkeypatch.setattr(seek_module, "_request", then_restored)
+    with pytest.raises(TableRewritten):
+        bench.seek("TRIM_HORIZON")
+    assert bench.items == each(1)

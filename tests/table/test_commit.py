@@ -26,7 +26,7 @@ from attempts import (
     shards,
     standing,
 )
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
 
 from kinesis_assets.errors import (
     AttemptExpired,
@@ -42,7 +42,6 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
@@ -151,13 +150,6 @@ def test_freeze_gives_up_after_bounded_tries(table, at_commit):
         freeze_all(table, shards("a"))
 
 
-def test_two_streams_in_one_table_have_positions_of_their_own(table, frozen):
-    other = StreamIdentity(STREAM.arn + "-2", STREAM.created)
-    positions = freeze_all(table, shards("z"), identity=other)
-    assert positions.shards.keys() == {"z"}
-    assert standing(table) == frozen
-
-
 # Committing
 
 
@@ -261,10 +253,8 @@ def test_a_commit_opens_the_table_once(table, frozen, monkeypatch):
 
 
 def test_a_commit_is_told_with_its_own_version_though_others_were_quicker(table, frozen, at_commit):
-    other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
-
     def after_another(real, snapshot, files, positions):
-        freeze_all(table, shards("x"), identity=other)
+        write_deltalake(table.uri, TABLE_SCHEMA.empty_table(), mode="append")
         real(snapshot, files, positions)
         Attempt(table, standing(table), {"b": 2}).commit()
 

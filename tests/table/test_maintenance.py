@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -659,11 +660,13 @@ def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
 
 def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
     other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
-    freeze_all(busy, shards("x"), identity=other)
+    elsewhere = PositionedTable(f"{busy.uri}-other")
+    path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).token}.json"
+    shutil.copy(Path(elsewhere.uri, path), Path(busy.uri, path))
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
-    assert busy.snapshot().positions(other) is not None
+    assert path in files_of(busy, "_kinesis/positions/*")
 
 
 def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_days):

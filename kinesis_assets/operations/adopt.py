@@ -1,0 +1,247 @@
+"""Adoption: an operator takes the rows of a table as they are, and runs go on from there.
+
+Of a table that has rows and no positions, such as a copy, the positions are computed from the rows. Of a
+table that was restored or overwritten, which has positions already, that is accepted. Either is one commit
+with the name of who did it, and no row is changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import CommitFailed, InvalidInput, StreamRecreated, TableUnsuitable
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.sight import look_at
+from kinesis_assets.table import past as past_file
+from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.newest_rows import newest_rows
+from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
+from kinesis_assets.table.rewrites import unaccepted
+from kinesis_assets.table.tokens import draw_token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+    from kinesis_assets.table.newest_rows import NewestRow
+    from kinesis_assets.table.rewrites import Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedShard:
+    """A shard of an adoption.
+
+    Attributes:
+        rows: How many rows of it the table has.
+        position: Where its first run begins; None if the stream does not list it any more.
+    """
+
+    rows: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult:
+    """What an adoption did, or would do.
+
+    Attributes:
+        shards: By shard id, where positions are computed from rows.
+        accepted: The restores and overwrites that are accepted, oldest first.
+        applied: It is in the table.
+    """
+
+    shards: Mapping[str, AdoptedShard] = field(default_factory=dict)
+    accepted: Sequence[Rewrite] = ()
+    applied: bool = False
+
+
+def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool) -> AdoptResult:
+    """Take the rows of a table as they are.
+
+    Args:
+        client: The stream.
+        table: Its table.
+        by: Who does it, kept with the commit.
+        apply: Commit it; else only return what would be done.
+
+    Raises:
+        InvalidInput: There is nothing to adopt.
+        TableUnsuitable: The table has rows of another stream.
+        CommitFailed: The table was changed meanwhile; nothing was committed.
+        ShardError: A shard could not be read to see how its last record ends.
+        StreamError: The stream cannot be reached or was recreated.
+        TableError: The table cannot be used, or belongs to another stream.
+    """
+    listing = client.listing()
+    identity = listing.summary.identity
+    snapshot = table.snapshot()
+    positions = snapshot.positions(identity)
+    if positions is not None:
+        rewrites = unaccepted(snapshot, identity, table.rewrites.since(positions, snapshot.version))
+        if not rewrites:
+            raise InvalidInput(
+                f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
+                "overwritten since they were committed; there is nothing to adopt"
+            )
+        result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
+        if apply:
+            _accept(table, identity, result.accepted[-1].version, by)
+        return replace(result, applied=apply)
+    rows = _rows(table, snapshot, client.stream)
+    shards = _adopted(client, listing, rows)
+    # After the reading, so that all of it was of the stream whose rows these are to be.
+    if client.describe().identity != identity:
+        raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
+    if apply:
+        _commit(table, listing, rows, shards, by)
+    gone = {
+        shard_id: AdoptedShard(row.rows, None) for shard_id, row in rows.items() if shard_id not in shards
+    }
+    counted = {
+        shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
+        for shard_id, shard in shards.items()
+    }
+    return AdoptResult(gone | counted, applied=apply)
+
+
+def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
+    batch_id = draw_token()
+
+    def look(*, and_try: bool) -> bool | None:
+        snapshot = table.snapshot()
+        past = snapshot.past(identity)
+        if past is not None and past.accepted is not None and past.accepted >= version:
+            return True
+        if and_try:
+            # Which of the rows that filled a gap are left is not known.
+            change = past_file.following(
+                past, batch_id=batch_id, at=datetime.now(UTC), by=by, cleared={}, accepted=version
+            )
+            snapshot.commit([], identity=identity, past=change)
+        return None
+
+    until_told(table, look)
+
+
+def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
+    found = newest_rows(table.uri, snapshot)
+    if not found:
+        raise InvalidInput(
+            f"table {table.uri} has no rows; there is nothing to adopt, the first run begins it"
+        )
+    if others := sorted(found.keys() - {stream}):
+        names = ", ".join(repr(name[:200]) for name in others)
+        raise TableUnsuitable(
+            table.uri,
+            f"has rows of the streams {names}, and a table belongs to one stream; nothing was changed. Copy "
+            f"the rows of {stream} to a table of their own",
+        )
+    return found[stream]
+
+
+def _adopted(
+    client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
+) -> dict[str, ShardPosition]:
+    """The listed shards, each after its newest row; those without rows at their oldest record."""
+    summary = listing.summary
+
+    def position_of(shard: Shard) -> ShardPosition:
+        row = rows.get(shard.shard_id)
+        return ShardPosition(
+            parents=shard.parents,
+            hash_range=shard.hash_range,
+            position=(
+                Position(PositionKind.TRIM_HORIZON) if row is None else _after(client, listing, shard, row)
+            ),
+            last_arrival=None if row is None else row.last_arrival,
+            wanted_from=summary.service_time if row is None else None,
+            retention_hours=summary.retention_hours,
+        )
+
+    return {shard.shard_id: position_of(shard) for shard in listing.shards}
+
+
+def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:
+    """After a shard's newest row, which may be a part of an aggregate of which the table lacks the rest."""
+    inside = Position.after(row.sequence_number, row.sub_sequence_number)
+    first = look_at(client, shard, listing.summary, inside).first
+    if first is not None and first.sequence_number == row.sequence_number:
+        return inside
+    return Position.after(row.sequence_number)
+
+
+def _commit(
+    table: PositionedTable,
+    listing: StreamListing,
+    rows: Mapping[str, NewestRow],
+    shards: Mapping[str, ShardPosition],
+    by: str,
+) -> None:
+    identity, batch_id = listing.summary.identity, draw_token()
+
+    def look(*, and_try: bool) -> bool | None:
+        snapshot = table.snapshot()
+        positions = snapshot.positions(identity)
+        if positions is not None and _first(snapshot, positions).batch_id == batch_id:
+            return True
+        if positions is not None or _rows(table, snapshot, identity.name) != rows:
+            raise CommitFailed(table.uri, "it was changed meanwhile; nothing was committed, run again")
+        if and_try and snapshot.owner is None:
+            snapshot.claim(identity)
+        elif and_try:
+            first = StreamPositions(
+                format=FORMAT,
+                identity=identity,
+                token=draw_token(),
+                previous=None,
+                generation=0,
+                batch_id=batch_id,
+                shards=dict(shards),
+                by=by,
+                listed_at=listing.summary.service_time,
+                examined=snapshot.version,
+                adopted=True,
+            )
+            snapshot.commit([], identity=identity, positions=first)
+        return None
+
+    until_told(table, look)
+
+
+def _first(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions:
+    """The first positions of a table: a run may have gone on from them already."""
+    while positions.previous is not None:
+        positions = snapshot.positions_at(positions.previous)
+    return positions
+
+
+def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
+    """What is printed: a row for each shard whose position is computed, and for each version accepted."""
+    shards = [
+        {
+            "shard": shard_id,
+            "version": None,
+            "state": "gone" if shard.position is None else "adopted" if shard.rows else "unread",
+            "rows": shard.rows,
+            "position": None if shard.position is None else str(shard.position),
+            "applied": result.applied and shard.position is not None,
+        }
+        for shard_id, shard in result.shards.items()
+    ]
+    accepted = [
+        {
+            "shard": None,
+            "version": rewrite.version,
+            "state": str(rewrite),
+            "rows": None,
+            "position": None,
+            "applied": result.applied,
+        }
+        for rewrite in result.accepted
+    ]
+    return shards + accepted

@@ -1,0 +1,161 @@
+"""The entries of a table's log, as files: what each version did, and which transactions the log holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_LOG = "_delta_log"
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version of the table.
+
+    Attributes:
+        version: Its number.
+        operation: What its writer called it, such as RESTORE; empty if the writer did not say.
+        mode: The mode of a write, such as Overwrite; empty for other operations.
+        at: When it was written (the writer's clock); None if the writer did not say.
+        transactions: The transactions it sets: versions by application id.
+        changes_rows: It adds or removes rows. A compaction does not.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    at: datetime | None
+    transactions: Mapping[str, int]
+    changes_rows: bool
+
+
+class _Commit(msgspec.Struct):
+    operation: str | None = None
+    timestamp: int | None = None
+    operationParameters: dict[str, object] | None = None  # noqa: N815  # the protocol's name
+
+
+class _File(msgspec.Struct):
+    dataChange: bool = True  # noqa: N815  # likewise
+
+
+class _Transaction(msgspec.Struct):
+    appId: str  # noqa: N815  # likewise
+    version: int
+
+
+class _Action(msgspec.Struct):
+    commitInfo: _Commit | None = None  # noqa: N815  # likewise
+    add: _File | None = None
+    remove: _File | None = None
+    txn: _Transaction | None = None
+
+
+def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | None:
+    """What one version did; None if its entry was deleted, as entries in a checkpoint are after a while.
+
+    Args:
+        filesystem: The table's folder.
+        version: The version's number.
+
+    Raises:
+        OSError: It cannot be read now.
+        msgspec.MsgspecError: It is not an entry of a log.
+    """
+    try:
+        with filesystem.open_input_file(f"{_LOG}/{version:020}.json") as source:
+            content = source.read()
+    except FileNotFoundError:
+        return None
+    actions = _actions(content)
+    info = next((action.commitInfo for action in actions if action.commitInfo is not None), _Commit())
+    return LogEntry(
+        version=version,
+        operation=info.operation or "",
+        mode=str((info.operationParameters or {}).get("mode", "")),
+        at=None if info.timestamp is None else datetime.fromtimestamp(info.timestamp / 1000, UTC),
+        transactions=_transactions(actions),
+        changes_rows=any(
+            file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
+        ),
+    )
+
+
+def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[LogEntry]:
+    """The versions from one back to the oldest that the log still has. Raises as `read_entry`.
+
+    Args:
+        filesystem: The table's folder.
+        through: The newest version.
+    """
+    for version in range(through, -1, -1):
+        entry = read_entry(filesystem, version)
+        if entry is None:
+            return
+        yield entry
+
+
+def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
+    """The application ids of all transactions in the log: in its newest checkpoint and in what follows it.
+
+    delta-rs answers for one application id only, so the log's files are read.
+
+    Args:
+        filesystem: The table's folder.
+
+    Raises:
+        OSError: The log cannot be read now.
+        msgspec.MsgspecError: A file in it is not of a log.
+    """
+    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG))
+    names = [info.base_name for info in infos if info.type == pyarrow.fs.FileType.File]
+    newest, checkpoint = _newest_checkpoint(names)
+    found: set[str] = set()
+    for name in checkpoint:
+        found |= _in_checkpoint(filesystem, f"{_LOG}/{name}")
+    for name in sorted(names):
+        commit = _COMMIT.fullmatch(name)
+        if commit is not None and int(commit[1]) > newest:
+            with filesystem.open_input_file(f"{_LOG}/{name}") as source:
+                found |= _transactions(_actions(source.read())).keys()
+    return frozenset(found)
+
+
+def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+    """The version of the newest checkpoint that is complete, and its files; -1 and none without any."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        found = _CHECKPOINT.fullmatch(name)
+        if found is not None:
+            parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(name)
+    complete = [(version, files) for (version, count), files in parts.items() if len(files) >= count]
+    return max(complete, default=(-1, []))
+
+
+def _in_checkpoint(filesystem: pyarrow.fs.FileSystem, path: str) -> set[str]:
+    with filesystem.open_input_file(path) as source:
+        if path.endswith(".json"):
+            return set(_transactions(_actions(source.read())))
+        table = pq.ParquetFile(source).read(columns=["txn.appId"])
+    transactions = table["txn"].to_pylist() if "txn" in table.column_names else []
+    return {each["appId"] for each in transactions if each is not None and each["appId"] is not None}
+
+
+def _actions(content: bytes) -> list[_Action]:
+    return [msgspec.json.decode(line, type=_Action) for line in content.splitlines()]
+
+
+def _transactions(actions: Iterable[_Action]) -> dict[str, int]:
+    return {action.txn.appId: action.txn.version for action in actions if action.txn is not None}

@@ -1,0 +1,118 @@
+"""The contract's lines 6 and 14: whose table it is, and rows that its positions have not passed.
+
+With real Spark, a real Delta table and Dagster's own runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
+from kinesis_assets.jobs.replay import run_replay
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.adopt import adopt
+from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.delta import PositionedTable
+
+if TYPE_CHECKING:
+    from pipeline import Pipeline
+
+    from kinesis_assets.operations.adopt import AdoptResult
+
+
+def version_of(pipeline: Pipeline) -> int:
+    return DeltaTable(pipeline.table).version()
+
+
+def adopted(pipeline: Pipeline) -> AdoptResult:
+    client = StreamClient(pipeline.stream, pipeline.settings)
+    return adopt(client, PositionedTable(pipeline.table), by="ann", apply=True)
+
+
+def copy(pipeline: Pipeline) -> None:
+    """Go on with a copy of the table's rows, as CREATE TABLE AS SELECT makes it."""
+    rows = DeltaTable(pipeline.table).to_pyarrow_table()
+    pipeline.table += "-copy"
+    write_deltalake(pipeline.table, rows, partition_by=["arrival_date"])
+
+
+# 6. No silent loss.
+
+
+def test_a_restored_table_is_told_until_what_is_missing_is_filled_in_and_accepted(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.create(2)
+    pipeline.put(100)
+    pipeline.run()
+    before = version_of(pipeline)
+    pipeline.put(100)
+    pipeline.run()
+    DeltaTable(pipeline.table).restore(before)
+    pipeline.put(100)
+    restored = version_of(pipeline)
+
+    with pytest.raises(TableRewritten, match=f"version {restored} "):
+        pipeline.run()
+    assert version_of(pipeline) == restored
+
+    run_replay(pipeline.project(), pipeline.instance, start="TRIM_HORIZON")
+    with pytest.raises(TableRewritten):
+        pipeline.run()
+    assert [rewrite.version for rewrite in adopted(pipeline).accepted] == [restored]
+    pipeline.run()
+    pipeline.assert_exactly_once()
+
+
+# 14. Identity.
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [("us-east-1", "eu-west-1"), ("000000000000", "111111111111")],
+    ids=["region", "account"],
+)
+def test_a_table_of_the_same_stream_elsewhere_is_refused_before_anything_is_touched(
+    pipeline: Pipeline, own: str, others: str
+) -> None:
+    pipeline.create(2)
+    pipeline.put(10)
+    listing = StreamClient(pipeline.stream, pipeline.settings).listing()
+    ours = listing.summary.identity
+    other = msgspec.structs.replace(ours, arn=ours.arn.replace(own, others))
+    swapped = replace(listing, summary=replace(listing.summary, identity=other))
+    starts = {shard.shard_id: Position.parse("TRIM_HORIZON") for shard in listing.shards}
+    theirs = freeze(PositionedTable(pipeline.table), swapped, starts)
+    before = version_of(pipeline)
+
+    for on_recreated in ("fail", "restart"):
+        with pytest.raises(TableOfAnotherStream) as refused:
+            pipeline.run(on_recreated=on_recreated)
+        assert ours.arn in str(refused.value)
+        assert other.arn in str(refused.value)
+    assert (version_of(pipeline), pipeline.rows()) == (before, [])
+    assert PositionedTable(pipeline.table).snapshot().positions(other) == theirs
+
+
+def test_rows_without_positions_are_refused_before_anything_is_touched_until_they_are_adopted(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.create(2)
+    pipeline.put(100)
+    pipeline.run()
+    copy(pipeline)
+    pipeline.put(100)
+
+    with pytest.raises(PositionsMissing, match="kinesis-assets adopt"):
+        pipeline.run()
+    assert version_of(pipeline) == 0
+
+    adopted(pipeline)
+    pipeline.run()
+    pipeline.assert_exactly_once()

@@ -1,0 +1,163 @@
+"""A restored or overwritten table is noticed by whoever would go on from its positions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from attempts import STREAM, Attempt, freeze_all, rows_by_shard, shards, standing
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.errors import TableRewritten
+from kinesis_assets.table import past as past_file
+from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.rewrites import refuse_rewritten
+from kinesis_assets.table.tokens import draw_token
+
+
+@pytest.fixture
+def filled(table):
+    """The test's table, with two commits of rows of a shard."""
+    freeze_all(table, shards("a"))
+    for _ in range(2):
+        Attempt(table, standing(table), {"a": 3}).commit()
+    return table
+
+
+def delta(table):
+    return DeltaTable(table.uri)
+
+
+def examine(table):
+    """What a run does before it reads."""
+    table = PositionedTable(table.uri)
+    snapshot = table.snapshot()
+    positions = snapshot.positions(STREAM)
+    assert positions is not None
+    refuse_rewritten(table, snapshot, positions)
+
+
+def restore(table, back=1):
+    delta(table).restore(delta(table).version() - back)
+
+
+def accept(table):
+    snapshot = table.snapshot()
+    past = past_file.following(
+        snapshot.past(STREAM), batch_id=draw_token(), at=STREAM.created, by=None, accepted=snapshot.version
+    )
+    snapshot.commit([], identity=STREAM, past=past)
+
+
+def overwrite(table):
+    write_deltalake(table.uri, delta(table).to_pyarrow_table(), mode="overwrite")
+
+
+@pytest.mark.parametrize("rewrite", [restore, overwrite])
+def test_a_run_that_would_read_is_refused_with_the_version_and_the_way_out(filled, rewrite):
+    rewrite(filled)
+    with pytest.raises(TableRewritten) as caught:
+        examine(filled)
+    version = delta(filled).version()
+    assert f"version {version} (" in str(caught.value)
+    assert "kinesis-assets replay" in str(caught.value)
+    assert "kinesis-assets adopt" in str(caught.value)
+
+
+def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
+    attempt = Attempt(filled, standing(filled), {"a": 3})
+    restore(filled)
+    before = rows_by_shard(filled)
+    with pytest.raises(TableRewritten):
+        attempt.commit()
+    assert rows_by_shard(filled) == before == {"a": [1, 2, 3]}
+
+
+def test_a_restore_between_a_try_and_its_commit_commits_nothing(filled, monkeypatch):
+    attempt = Attempt(filled, standing(filled), {"a": 3})
+    commit = TableSnapshot.commit
+
+    def late(snapshot, files, **rest):
+        restore(filled)
+        commit(snapshot, files, **rest)
+
+    monkeypatch.setattr(TableSnapshot, "commit", late)
+    with pytest.raises(TableRewritten):
+        attempt.commit()
+    assert rows_by_shard(filled) == {"a": [1, 2, 3]}
+
+
+def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(filled):
+    """Whoever committed did not see it: between its look at the log and its commit, if Delta let it."""
+    stale = standing(filled)
+    restore(filled)
+    snapshot = filled.snapshot()
+    following = msgspec.structs.replace(
+        stale, token=draw_token(), previous=stale.token, batch_id=draw_token(), examined=snapshot.version - 1
+    )
+    snapshot.commit([], identity=STREAM, positions=following)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(filled):
+    restore(filled)
+    stale = standing(filled)
+    older = msgspec.structs.replace(
+        stale, token=draw_token(), previous=stale.token, batch_id=draw_token(), examined=None
+    )
+    filled.snapshot().commit([], identity=STREAM, positions=older)
+    examine(filled)
+    overwrite(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_what_was_accepted_is_gone_on_from_until_the_next_restore(filled):
+    restore(filled)
+    accept(filled)
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    restore(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_what_else_changes_a_table_is_no_rewrite(filled):
+    write_deltalake(filled.uri, delta(filled).to_pyarrow_table().slice(0, 1), mode="append")
+    delta(filled).delete("sequence_number = '1'")
+    delta(filled).optimize.compact()
+    delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
+    list(maintain(filled, STREAM, retention_days=36500))
+    examine(filled)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
+    restore(filled)
+    version = delta(filled).version()
+    with pytest.raises(TableRewritten):
+        list(maintain(filled, STREAM, retention_days=1, dry_run=dry_run))
+    assert delta(filled).version() == version
+    accept(filled)
+    list(maintain(filled, STREAM, dry_run=dry_run))
+
+
+def test_entries_that_the_log_no_longer_has_are_passed_over(filled):
+    delta(filled).create_checkpoint()
+    for entry in Path(filled.uri, "_delta_log").glob("0*[0-9].json"):
+        entry.unlink()
+    examine(filled)
+
+
+def test_a_plan_and_its_commit_read_each_entry_of_the_log_once(filled, monkeypatch):
+    read = []
+    entry = filled.rewrites._entry
+    monkeypatch.setattr(filled.rewrites, "_entry", lambda version: read.append(version) or entry(version))
+    snapshot = filled.snapshot()
+    positions = snapshot.positions(STREAM)
+    refuse_rewritten(filled, snapshot, positions)
+    Attempt(filled, positions, {"a": 3}).commit()
+    assert read == [delta(filled).version() - 1]
