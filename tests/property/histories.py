@@ -87,6 +87,13 @@ class Wait(_AsCode):
     seconds: int
 
 
+@dataclass(frozen=True, repr=False)
+class Maintain(_AsCode):
+    """Maintenance with a retention of a day, by a machine's clock that is so many hours ahead: refused."""
+
+    hours: int
+
+
 # Runs
 
 
@@ -163,7 +170,7 @@ class Run(_AsCode):
         return any(isinstance(event.what, Run) for event in self.events)
 
 
-Step = Put | Split | Merge | Wait | Run
+Step = Put | Split | Merge | Wait | Maintain | Run
 
 
 @dataclass(frozen=True, repr=False)

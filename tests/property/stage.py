@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from histories import Merge, Put, Run, Split, Wait
+import pytest
+from histories import Maintain, Merge, Put, Run, Split, Wait
 from ledger import HashRange, Ledger, hash_of, payload
 from onlooker import Onlooker
 from runs import Runner
 
+from kinesis_assets.errors import ClocksDisagree
 from kinesis_assets.run import ShardState
+from kinesis_assets.table.maintenance import maintain
 
 if TYPE_CHECKING:
     from histories import History, Step
@@ -77,6 +81,8 @@ class Stage:
                 self._merge(step)
             case Wait():
                 self._house.clock.advance(step.seconds)
+            case Maintain():
+                self._maintain(step)
             case Run():
                 asked = list(self._listed())
                 if step.asked is not None:
@@ -141,6 +147,13 @@ class Stage:
             at = first + (last - first) * split.percent // 100
             self._house.kinesis.split_shard(**self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at))
             self._shards = {}
+
+    def _maintain(self, step: Maintain) -> None:
+        """It is refused, so rows and positions stay as they are."""
+        stream = self._house.client.describe()
+        machine = stream.service_time + timedelta(hours=step.hours)
+        with pytest.raises(ClocksDisagree):
+            list(maintain(self._table, stream, retention_days=1, machine=lambda: machine))
 
     def _merge(self, merge: Merge) -> None:
         shards = [shard_id for _, shard_id in self._open()]
