@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from histories import Aggregate, Bend, Distribute, Event, History, Merge, Plain, Put, Run, Split, Sub, Wait
+from histories import (
+    Aggregate,
+    Bend,
+    Distribute,
+    Event,
+    History,
+    Maintain,
+    Merge,
+    Plain,
+    Put,
+    Run,
+    Split,
+    Sub,
+    Wait,
+)
 from hypothesis import strategies as st
 from seams import SEAMS, DiskFailed, Killed, LogFailed
 
@@ -50,6 +64,7 @@ _reshards = st.builds(Split, st.integers(0, 5), st.integers(1, 99)) | st.builds(
 _waits = st.builds(Wait, st.sampled_from([1, 301, 3600, 43_200]))
 _distributes = st.builds(Distribute, st.sampled_from([True, True, False]))
 _changes = _some((4, _puts), (2, _reshards), (1, _waits), (1, _distributes))
+_between = _some((12, _changes), (1, st.builds(Maintain, st.sampled_from([2, -2, 8760, -8760]))))
 
 _shard_ids = _rarely(st.sampled_from([f"shardId-{number:012}" for number in range(4)]))
 _which = {"after": st.integers(0, 3), "times": st.integers(1, 7), "shard_id": _shard_ids}
@@ -177,7 +192,7 @@ histories = st.builds(
     shards=st.sampled_from([1, 2, 2, 3, 3]),
     start=st.sampled_from(["TRIM_HORIZON", "TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
     steps=st.lists(
-        st.tuples(st.lists(_changes, min_size=1, max_size=3), _all_runs), min_size=1, max_size=7
+        st.tuples(st.lists(_between, min_size=1, max_size=3), _all_runs), min_size=1, max_size=7
     ).map(_flat),
     on_demand=st.sampled_from([False, False, True]),
     old_table=st.sampled_from([False, False, True]),

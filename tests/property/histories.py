@@ -97,6 +97,13 @@ class Distribute(_AsCode):
     auto: bool = True
 
 
+@dataclass(frozen=True, repr=False)
+class Maintain(_AsCode):
+    """Maintenance with a retention of a day, by a machine's clock that is so many hours ahead: refused."""
+
+    hours: int
+
+
 # Runs
 
 
@@ -173,7 +180,7 @@ class Run(_AsCode):
         return any(isinstance(event.what, Run) for event in self.events)
 
 
-Step = Put | Split | Merge | Wait | Distribute | Run
+Step = Put | Split | Merge | Wait | Distribute | Maintain | Run
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable, Schema
-from histories import Distribute, Merge, Put, Run, Split, Wait
+from histories import Distribute, Maintain, Merge, Put, Run, Split, Wait
 from ledger import HashRange, Ledger, hash_of, payload
 from onlooker import Onlooker
 from runs import Runner
 
+from kinesis_assets.errors import ClocksDisagree
 from kinesis_assets.run import ShardState
 from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.maintenance import maintain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +94,8 @@ class Stage:
             case Distribute():
                 self._auto = step.auto and self._on_demand
                 self._distribute()
+            case Maintain():
+                self._maintain(step)
             case Run():
                 asked = list(self._listed())
                 if step.asked is not None:
@@ -164,6 +170,13 @@ class Stage:
                     **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
                 )
             self._shards = {}
+
+    def _maintain(self, step: Maintain) -> None:
+        """It is refused, so rows and positions stay as they are."""
+        stream = self._house.client.describe()
+        machine = stream.service_time + timedelta(hours=step.hours)
+        with pytest.raises(ClocksDisagree):
+            list(maintain(self._table, stream, retention_days=1, machine=lambda: machine))
 
     def _merge(self, merge: Merge) -> None:
         shards = [shard_id for _, shard_id in self._open()]
