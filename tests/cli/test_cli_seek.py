@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
+from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
+from kinesis_assets.table.ownership import application
+from kinesis_assets.table.past import ClearedGap, following
+from kinesis_assets.table.tokens import draw_token
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
@@ -58,6 +63,21 @@ def test_positions_tell_who_set_them_last(cli, of_stream, landed):
     assert told[A]["position"] == to
     assert re.search(r"by ann: from .* to .*, 2 rows taken out", told[A]["last_seek"])
     assert told[B]["last_seek"] is None
+
+
+def test_positions_print_no_gap_that_a_replay_has_filled(cli, of_stream, landed, table):
+    del landed
+    assert cli("seek", *of_stream, "--to", "LATEST", "--shard", A, "--apply").exit_code == 0
+    assert len(cli("positions", *of_stream, "--json").by_shard[A]["gaps"]) == 1
+    snapshot = table.snapshot()
+    (owner,) = snapshot.owners
+    identity = StreamIdentity(owner, datetime(2026, 1, 1, tzinfo=UTC))
+    token = snapshot.delta.transaction_version(application(identity))
+    positions = snapshot.positions_at(token)
+    cleared = {A: tuple(ClearedGap.of(gap) for gap in positions.shards[A].gaps)}
+    past = following(None, batch_id=draw_token(), at=positions.identity.created, by=None, cleared=cleared)
+    snapshot.commit([], identity=positions.identity, past=past)
+    assert cli("positions", *of_stream, "--json").by_shard[A]["gaps"] == []
 
 
 @pytest.mark.usefixtures("landed")
