@@ -61,6 +61,9 @@ _SECRETS = re.compile(
     r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
     re.IGNORECASE,
 )
+_NAMED = 3
+"""Shards that an error about a whole stream names; the others are counted."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -131,8 +134,12 @@ class ShardListStale(StreamError):
     """
 
     def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
-        named = "; ".join(f"{shard_id}: {reason}" for shard_id, reason in reasons.items())
-        super().__init__(stream, f"the list of shards contradicts the table, nothing was changed: {named}")
+        named = [f"{shard_id}: {reason}" for shard_id, reason in reasons.items()]
+        if len(named) > _NAMED:
+            named[_NAMED:] = [f"and {len(named) - _NAMED} more shards, see `kinesis-assets doctor`"]
+        super().__init__(
+            stream, f"the list of shards contradicts the table, nothing was changed: {'; '.join(named)}"
+        )
         self.reasons = {shard_id: without_secrets(reason) for shard_id, reason in reasons.items()}
 
 

@@ -164,7 +164,14 @@ def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobo
     source.create(1)
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("DescribeStreamSummary", created_long_ago)
     assert daemon.spans() == [(B, C)]
+
+
+def created_long_ago(_, answer):
+    summary = answer.members["StreamDescriptionSummary"]
+    created = summary["StreamCreationTimestamp"] - 30 * 3600
+    return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
 
 
 @pytest.mark.usefixtures("spark")
