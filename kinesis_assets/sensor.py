@@ -114,7 +114,7 @@ def evaluate(
     liveness = liveness_of(manager, unfinished, before.liveness, now)
     dead = liveness.dead
     living = [record for record in unfinished if record.dagster_run.run_id not in dead]
-    busy = shards_of(manager, instance, living, keys, now)
+    busy = shards_of(manager, living, keys, now)
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)

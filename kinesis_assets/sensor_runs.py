@@ -33,7 +33,7 @@ _HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 
 def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
-    """Those that read the stream."""
+    """Those over the raw asset, and replays."""
     return [
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
@@ -76,16 +76,15 @@ def _patience(manager: ShardIOManager, run: dg.DagsterRun) -> float:
 
 def shards_of(
     manager: ShardIOManager,
-    instance: dg.DagsterInstance,
     records: Iterable[dg.RunRecord],
     keys: Sequence[str],
     now: float,
 ) -> set[str]:
-    """The shards that a run has and keeps: not those of a run that ends when the next one takes over."""
+    """The shards that unfinished runs have and keep: not one that ends when the next one takes over."""
     return {
         shard_id
         for record in records
-        if is_ours(instance, record.dagster_run, manager.stream)
+        if record.dagster_run.job_name != replay_name(manager.stream)  # it moves no position
         and not _hands_over(record, manager.handover, now)
         for shard_id in tagged_span(record.dagster_run.tags, keys)
     }

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.cli import commands
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit import freeze

@@ -11,7 +11,7 @@ from test_cli_run import one_line
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table import delta
+from kinesis_assets.table import delta, heartbeat
 from kinesis_assets.table.commit import freeze
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(delta, "write_new", refuse)
+    monkeypatch.setattr(heartbeat, "write_new", refuse)
 
 
 @pytest.mark.usefixtures("made", "no_java", "refused")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.client import StreamClient
@@ -69,6 +71,14 @@ def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
     assert resources[io_manager_key("clicks")].policy().starts == Starts.of(attributes["start"])
+
+
+def test_the_command_of_the_page_sets_what_it_says():
+    (line,) = re.findall(r"^```sh\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)
+    words = shlex.split(line)
+    pairs = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    assert words[:2] == ["kinesis-assets", "run"]
+    assert parse_settings(pairs) == {"max_records": 1000, "spark_config": {"spark.master": "local[2]"}}
 
 
 def test_every_setting_of_the_page_is_one_of_the_builder():

@@ -16,8 +16,10 @@ from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.table.commit import LONGEST_READING
+from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_START
+from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.heartbeat import INTERVAL, RUNS
 from kinesis_assets.table.ownership import OWNER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
@@ -89,4 +91,9 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert (FIRST_WAIT, LONGEST_WAIT) == (30, 15 * 60)
     assert inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default == 60
     assert f"`{replay_name('clicks')}`" in TEXT
+    assert (INTERVAL, SECONDS_SILENT, SECONDS_TO_START) == (30, 5 * 60, 30 * 60)
+    assert timedelta(hours=8) == OLDEST_ATTEMPT
+    assert f"`{RUNS}/`" in TEXT
+    (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
+    assert int(seconds) > inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default
     assert f"reads for {LONGEST_READING // timedelta(hours=1)} hours at most" in TEXT

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinesis_assets import cli
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, ParentUnfinished, ReadFailed, ShardVanished
 from kinesis_assets.kinesis.loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -676,7 +676,7 @@ def printed(bench, capsys):
 
     def printed():
         place = ["--table", bench.table.uri, "--endpoint-url", bench.settings.endpoint_url]
-        cli.commands(["positions", "--stream", bench.stream, *place, "--json"], standalone_mode=False)
+        commands(["positions", "--stream", bench.stream, *place, "--json"], standalone_mode=False)
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         return {line["shard"]: line for line in lines}
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from seek_bench import each
 
-from kinesis_assets.cli import commands
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.operations.moves import Direction
