@@ -23,7 +23,7 @@ from kinesis_assets.resources import KinesisResource
 from kinesis_assets.spark.session import failures_told, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dagster._core.execution.context.system import StepExecutionContext
 
@@ -133,9 +133,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
             max_bad_records=self.max_bad_records,
         )
 
-    def standing_shards(self, listing: StreamListing) -> dict[str, ShardPosition]:
+    def standing_shards(self, listing: StreamListing, asked: Iterable[str] = ()) -> dict[str, ShardPosition]:
         """Every shard of the stream as it stands, see `plan.standing_shards`."""
-        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated)
+        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated, asked)
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""

@@ -137,13 +137,19 @@ class RunPlan:
 
 
 def standing_shards(
-    listing: StreamListing, table: PositionedTable, on_recreated: OnRecreated = OnRecreated.FAIL
+    listing: StreamListing,
+    table: PositionedTable,
+    on_recreated: OnRecreated = OnRecreated.FAIL,
+    asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
-    """Every shard that is listed or was ever recorded, as it stands; parents before children.
+    """Every shard that is listed or recorded, as it stands; parents before children.
+
+    Those in the archive, which are finished and no longer listed, are left out, except for the asked ones.
+
 
     One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table.
     """
-    standing = _standing(table, listing, on_recreated)
+    standing = _standing(table, listing, on_recreated, asked)
     if standing is None or standing.identity != listing.summary.identity:
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
     return standing.with_listing(listing).shards
@@ -178,12 +184,12 @@ def plan_run(
     from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
     listing = listing or client.listing()
-    standing = _positions_or_first(client, table, listing, policy)
+    asked = list(dict.fromkeys(asked))
+    standing = _positions_or_first(client, table, listing, policy, asked)
     expected = standing.with_listing(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
-    asked = list(dict.fromkeys(asked))
     refused: dict[str, ShardError] = {}
     given_up: dict[str, ShardPosition] = {}
     ranges: list[ShardRange] = []
@@ -232,22 +238,31 @@ def plan_run(
 
 
 def _standing(
-    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated
+    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> StreamPositions | None:
+    """The positions, with every listed or asked shard that was ever recorded."""
     try:
         snapshot = table.snapshot()
     except TableMissing:
         return None
-    return snapshot.positions(listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART)
+    identity = listing.summary.identity
+    standing = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
+    if standing is None or standing.identity != identity:
+        return standing
+    return snapshot.recall(standing, [*(shard.shard_id for shard in listing.shards), *asked])
 
 
 def _positions_or_first(
-    client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
+    client: StreamClient,
+    table: PositionedTable,
+    listing: StreamListing,
+    policy: ReadPolicy,
+    asked: Iterable[str],
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
 
-    standing = _standing(table, listing, policy.on_recreated)
+    standing = _standing(table, listing, policy.on_recreated, asked)
     if standing is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)

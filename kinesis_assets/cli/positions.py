@@ -22,7 +22,10 @@ def positions(*, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.manager() as manager:
         identity = manager.client().describe().identity
-        standing = manager.positioned_table().snapshot().positions(identity)
+        snapshot = manager.positioned_table().snapshot()
+        standing = snapshot.positions(identity)
+        if standing is not None:
+            standing = snapshot.with_archive(standing)
     rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing)]
     print_rows(rows, as_json=as_json)
 

@@ -39,7 +39,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     """
     project = project_of(**stream)
     with project.manager() as manager:
-        standing = manager.standing_shards(manager.client().listing())
+        standing = manager.standing_shards(manager.client().listing(), shard_ids)
     unknown = sorted(set(shard_ids) - set(standing))
     if unknown:
         raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")

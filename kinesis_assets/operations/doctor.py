@@ -125,7 +125,12 @@ class Doctor:
             return
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
-        yield from _or_ok("shards", _shards(positions, listing), "all that are unread are listed")
+        try:
+            recorded = snapshot.with_archive(positions)
+        except TableError as error:
+            yield Finding("positions", Level.PROBLEM, f"{error}; nothing else was checked")
+            return
+        yield from _or_ok("shards", _shards(recorded, listing), "all that are unread are listed")
         history = _History()
         walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
         told = f"{len(history.links)} commits follow on each other without a break"
@@ -284,10 +289,12 @@ def _shards(positions: StreamPositions, listing: StreamListing) -> Iterator[Find
 
 def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -> Iterator[Finding]:
     """The chain of positions, from the newest back to where it was pruned."""
-    now, read = newest, 0
+    now, read = snapshot.with_archive(newest), 0
     while True:
         try:
-            before = None if now.previous is None else snapshot.positions_at(now.previous)
+            before = None
+            if now.previous is not None:
+                before = snapshot.with_archive(snapshot.positions_at(now.previous))
         except PositionsUnreadable as error:
             yield from _pruned(error, now.previous or 0, history, now.token)
             before = None

@@ -100,10 +100,10 @@ def seek(
             "`start` says where the first run begins"
         )
     batch_id = draw_token()
-    request = _request(client, listing, expected, to, shard_ids)
+    request = _request(client, listing, snapshot.with_archive(expected), to, shard_ids)
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
-    planned = _plan(snapshot, expected.with_listing(listing), request)
+    planned = _plan(snapshot, snapshot.with_archive(expected).with_listing(listing), request)
     if not apply or not _moving(planned):
         return SeekResult(planned)
     tried: dict[int, SeekResult] = {}
@@ -113,14 +113,15 @@ def seek(
         current = snapshot.positions(identity)
         if current is None:
             raise InvalidInput(f"the positions of {client.stream} are gone; was the table replaced?")
-        token = landed_since(table, snapshot, current, expected, batch_id)
+        token = landed_since(table, current, expected, batch_id)
         if token is not None:
             return replace(tried[token], version=snapshot.version_of(token), applied=True)
         if not and_try:
             return None
         _refuse_late(table, batch_id)
-        current = current.with_listing(listing)
-        moves = _plan(snapshot, current, request)
+        moves = _plan(snapshot, snapshot.with_archive(current).with_listing(listing), request)
+        listed = [shard.shard_id for shard in listing.shards]
+        current = snapshot.recall(current, listed).with_listing(listing)
         _refuse_turned(planned, moves)
         if not _moving(moves):
             return SeekResult(moves)

@@ -19,9 +19,11 @@ import pyarrow.fs
 
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.table.commit import until_told
-from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
+from kinesis_assets.table.delta import PAST_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
 from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
 from kinesis_assets.table.stop import STOPS
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
@@ -129,6 +131,7 @@ def maintain(
         yield from _checkpoint(table, upkeep)
     for of, paths in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
+        (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
         (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
         (STOPS, partial(_old_stops, table)),
     ):
@@ -279,6 +282,9 @@ def _prune(
 def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
     """Positions files before those that stood `CHAIN_KEPT` ago, or less if they are many, oldest first.
 
+    The bases of those that are kept are kept too: of the oldest, and of the present one, since of two tokens
+    the one that was drawn later may be smaller where clocks differ.
+
     What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
     not. So the chain need not be walked, which has thousands of links a day.
     """
@@ -296,14 +302,15 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity) -> I
         if previous is not None:
             kept = min(kept, previous)
             break
-    old = iter([token for token in sizes if token < kept and drawn_at(token) < since])
+    bases = {_base_of(snapshot, token) for token in (kept, current.token)}
+    old = iter([token for token in sizes if token < kept and drawn_at(token) < since and token not in bases])
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while some := list(islice(old, _AT_ONCE)):
             # Another stream's, if one was ever brought into this table, are none of ours.
             ours = pool.map(partial(_is_of, snapshot, identity), some)
             for token, is_ours in zip(some, ours, strict=True):
                 if is_ours:
-                    yield f"{POSITIONS_FOLDER}/{token}.json"
+                    yield positions_path(token)
 
 
 def _chain_since(sizes: Mapping[int, int]) -> float:
@@ -333,8 +340,35 @@ def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) 
     return token if found.previous is None else found.previous
 
 
+def _base_of(snapshot: TableSnapshot, token: int) -> int | None:
+    try:
+        return snapshot.positions_header_at(token).base
+    except PositionsUnreadable:  # pruned before
+        return None
+
+
 def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> bool:
     return _previous_of(snapshot, identity, token) is not None
+
+
+def _unnamed_segments(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
+    """Segments of the archive that were written `CHAIN_KEPT` ago for commits that never landed, oldest first.
+
+    Those of another stream, or of an older one of this name, stay.
+    """
+    current = table.snapshot().positions(identity, or_older=True)
+    if current is None:
+        return
+    named = table.chain.segments(current)
+    for token in sorted(_sizes_by_token(table, ARCHIVE_FOLDER)):
+        if token in named or not _is_old(token):
+            continue
+        try:
+            is_ours = table.chain.stream_of_segment(token) == current.identity
+        except PositionsUnreadable:  # its writer was killed, or is of a newer version
+            is_ours = False
+        if is_ours:
+            yield segment_path(token)
 
 
 def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Iterator[str]:
@@ -344,14 +378,13 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity) -> Itera
     so that what is not deleted by then can still be reached the next time.
     """
     snapshot = table.snapshot()
+    present = _sizes_by_token(table, PAST_FOLDER)  # others were pruned before
     entry = snapshot.past(identity)
     chain: list[int] = []
     while entry is not None:
         chain.append(entry.token)
-        try:
-            entry = None if entry.previous is None else snapshot.past_at(entry.previous)
-        except PositionsUnreadable:  # pruned before
-            break
+        previous = entry.previous
+        entry = snapshot.past_at(previous) if previous in present else None
     old = [token for token in chain if _is_old(token)]
     for token in reversed(old[1:]):
         yield f"{PAST_FOLDER}/{token}.json"

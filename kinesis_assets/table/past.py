@@ -13,8 +13,8 @@ import msgspec
 
 from kinesis_assets.table.positions import Landed
 
-FORMAT = 1
-"""Raised with any change that an older version must not read."""
+FORMAT = 2
+"""Raised with any change that an older version must not read. Files of format 1 name no stream."""
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -30,6 +30,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         floor: No row with an arrival date before this day (UTC) is kept, or ever filled in again.
         filled: Rows that this commit filled in, by shard id.
         rewound: Shards whose rows this commit took out, since their positions were set back.
+        arn: The stream's, which is written into the file with each commit; None in files of format 1.
     """
 
     format: int
@@ -41,6 +42,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     floor: date | None = None
     filled: dict[str, Landed] = {}
     rewound: tuple[str, ...] = ()
+    arn: str | None = None
 
 
 def encode(past: Past) -> bytes:

@@ -48,6 +48,7 @@ from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.files import TABLE_SCHEMA, without_shards
 from kinesis_assets.table.positions import FORMAT
+from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.tokens import draw_token
 
 RACERS = 8
@@ -78,7 +79,8 @@ def at_commit(monkeypatch):
     def at_commit(stand_in, times=1):
         left = [times]
 
-        def commit(snapshot, files, *, identity, positions):
+        def commit(snapshot, files, *, identity, positions, retired=()):
+            assert not retired
             assert identity == positions.identity
             if not left[0]:
                 return real(snapshot, files, positions)
@@ -480,11 +482,13 @@ def test_of_runs_on_one_shard_one_wins(table, racers):
 
 
 def test_broken_chain_is_an_unknown_commit(table, frozen):
+    table = PositionedTable(table.uri, ChainPolicy(most_files=0))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, standing(table), {"b": 1}).commit()
     previous = standing(table).previous
     Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
+    attempt.table = PositionedTable(table.uri)  # which has read none of them yet
     with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
         attempt.commit()
 
@@ -617,4 +621,4 @@ def test_damaged_positions_are_unreadable(table, frozen, damage):
             }[damage]
         )
     with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.token}.json"):
-        freeze_all(table, shards("a"))
+        freeze_all(PositionedTable(table.uri), shards("a"))

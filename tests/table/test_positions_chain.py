@@ -1,0 +1,331 @@
+"""Files of positions that hold the changes since a base, the archive, and both in a table."""
+
+from __future__ import annotations
+
+import random
+from base64 import b64decode
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from attempts import (
+    BEGINNING,
+    LISTED_AT,
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    freeze_all,
+    listing,
+    shards,
+    standing,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.local.sequence_numbers import SequenceNumber
+from kinesis_assets.operations.continuity import breaks
+from kinesis_assets.table import commit as commit_module
+from kinesis_assets.table import positions_archive, positions_file
+from kinesis_assets.table.commit import commit
+from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.maintenance import CHAIN_KEPT, maintain
+from kinesis_assets.table.number_columns import pack, unpack
+from kinesis_assets.table.position_changes import apply, changes
+from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
+from kinesis_assets.table.positions_archive import Segment
+from kinesis_assets.table.positions_chain import ChainPolicy, PositionsChain
+from kinesis_assets.table.tokens import draw_token
+
+SMALL = ChainPolicy(most_files=3, least_carried=4, least_archived=2)
+THREE_DAYS = 259_200
+"""Commits of three days at one a second."""
+
+
+def shard_at(position=BEGINNING, **rest):
+    return ShardPosition(parents=(), hash_range=("0", "9"), position=position, **rest)
+
+
+def positions_of(named, token=7, previous=None, **rest):
+    return StreamPositions(
+        format=FORMAT,
+        identity=STREAM,
+        token=token,
+        previous=previous,
+        generation=0 if previous is None else 1,
+        batch_id=token,
+        shards=named,
+        **rest,
+    )
+
+
+# Columns
+
+
+@given(st.lists(st.integers(-(10**129), 10**129), max_size=20))
+def test_a_column_is_read_back_as_the_same_numbers(numbers):
+    assert unpack(pack(numbers), len(numbers)) == numbers
+
+
+def test_a_column_of_another_length_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="a column has 2 bytes, not 3 x 1"):
+        unpack(pack([1, 2]), 3)
+
+
+# Changes
+
+TIMES = st.none() | st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+NUMBERS = st.integers(0, 10**129 - 1).map(str)
+POSITIONS = (
+    st.just(BEGINNING)
+    | st.builds(Position.after, NUMBERS, st.none() | st.integers(0, 1 << 40))
+    | TIMES.filter(bool).map(Position.at_timestamp)
+)
+SHARDS = st.builds(
+    shard_at,
+    POSITIONS,
+    finished=st.booleans(),
+    tip_time=TIMES,
+    last_arrival=TIMES,
+    bytes_per_second=st.none() | st.integers(0, 10**7),
+    retention_hours=st.none() | st.integers(24, 8760),
+)
+LANDED = st.builds(
+    Landed,
+    start=POSITIONS,
+    through=POSITIONS,
+    first_sequence_number=NUMBERS,
+    last_sequence_number=NUMBERS,
+    rows=st.integers(1, 10**9),
+    bytes=st.integers(0, 10**12),
+    checksum=st.integers(0, 1 << 63),
+)
+NAMES = st.sampled_from("abcdef")
+
+
+@given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, LANDED))
+def test_changes_lead_from_any_positions_to_any_others(before, now, landed):
+    assert apply(before, changes(before, now, landed)) == (now, landed)
+
+
+@given(st.dictionaries(NAMES, SHARDS, min_size=1), st.data())
+def test_shards_that_were_read_on_are_columns_alone(before, data):
+    now, landed = {}, {}
+    for shard_id, shard in before.items():
+        last = data.draw(st.integers(10**55, 10**56))
+        now[shard_id] = msgspec.structs.replace(
+            shard, position=Position.after(str(last)), tip_time=LISTED_AT, last_arrival=LISTED_AT
+        )
+        landed[shard_id] = Landed(
+            start=Position.after(str(last - 9)),
+            through=now[shard_id].position,
+            first_sequence_number=str(last - 5),
+            last_sequence_number=str(last),
+            rows=5,
+            bytes=500,
+            checksum=1 << 33,
+        )
+    changed = changes(before, now, landed)
+    assert (changed.whole, changed.landed_whole) == ({}, {})
+    assert apply(before, changed) == (now, landed)
+
+
+def test_a_shard_that_did_not_change_takes_nothing():
+    named = {f"{number}": shard_at(Position.after(str(number))) for number in range(1000)}
+    same = {shard_id: msgspec.structs.replace(shard) for shard_id, shard in named.items()}
+    assert len(msgspec.msgpack.encode(changes(named, same, {}))) < 20
+
+
+def test_changes_of_another_base_are_refused():
+    changed = changes({"a": shard_at(), "b": shard_at()}, {"a": shard_at(), "b": shard_at(Position.after("5"))}, {})
+    with pytest.raises(msgspec.ValidationError, match="not of its base"):
+        apply({"a": shard_at()}, changed)
+
+
+# Files
+
+
+def with_base():
+    base = positions_of({"a": shard_at(), "b": shard_at(Position.after("4"))}, token=6)
+    now = positions_of(
+        base.shards | {"b": shard_at(Position.after("9"))}, token=7, previous=6, by="me", listed_at=LISTED_AT
+    )
+    content = positions_file.encode_changes(positions_file.Stored(now, base=6), base)
+    return base, now, content
+
+
+def test_a_file_with_a_base_is_read_back_as_the_same_positions():
+    base, now, content = with_base()
+    assert positions_file.read(content, {6: base}.__getitem__).positions == now
+
+
+def test_the_header_of_a_file_with_a_base_names_it():
+    _, _, content = with_base()
+    assert positions_file.decode_header(content[: positions_file.HEADER_BYTES]).base == 6
+
+
+def test_every_cut_of_a_file_with_a_base_is_refused():
+    base, _, content = with_base()
+    for length in range(len(content)):
+        with pytest.raises(msgspec.MsgspecError):
+            positions_file.read(content[:length], {6: base}.__getitem__)
+
+
+def test_a_damaged_number_in_a_file_with_a_base_is_refused():
+    base, _, content = with_base()
+    around = msgspec.json.decode(content)
+    whole = positions_file.decompressed(b64decode(around["shards"]), around["size"])
+    for place in range(len(whole)):
+        damaged = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+        packed = msgspec.json.encode(around | {"shards": positions_file.compressed(damaged)})
+        with pytest.raises(msgspec.ValidationError, match="damaged"):
+            positions_file.read(packed, {6: base}.__getitem__)
+
+
+def test_a_base_of_another_stream_is_refused():
+    base, _, content = with_base()
+    other = msgspec.structs.replace(base, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-2"))
+    with pytest.raises(msgspec.ValidationError, match="its base is of another stream"):
+        positions_file.read(content, {6: other}.__getitem__)
+
+
+def test_a_version_that_knows_no_base_finds_the_format_where_it_looks():
+    """It decodes the whole as JSON for its format alone, and of a chain's files what is before the shards."""
+    _, _, content = with_base()
+    assert msgspec.json.decode(content)["format"] == FORMAT
+    assert msgspec.json.decode(content[: content.index(b',"shards":')] + b"}")["format"] == FORMAT
+
+
+def test_a_segment_is_read_back_as_the_same():
+    segment = Segment(STREAM, 9, (3, 5), {"a": shard_at(Position.after("7"), finished=True)})
+    assert positions_archive.decode(positions_archive.encode(segment)) == segment
+
+
+def test_a_segment_of_a_newer_format_is_refused_by_its_number():
+    content = positions_archive.encode(Segment(STREAM, 9, (), {}))
+    newer = msgspec.json.encode(msgspec.json.decode(content) | {"format": FORMAT + 1, "later": 1})
+    with pytest.raises(msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads up to"):
+        positions_archive.decode(newer)
+
+
+# The chain, without a table
+
+
+class Bench:
+    """A chain in a folder."""
+
+    def __init__(self, folder, policy=None):
+        self.folder, self.policy = folder, policy
+        self.newest = None
+        self.chain = self.another()
+
+    def another(self):
+        """As another process has it."""
+        files = PositionedTable(str(self.folder)).files
+        return PositionsChain("the table", lambda: files, self.policy)
+
+    def follow(self, named, retired=(), **rest):
+        """Write positions after the newest."""
+        before = self.newest
+        self.newest = positions_of(named, draw_token(), before and before.token, **rest)
+        self.chain.write(self.newest, retired)
+        return self.newest
+
+    def read(self):
+        """How many files it takes a new process to read the newest positions, and those."""
+        chain = self.another()
+        found = chain.positions_at(self.newest.token)
+        return chain.files_read, found
+
+    def size(self, token):
+        return (self.folder / f"_kinesis/positions/{token}.json").stat().st_size
+
+    def header(self, token):
+        return self.another().header_at(token)
+
+    @property
+    def bytes(self):
+        return sum(path.stat().st_size for path in self.folder.rglob("*.json"))
+
+    @property
+    def segments(self):
+        return sorted(self.folder.glob("_kinesis/archive/*.json"))
+
+
+@pytest.fixture
+def chain_of(tmp_path):
+    return lambda policy=None: Bench(tmp_path / "table", policy)
+
+
+class Stream:
+    """Shards whose records have the numbers that Kinesis gives; as random as they may be otherwise."""
+
+    def __init__(self, count):
+        self.random = random.Random(19)  # noqa: S311  # the same each time
+        self.ids = [f"shardId-{number:012}" for number in range(count)]
+        self.ordinals = {shard_id: self.random.randrange(1 << 40) for shard_id in self.ids}
+        self.second = 1_700_000_000
+        self.shards = {
+            shard_id: shard_at(Position.after(self._number(shard_id)), retention_hours=24)
+            for shard_id in self.ids
+        }
+        self.shards = {
+            shard_id: msgspec.structs.replace(
+                shard,
+                parents=(f"shardId-{number + 5000:012}",),
+                hash_range=(str(number << 118), str((number + 1 << 118) - 1)),
+                wanted_from=LISTED_AT,
+            )
+            for number, (shard_id, shard) in enumerate(self.shards.items())
+        }
+
+    def _number(self, shard_id):
+        return str(SequenceNumber(0x5BF4E5C2, int(shard_id[8:]), self.ordinals[shard_id], self.second))
+
+    def a_second(self, moving):
+        """The shards and what was written, after a second in which so many of them were read on."""
+        self.second += 1
+        landed = {}
+        now = datetime.fromtimestamp(self.second, UTC)
+        for shard_id in self.random.sample(self.ids, moving):
+            before, rows = self.shards[shard_id], self.random.randint(2, 1000)
+            self.ordinals[shard_id] += self.random.randint(1, 1000)
+            first = self._number(shard_id)
+            self.ordinals[shard_id] += self.random.randint(rows, 4 * rows)
+            after = msgspec.structs.replace(
+                before,
+                position=Position.after(self._number(shard_id)),
+                tip_time=now,
+                last_arrival=now - timedelta(milliseconds=self.random.randrange(1000)),
+                bytes_per_second=self.random.randrange(1 << 20),
+            )
+            landed[shard_id] = Landed(
+                start=before.position,
+                through=after.position,
+                first_sequence_number=first,
+                last_sequence_number=after.position.sequence_number,
+                rows=rows,
+                bytes=self.random.randint(100 * rows, 1000 * rows),
+                checksum=sum(self.random.randrange(1 << 32) for _ in range(min(rows, 3))) * rows // 3,
+            )
+            self.shards = self.shards | {shard_id: after}
+        return self.shards, landed
+
+
+@pytest.mark.parametrize("moving", [1, 10, 100, 1000])
+def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes_at_most(chain_of, moving):
+    stream, bench = Stream(1000), chain_of()
+    bench.follow(stream.shards)
+    for _ in range(cycle := 65):
+        named, landed = stream.a_second(moving)
+        bench.follow(named, landed=landed, by="0123456789abcdef-0123456789abcdef-01", listed_at=LISTED_AT)
+    files, found = bench.read()
+    assert found == bench.newest
+    assert files <= 2
+    assert bench.bytes / cycle * THREE_DAYS < 10e9
