@@ -329,3 +329,199 @@ def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes
     assert found == bench.newest
     assert files <= 2
     assert bench.bytes / cycle * THREE_DAYS < 10e9
+
+
+# The chain, without a table
+
+
+def moved(named, shard_id, number, **rest):
+    return named | {shard_id: msgspec.structs.replace(named[shard_id], position=Position.after(str(number)), **rest)}
+
+
+def test_the_newest_positions_are_two_files_however_many_commits_there_were(chain_of):
+    bench = chain_of()
+    named = {str(shard): shard_at() for shard in range(10)}
+    for number in range(150):
+        bench.follow(named := moved(named, str(number % 10), number))
+        files, found = bench.read()
+        assert found == bench.newest
+        assert files <= 2
+
+
+def test_a_file_is_read_once_by_a_process(chain_of):
+    bench = chain_of()
+    for number in range(5):
+        bench.follow({"a": shard_at(Position.after(str(number)))})
+    chain = bench.another()
+    for _ in range(3):
+        chain.positions_at(bench.newest.token)
+        list(chain.commits_before(bench.newest))
+    assert chain.files_read == 2
+
+
+def test_a_file_names_the_commits_since_its_base_so_that_few_are_read(chain_of):
+    bench = chain_of(ChainPolicy(most_files=9))
+    made = [bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(40)]
+    chain = bench.another()
+    found = list(chain.commits_before(bench.newest))
+    assert found == [(each.token, each.batch_id) for each in reversed(made[:-1])]
+    assert chain.files_read == 8  # four bases, and the last file before each
+
+
+def test_where_few_shards_move_a_base_comes_when_what_is_written_again_costs_as_much(chain_of):
+    bench = chain_of(ChainPolicy(least_carried=20))
+    named = {str(shard): shard_at() for shard in range(20)}
+    made = [bench.follow(named := moved(named, str(number % 20), number)) for number in range(30)]
+    bases = [number for number, each in enumerate(made) if bench.header(each.token).base is None]
+    assert bases[:2] == [0, 7]  # 0 + 1 + ... + 6 shards would be written again
+
+
+def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of):
+    bench = chain_of(ChainPolicy(most_files=9, least_carried=0))
+    made = [
+        bench.follow({str(shard): shard_at(Position.after(str(number))) for shard in range(20)})
+        for number in range(21)
+    ]
+    assert [number for number, each in enumerate(made) if bench.header(each.token).base is None] == [0, 10, 20]
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_base):
+    bench = chain_of(None if has_base else ChainPolicy(most_files=0))
+    first, second, third = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
+    path, other = (bench.folder / f"_kinesis/positions/{each.token}.json" for each in (third, second))
+    right = path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    chain = bench.another()
+    for read in (chain.positions_at, chain.header_at):
+        with pytest.raises(PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore that very file"):
+            read(third.token)
+    path.write_bytes(right)
+    assert chain.positions_at(third.token) == third
+    assert chain.positions_at(first.token) == first
+
+
+def test_a_missing_base_is_named(chain_of):
+    bench = chain_of()
+    base, _, newest = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
+    (bench.folder / f"_kinesis/positions/{base.token}.json").unlink()
+    with pytest.raises(PositionsUnreadable, match=f"{base.token}.json.* is gone. Restore that very file"):
+        bench.another().positions_at(newest.token)
+
+
+# The archive
+
+GAP = Gap(after=Position.after("1"), since=None, next_sequence_number=None, until=LISTED_AT)
+
+
+def ended(number):
+    return shard_at(Position.after(str(number)), finished=True, gaps=(GAP,))
+
+
+def test_finished_shards_that_are_no_longer_listed_go_to_the_archive_and_are_found_there(chain_of):
+    bench = chain_of(SMALL)
+    named = {"a": ended(1), "b": ended(2), "c": shard_at()}
+    bench.follow(named)
+    for number in range(9):
+        bench.follow(named | {"c": shard_at(Position.after(str(number)))}, {"a", "b"})
+        if bench.segments:
+            break
+    _, found = bench.read()
+    assert found.shards == {"c": bench.newest.shards["c"]}
+    chain = bench.another()
+    assert chain.archived(found) == {"a": ended(1), "b": ended(2)}
+    assert chain.recall(found, ["b", "c", "x"]).shards == {"b": ended(2)} | found.shards
+
+
+def grown(bench, generations):
+    """Let shards end one after the other, each followed by the next; gives all that ended."""
+    named, ever = {}, {}
+    for generation in range(generations):
+        retired = {shard_id for shard_id, shard in named.items() if shard.finished}
+        ever[last := f"{generation:04}"] = ended(generation)
+        bench.follow(named | {last: ended(generation), f"{generation + 1:04}": shard_at()}, retired)
+        named = bench.chain.positions_at(bench.newest.token).shards
+    return ever
+
+
+def test_every_shard_that_ended_is_in_one_segment_or_in_the_positions(chain_of):
+    bench = chain_of(SMALL)
+    ever = grown(bench, 40)
+    found = bench.another().positions_at(bench.newest.token)
+    segments = [positions_archive.decode(path.read_bytes()).shards for path in bench.segments]
+    assert len(segments) > 3
+    finished = {key: shard for key, shard in found.shards.items() if shard.finished}
+    assert bench.another().archived(found) | finished == ever
+    assert sum(map(len, segments)) + len(finished) == len(ever)
+
+
+def test_earlier_segments_stay_as_they_were_when_later_ones_are_written(chain_of):
+    bench = chain_of(SMALL)
+    grown(bench, 12)
+    before = {path: path.read_bytes() for path in bench.segments}
+    assert before
+    named = bench.chain.positions_at(bench.newest.token).shards
+    for number in range(12):
+        named = named | {f"x{number}": ended(number)}
+        bench.follow(named, {shard_id for shard_id in named if shard_id.startswith("x")} - {f"x{number}"})
+        named = bench.chain.positions_at(bench.newest.token).shards
+    assert len(bench.segments) > len(before)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_shard_that_was_recalled_and_did_not_change_is_not_written_again(chain_of):
+    bench = chain_of(SMALL)
+    grown(bench, 12)
+    found = bench.chain.positions_at(bench.newest.token)
+    (archived, *_) = bench.chain.archived(found)
+    named = bench.chain.recall(found, [archived]).shards
+    assert archived in named
+    bench.follow(named)
+    assert archived not in bench.another().positions_at(bench.newest.token).shards
+
+
+def test_a_shard_of_the_archive_that_was_set_back_counts_as_it_is_in_the_positions(chain_of):
+    bench = chain_of(SMALL)
+    grown(bench, 12)
+    found = bench.chain.positions_at(bench.newest.token)
+    (archived, *_) = bench.chain.archived(found)
+    reopened = shard_at(Position.after("0"))
+    bench.follow(found.shards | {archived: reopened})
+    for number in range(5):
+        bench.follow(bench.newest.shards | {"y": shard_at(Position.after(str(number)))})
+    now = bench.another().positions_at(bench.newest.token)
+    assert now.shards[archived] == reopened
+    assert bench.another().recall(now, [archived]).shards[archived] == reopened
+
+
+def test_a_shard_id_after_all_that_are_in_the_archive_is_not_looked_for_there(chain_of):
+    bench = chain_of(SMALL)
+    grown(bench, 12)
+    chain = bench.another()
+    found = chain.positions_at(bench.newest.token)
+    files = chain.files_read
+    assert chain.recall(found, ["zzz"]) is found
+    assert chain.files_read == files
+    chain.recall(found, ["0000"])
+    assert chain.files_read > files
+
+
+def test_fifty_thousand_finished_shards_add_nothing_to_a_commit_and_to_reading(chain_of):
+    bench = chain_of()
+    named = {f"shardId-{number:012}": ended(number) for number in range(50_000)}
+    bench.follow(named | {"z": shard_at()})
+    bench.follow(named | {"z": shard_at(Position.after("1"))})
+    base = msgspec.structs.replace(bench.newest, format=5)  # as an older version left them
+    path = bench.folder / f"_kinesis/positions/{base.token}.json"
+    path.write_bytes(positions_file.encode(base))
+    bench.chain = bench.another()
+    bench.follow(named | {"z": shard_at(Position.after("2"))}, named.keys())
+    sizes = []
+    for number in range(3, 70):
+        bench.follow({"z": shard_at(Position.after(str(number)))})
+        sizes.append(bench.size(bench.newest.token))
+    files, found = bench.read()
+    assert (files, found.shards.keys()) == (2, {"z"})
+    assert max(sizes) < 2500
+    assert len(bench.another().archived(found)) == 50_000
+    assert len(bench.segments) == 1
