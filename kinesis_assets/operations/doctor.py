@@ -110,7 +110,8 @@ class Doctor:
             yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
             return
         try:
-            snapshot = self.table.snapshot()
+            # As it is now, whatever this process read of it before.
+            snapshot = self.table.reopened().snapshot()
             positions = snapshot.positions(listing.summary.identity, or_older=True)
             past = snapshot.past(listing.summary.identity)
         except StreamRecreated as error:

@@ -272,7 +272,7 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
 def _caught_up(
     table: PositionedTable, expected: StreamPositions, batch_id: int
 ) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """The table and its positions, opened shortly before this returns; and the token of a batch that landed."""
+    """The table and its positions, just opened; and under which token a batch landed, if it did."""
     walks = 0
     while True:
         walks += 1

@@ -146,6 +146,10 @@ class PositionedTable:
         self.chain = PositionsChain(uri, lambda: self.files, policy)
         self.amendments = FileCache()
 
+    def reopened(self) -> PositionedTable:
+        """The same table, of whose files nothing is remembered."""
+        return PositionedTable(self.uri)
+
     def create_if_missing(self) -> None:
         """Create the table, empty; of several creators at once, one does.
 

@@ -1,8 +1,8 @@
 """The archive: shards that were read to their end and that their stream no longer lists.
 
 It is made of segments, immutable files beside the positions files. A segment is written once, holds some
-hundred shards, and names all segments before it; positions files name the newest one. So shards in the archive
-cost no commit and no run anything. Where a shard is in the positions too, those count; where it is in two
+hundred shards, and names all segments before it; positions files name the newest one. So shards in the
+archive cost no commit and no run anything. Where a shard is in the positions too, those count; where it is in two
 segments, the newer one does.
 """
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions_chain import ChainPolicy
 
 LOG_REQUESTS = 4
-"""Requests, one after the other, that opening a table takes at least: the newest checkpoint's name, the list of
-what came after it, the checkpoint, and the entries after it."""
+"""Requests, one after the other, that opening a table takes at least: the newest checkpoint's name, the list
+of what came after it, the checkpoint, and the entries after it."""
 
 
 class WatchedFiles:
@@ -61,9 +61,7 @@ class SlowTable(PositionedTable):
         return super().snapshot()
 
 
-def commits_of_writers(
-    uri: str, shard_ids: Sequence[str], seconds: float, most: int
-) -> dict[str, int]:
+def commits_of_writers(uri: str, shard_ids: Sequence[str], seconds: float, most: int) -> dict[str, int]:
     """How many commits each of some writers made when all of them together had made so many.
 
     Args:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import random
 from base64 import b64decode
-from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,27 +12,16 @@ from attempts import (
     BEGINNING,
     LISTED_AT,
     STREAM,
-    Attempt,
-    assert_rows_are_what_positions_say,
-    freeze_all,
-    listing,
-    shards,
-    standing,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.local.sequence_numbers import SequenceNumber
-from kinesis_assets.operations.continuity import breaks
-from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import CHAIN_KEPT, maintain
 from kinesis_assets.table.number_columns import pack, unpack
 from kinesis_assets.table.position_changes import apply, changes
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
@@ -143,7 +129,9 @@ def test_a_shard_that_did_not_change_takes_nothing():
 
 
 def test_changes_of_another_base_are_refused():
-    changed = changes({"a": shard_at(), "b": shard_at()}, {"a": shard_at(), "b": shard_at(Position.after("5"))}, {})
+    changed = changes(
+        {"a": shard_at(), "b": shard_at()}, {"a": shard_at(), "b": shard_at(Position.after("5"))}, {}
+    )
     with pytest.raises(msgspec.ValidationError, match="not of its base"):
         apply({"a": shard_at()}, changed)
 
@@ -267,7 +255,7 @@ class Stream:
     """Shards whose records have the numbers that Kinesis gives; as random as they may be otherwise."""
 
     def __init__(self, count):
-        self.random = random.Random(19)  # noqa: S311  # the same each time
+        self.random = random.Random(19)  # the same each time
         self.ids = [f"shardId-{number:012}" for number in range(count)]
         self.ordinals = {shard_id: self.random.randrange(1 << 40) for shard_id in self.ids}
         self.second = 1_700_000_000
@@ -335,7 +323,9 @@ def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes
 
 
 def moved(named, shard_id, number, **rest):
-    return named | {shard_id: msgspec.structs.replace(named[shard_id], position=Position.after(str(number)), **rest)}
+    return named | {
+        shard_id: msgspec.structs.replace(named[shard_id], position=Position.after(str(number)), **rest)
+    }
 
 
 def test_the_newest_positions_are_two_files_however_many_commits_there_were(chain_of):
@@ -382,7 +372,11 @@ def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of
         bench.follow({str(shard): shard_at(Position.after(str(number))) for shard in range(20)})
         for number in range(21)
     ]
-    assert [number for number, each in enumerate(made) if bench.header(each.token).base is None] == [0, 10, 20]
+    assert [number for number, each in enumerate(made) if bench.header(each.token).base is None] == [
+        0,
+        10,
+        20,
+    ]
 
 
 @pytest.mark.parametrize("has_base", [True, False])
@@ -394,7 +388,9 @@ def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_b
     path.write_bytes(other.read_bytes())
     chain = bench.another()
     for read in (chain.positions_at, chain.header_at):
-        with pytest.raises(PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore that very file"):
+        with pytest.raises(
+            PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore that very file"
+        ):
             read(third.token)
     path.write_bytes(right)
     assert chain.positions_at(third.token) == third
