@@ -2,8 +2,8 @@
 
 It is made of segments, immutable files beside the positions files. A segment is written once, holds some
 hundred shards, and names all segments before it; positions files name the newest one. So shards in the
-archive cost no commit and no run anything. Where a shard is in the positions too, those count; where it is in two
-segments, the newer one does.
+archive cost no commit and no run anything. A shard that is in the positions too is as it is there; one that
+is in two segments, as it is in the newer one.
 """
 
 from __future__ import annotations

@@ -658,7 +658,7 @@ def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_day
     assert past(frozen).floor == date(2026, 1, 3)
     assert ("prune", "_kinesis/past") not in steps_of(frozen)
     with pytest.raises(PositionsUnreadable):
-        frozen.snapshot().past_at(entry.previous)
+        PositionedTable(frozen.uri).snapshot().past_at(entry.previous)
 
 
 def test_stop_objects_go_after_a_day(frozen):
