@@ -18,8 +18,8 @@ from attempts import (
     shards,
     standing,
 )
-from slow_store import WatchedFiles
 
+from benchmarks.fairness import WatchedFiles
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.operations.continuity import breaks
 from kinesis_assets.table import maintenance, positions_file

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from attempts import Attempt, assert_rows_are_what_positions_say, freeze_all, shards, standing
-from slow_store import WatchedFiles, commits_of_writers
+from attempts import Attempt, freeze_all, shards, standing
 
+from benchmarks.fairness import WatchedFiles, commits_of_each
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 
-WRITERS = [f"writer-{number}" for number in range(10)]
-COMMITS = 200
-SECONDS = 0.01
-
 
 def test_no_writer_makes_fewer_than_half_of_the_mean_of_all_commits(table):
-    freeze_all(table, shards(*WRITERS))
-    made = commits_of_writers(table.uri, WRITERS, SECONDS, COMMITS)
-    assert min(made.values()) >= sum(made.values()) / len(made) / 2, made
-    assert_rows_are_what_positions_say(table)
+    made = commits_of_each(table.uri, writers=10, commits=200, seconds=0.01)
+    assert min(made) >= sum(made) / len(made) / 2, made
 
 
 def test_a_positions_file_is_read_once_by_a_process_however_often_its_attempts_are_overtaken(table):

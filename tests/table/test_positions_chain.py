@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from base64 import b64decode
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -16,10 +15,10 @@ from attempts import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.chain import MOST_BYTES, THREE_DAYS, BusyStream, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.local.sequence_numbers import SequenceNumber
 from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.number_columns import pack, unpack
@@ -30,8 +29,6 @@ from kinesis_assets.table.positions_chain import ChainPolicy, PositionsChain
 from kinesis_assets.table.tokens import draw_token
 
 SMALL = ChainPolicy(most_files=3, least_carried=4, least_archived=2)
-THREE_DAYS = 259_200
-"""Commits of three days at one a second."""
 
 
 def shard_at(position=BEGINNING, **rest):
@@ -251,72 +248,19 @@ def chain_of(tmp_path):
     return lambda policy=None: Bench(tmp_path / "table", policy)
 
 
-class Stream:
-    """Shards whose records have the numbers that Kinesis gives; as random as they may be otherwise."""
-
-    def __init__(self, count):
-        self.random = random.Random(19)  # the same each time
-        self.ids = [f"shardId-{number:012}" for number in range(count)]
-        self.ordinals = {shard_id: self.random.randrange(1 << 40) for shard_id in self.ids}
-        self.second = 1_700_000_000
-        self.shards = {
-            shard_id: shard_at(Position.after(self._number(shard_id)), retention_hours=24)
-            for shard_id in self.ids
-        }
-        self.shards = {
-            shard_id: msgspec.structs.replace(
-                shard,
-                parents=(f"shardId-{number + 5000:012}",),
-                hash_range=(str(number << 118), str((number + 1 << 118) - 1)),
-                wanted_from=LISTED_AT,
-            )
-            for number, (shard_id, shard) in enumerate(self.shards.items())
-        }
-
-    def _number(self, shard_id):
-        return str(SequenceNumber(0x5BF4E5C2, int(shard_id[8:]), self.ordinals[shard_id], self.second))
-
-    def a_second(self, moving):
-        """The shards and what was written, after a second in which so many of them were read on."""
-        self.second += 1
-        landed = {}
-        now = datetime.fromtimestamp(self.second, UTC)
-        for shard_id in self.random.sample(self.ids, moving):
-            before, rows = self.shards[shard_id], self.random.randint(2, 1000)
-            self.ordinals[shard_id] += self.random.randint(1, 1000)
-            first = self._number(shard_id)
-            self.ordinals[shard_id] += self.random.randint(rows, 4 * rows)
-            after = msgspec.structs.replace(
-                before,
-                position=Position.after(self._number(shard_id)),
-                tip_time=now,
-                last_arrival=now - timedelta(milliseconds=self.random.randrange(1000)),
-                bytes_per_second=self.random.randrange(1 << 20),
-            )
-            landed[shard_id] = Landed(
-                start=before.position,
-                through=after.position,
-                first_sequence_number=first,
-                last_sequence_number=after.position.sequence_number,
-                rows=rows,
-                bytes=self.random.randint(100 * rows, 1000 * rows),
-                checksum=sum(self.random.randrange(1 << 32) for _ in range(min(rows, 3))) * rows // 3,
-            )
-            self.shards = self.shards | {shard_id: after}
-        return self.shards, landed
-
-
 @pytest.mark.parametrize("moving", [1, 10, 100, 1000])
-def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes_at_most(chain_of, moving):
-    stream, bench = Stream(1000), chain_of()
-    bench.follow(stream.shards)
-    for _ in range(cycle := 65):
-        named, landed = stream.a_second(moving)
-        bench.follow(named, landed=landed, by="0123456789abcdef-0123456789abcdef-01", listed_at=LISTED_AT)
-    files, found = bench.read()
-    assert found == bench.newest
-    assert files <= 2
-    assert bench.bytes / cycle * THREE_DAYS < 10e9
+def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes_at_most(moving):
+    assert mean_bytes(1000, moving) * THREE_DAYS < MOST_BYTES
+
+
+def test_positions_of_a_thousand_shards_that_all_move_are_read_back_from_two_files(chain_of):
+    stream, bench = BusyStream(1000), chain_of()
+    for _ in range(9):
+        landed = stream.a_second(1000)
+        bench.follow(stream.shards, landed=landed)
+        files, found = bench.read()
+        assert found == bench.newest
+        assert files <= 2
 
 
 # The chain, without a table
