@@ -48,8 +48,8 @@ from kinesis_assets.table.files import (
 )
 from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.log_files import points_at
-from kinesis_assets.table.positions_chain import PositionsChain, decoded, read_file
-from kinesis_assets.table.storage import TableFolder, write_new
+from kinesis_assets.table.positions_chain import PositionsChain, decoded, read_file, write_file
+from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
@@ -438,8 +438,8 @@ class TableSnapshot:
             entries.append(Transaction(_application(identity), positions.token))
             audit[_TOKEN_KEY] = str(positions.token)
         if past is not None:
-            with write_new(self._table.files, _past_path(past.token)) as sink:
-                sink.write(past_file.encode(structs.replace(past, arn=identity.arn)))
+            content = past_file.encode(structs.replace(past, arn=identity.arn))
+            write_file(self._table.files, _past_path(past.token), content)
             entries.append(Transaction(_past_application(identity), past.token))
             audit[_PAST_TOKEN_KEY] = str(past.token)
         return CommitProperties(app_transactions=entries, custom_metadata=audit)

@@ -281,8 +281,17 @@ class PositionsChain:
         return decoded(self._table, path, decode, content)
 
     def _put(self, path: str, content: bytes) -> None:
-        with write_new(self._files(), path) as sink:
-            sink.write(content)
+        write_file(self._files(), path, content)
+
+
+def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
+    """Write a file that the table's log is to point at.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with write_new(files, path) as sink:
+        sink.write(content)
 
 
 def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | None = None) -> bytes:
