@@ -20,6 +20,8 @@ MODULES = [
     "scale",
     "follow",
     "commits",
+    "fairness",
+    "chain",
     "memory",
     "imports",
 ]

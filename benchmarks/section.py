@@ -41,6 +41,14 @@ class Goal(Enum):
         "load and commit at 10,000 commits, maintenance on",
         "at most 100 ms, flat from 1,000 on",
     )
+    FAIR_COMMITS = (
+        "10 runs on different shards, 20 ms for each request: commits of the one that made fewest",
+        "at least half of the mean",
+    )
+    CHAIN_BYTES = (
+        "1,000 shards that all move, a commit a second: positions files of 3 days",
+        "at most 10 GB",
+    )
     FRESHNESS = ("put to row visible in the table, steady trickle, follow mode, p95", "at most 3 s")
     IMPORTS = ("what a stream's definitions add to `import dagster`, CPU of a process", "at most 0.3 s")
 

@@ -41,6 +41,7 @@ KinesisAssetsError
 │   ├── ClocksDisagree         this machine's clock and the service's differ; nothing was deleted
 │   ├── PastChanged            rows behind the positions were changed since they were looked at
 │   ├── CommitFailed           the bounded tries are used up; nothing was committed
+│   │   └── CommitOvertaken    another commit landed first; the next try begins from it
 │   └── CommitUnknown          whether the commit landed cannot be told
 ├── RunCanceled                told to stop; what was read by then is committed
 └── ShardsNotCommitted         a run's error: which shards are not committed, and why
@@ -297,6 +298,10 @@ class ClocksDisagree(TableError):
 
 class CommitFailed(TableError):
     """The commit did not come about: the bounded tries are used up, or the batch was committed before."""
+
+
+class CommitOvertaken(CommitFailed):
+    """Another commit landed first; whether this one did as well, the next read of the table tells."""
 
 
 class CommitUnknown(TableError):

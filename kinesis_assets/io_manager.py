@@ -26,7 +26,7 @@ from kinesis_assets.spans import seconds_followed
 from kinesis_assets.spark.session import failures_told, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dagster._core.execution.context.system import StepExecutionContext
 
@@ -148,13 +148,13 @@ class ShardIOManager(dg.ConfigurableIOManager):
             max_bad_records=self.max_bad_records,
         )
 
-    def standing_shards(self, listing: StreamListing) -> dict[str, ShardPosition]:
+    def standing_shards(self, listing: StreamListing, asked: Iterable[str] = ()) -> dict[str, ShardPosition]:
         """Every shard of the stream as it stands, see `plan.standing_shards`."""
-        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated)
+        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated, asked)
 
-    def listed_shards(self) -> tuple[StreamListing, dict[str, ShardPosition]]:
+    def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
         """The stream as it is listed now, and every shard of it; see `relist.relisted`."""
-        return relisted(self.client(), lambda listing: (listing, self.standing_shards(listing)))
+        return relisted(self.client(), lambda listing: (listing, self.standing_shards(listing, asked)))
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""

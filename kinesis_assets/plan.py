@@ -134,14 +134,19 @@ class RunPlan:
 
 
 def standing_shards(
-    listing: StreamListing, table: PositionedTable, on_recreated: OnRecreated = OnRecreated.FAIL
+    listing: StreamListing,
+    table: PositionedTable,
+    on_recreated: OnRecreated = OnRecreated.FAIL,
+    asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
-    """Every shard that is listed or was ever recorded, as it stands; parents before children.
+    """Every shard that is listed or recorded, as it stands; parents before children.
+
+    Those in the archive, which are finished and no longer listed, are left out, except for the asked ones.
 
     One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table, and of a
     list that contradicts it; see `relist.relisted`.
     """
-    _, standing = _standing(table, listing, on_recreated)
+    _, standing = _standing(table, listing, on_recreated, asked)
     if standing is None or standing.identity != listing.summary.identity:
         check_first_list(listing)
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
@@ -180,8 +185,10 @@ def plan_run(
     """
     from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
+    asked = list(dict.fromkeys(asked))
+
     def positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
-        found = _positions_or_first(client, table, listing, policy)
+        found = _positions_or_first(client, table, listing, policy, asked)
         check_list(listing, found, table.uri)
         return listing, found
 
@@ -190,7 +197,6 @@ def plan_run(
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
-    asked = list(dict.fromkeys(asked))
     refused: dict[str, ShardError] = {}
     given_up: dict[str, ShardPosition] = {}
     ranges: list[ShardRange] = []
@@ -241,26 +247,35 @@ def plan_run(
 
 
 def _standing(
-    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated
+    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
+    """The table, and its positions with the recorded shards that are listed, parents of listed ones, or asked."""
     try:
         snapshot = table.snapshot()
     except TableMissing:
         return None, None
-    return snapshot, snapshot.positions(
-        listing.summary.identity, or_older=on_recreated is OnRecreated.RESTART
-    )
+    identity = listing.summary.identity
+    standing = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
+    if standing is None or standing.identity != identity:
+        return snapshot, standing
+    unknown = [shard for shard in listing.shards if shard.shard_id not in standing.shards]
+    parents = [parent for shard in unknown for parent in shard.parents]
+    return snapshot, snapshot.recall(standing, [*(shard.shard_id for shard in unknown), *parents, *asked])
 
 
 def _positions_or_first(
-    client: StreamClient, table: PositionedTable, listing: StreamListing, policy: ReadPolicy
+    client: StreamClient,
+    table: PositionedTable,
+    listing: StreamListing,
+    policy: ReadPolicy,
+    asked: Iterable[str],
 ) -> StreamPositions:
     """The stream's positions; its first plan makes them."""
     from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as above
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
     from kinesis_assets.table.rewrites import refuse_rewritten  # noqa: PLC0415  # as above
 
-    snapshot, standing = _standing(table, listing, policy.on_recreated)
+    snapshot, standing = _standing(table, listing, policy.on_recreated, asked)
     if snapshot is not None and standing is not None:
         refuse_rewritten(table, snapshot, standing)
         if snapshot.owner is None:

@@ -25,6 +25,8 @@ def positions(*, as_json: bool, **stream: Any) -> None:
         identity = manager.client().describe().identity
         snapshot = manager.positioned_table().snapshot()
         standing, past = snapshot.positions(identity), snapshot.past(identity)
+        if standing is not None:
+            standing = snapshot.with_archive(standing)
     rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing, past)]
     print_rows(rows, as_json=as_json)
 

@@ -40,7 +40,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     """
     project = project_of(**stream)
     with project.manager() as manager:
-        standing = manager.listed_shards()[1]
+        standing = manager.listed_shards(shard_ids)[1]
         manager.positioned_table().require_writable()  # before Spark is started
     unknown = sorted(set(shard_ids) - set(standing))
     if unknown:

@@ -29,8 +29,8 @@ def breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str 
     """What one commit did to the positions before it and does not explain: a shard, or None, and a sentence.
 
     Args:
-        before: The positions it names as those before it.
-        now: Those it left.
+        before: The positions it names as those before it, with the shards in the archive.
+        now: Those it left, likewise.
     """
     if now.generation != before.generation + 1:
         yield None, f"generation {now.generation} follows on generation {before.generation}"

@@ -128,7 +128,8 @@ class Doctor:
             yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
             return
         try:
-            snapshot = self.table.snapshot()
+            # As it is now, whatever this process read of it before.
+            snapshot = self.table.reopened().snapshot()
             positions = snapshot.positions(listing.summary.identity, or_older=True)
             past = snapshot.past(listing.summary.identity)
         except StreamRecreated as error:
@@ -144,7 +145,12 @@ class Doctor:
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from _or_ok("stream", _stream(positions, listing), "it is the one that the positions are of")
         yield from _floor(past, listing)
-        yield from _or_ok("shards", self._shards(positions, past, listing), "all that are unread are listed")
+        try:
+            recorded = snapshot.with_archive(positions)
+        except TableError as error:
+            yield Finding("positions", Level.PROBLEM, f"{error}; nothing else was checked")
+            return
+        yield from _or_ok("shards", self._shards(recorded, past, listing), "all that are unread are listed")
         history = _History()
         walk = [*_walk(snapshot, positions, history), *_walk_past(snapshot, past, history)]
         told = f"{len(history.links)} commits follow on each other without a break"
@@ -339,10 +345,12 @@ def _shards(positions: StreamPositions, past: Past | None, listing: StreamListin
 
 def _walk(snapshot: TableSnapshot, newest: StreamPositions, history: _History) -> Iterator[Finding]:
     """The chain of positions, from the newest back to where it was pruned."""
-    now, read = newest, 0
+    now, read = snapshot.with_archive(newest), 0
     while True:
         try:
-            before = None if now.previous is None else snapshot.positions_at(now.previous)
+            before = None
+            if now.previous is not None:
+                before = snapshot.with_archive(snapshot.positions_at(now.previous))
         except PositionsUnreadable as error:
             yield from _pruned(error, now.previous or 0, history, now.token)
             before = None

@@ -104,15 +104,16 @@ def seek(
             "`start` says where the first run begins"
         )
     refuse_rewritten(table, snapshot, expected)
-    check_for_seek(listing, expected)
+    recorded = snapshot.with_archive(expected)
+    check_for_seek(listing, recorded)
     batch_id = draw_token()
     hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
     # What may expire soon is judged by the shorter one; the longer one is what both responses confirm.
-    request = _request(client, listing.with_retention(hours[0]), expected, to, shard_ids)
+    request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids)
     listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
-    planned = _plan(snapshot, expected.with_listing(listing), request)
+    planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not _moving(planned):
         return SeekResult(planned)
     tried: dict[int, SeekResult] = {}
@@ -122,15 +123,16 @@ def seek(
         current = snapshot.positions(identity)
         if current is None:
             raise InvalidInput(f"the positions of {client.stream} are gone; was the table replaced?")
-        token = landed_since(table, snapshot, current, expected, batch_id)
+        token = landed_since(table, current, expected, batch_id)
         if token is not None:
             return replace(tried[token], version=snapshot.version_of(token), applied=True)
         if not and_try:
             return None
         _refuse_late(table, batch_id)
         refuse_rewritten(table, snapshot, current)
-        current = current.with_listing(listing)
-        moves = _plan(snapshot, current, request)
+        moves = _plan(snapshot, snapshot.with_archive(current).with_listing(listing), request)
+        listed = [shard.shard_id for shard in listing.shards]
+        current = snapshot.recall(current, listed).with_listing(listing)
         _refuse_turned(planned, moves)
         if not _moving(moves):
             return SeekResult(moves)

@@ -4,8 +4,13 @@ An attempt reads the positions (*expected*), draws a batch id, lands files, and 
 table afresh, takes out the shards that others have moved, merges the rest into the positions that stand
 now, and commits through that same snapshot, so that Delta refuses it if anything moved in between. A try
 that raised may have landed all the same (a lost answer looks like a conflict): only the positions tell, by
-the chain of `previous` from those that stand back to *expected*. Nothing is ever deleted on the way: files
+the chain of commits from those that stand back to *expected*. Nothing is ever deleted on the way: files
 that no commit points at are vacuum's.
+
+Of several runs at once that commit to different shards, each try lets one of them land. So that it is each of
+them by turns, a try takes equally long for all: a positions file names the commits before it, those that were
+read are kept in memory, and where many had to be read all the same, the table is opened again before the try.
+Whoever was overtaken waits as long as anyone else, and not longer each time.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kinesis_assets.errors import (
     AttemptExpired,
     CommitFailed,
+    CommitOvertaken,
     CommitUnknown,
     DataFileInvalid,
     KinesisAssetsError,
@@ -30,6 +36,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.delta import HISTORY_RETENTION
 from kinesis_assets.table.files import verify, without_shards
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
+from kinesis_assets.table.positions_file import CommitId
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.tokens import draw_token, drawn_at
@@ -54,11 +61,23 @@ LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
 """An attempt reads for so long at most, so that it has the rest for its commit."""
 
 _TRIES = 40
+"""Of those that failed; being overtaken is no failure."""
+
 _REFUSALS = 2
 """Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
 to credentials that are being replaced."""
 _LONGEST_WAIT = 1.0
 _LONGEST_SECONDS = 600.0
+
+_OVERTAKEN_WAIT = 0.1
+"""Seconds that whoever was overtaken waits at the most: as long as the others, however often."""
+
+_FEW_FILES = 4
+"""Positions files that may be read between opening the table and the try: more take so long that another
+commit is likely to have landed meanwhile."""
+
+_WALKS = 5
+"""Times that the table is opened again for that: each time what is left to read is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +155,7 @@ def freeze(
                     wanted_from=summary.service_time if standing is None else summary.identity.created,
                 ),
                 listed_at=summary.service_time,
-                predecessors=() if standing is None else standing.as_predecessors(),
+                predecessors=() if standing is None else snapshot.with_archive(standing).as_predecessors(),
                 examined=snapshot.version,
             )
             snapshot.commit([], identity=first.identity, positions=first)
@@ -181,15 +200,7 @@ def commit(
 
     def look(*, and_try: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot = table.snapshot_for_rows() if files and and_try else table.snapshot()
-        current = snapshot.positions(expected.identity)
-        if current is None:
-            raise CommitUnknown(
-                table.uri,
-                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
-                "was the table replaced? Look at its history before the next run",
-            )
-        token = landed_since(table, snapshot, current, expected, batch_id)
+        snapshot, current, token = _caught_up(table, expected, batch_id, for_rows=bool(files) and and_try)
         if token is not None:
             if token not in tried:
                 raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
@@ -197,11 +208,11 @@ def commit(
         if not and_try:
             return None
         refuse_rewritten(table, snapshot, current)
-        current = current.with_listing(listing)
+        listed = {shard.shard_id for shard in listing.shards}
+        current = snapshot.recall(current, {*listed, *moved}).with_listing(listing)
         found: dict[str, StreamPositions] = {}
         if gone := taken(current, expected, moved):
-            links = _links_since(table, snapshot, current, expected, batch_id)
-            found = movers([*links, expected], gone)
+            found = movers(_links_since(table, snapshot, current, expected, batch_id), gone)
         merged, lost = merge(current, expected, moved, found)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
         # first: if that fails, the next look must find these shards still to be taken out.
@@ -226,7 +237,12 @@ def commit(
             examined=snapshot.version,
         )
         tried[following.token] = CommitResult(None, files, dict(conflicts))
-        snapshot.commit(files, identity=following.identity, positions=following)
+        retired = {
+            shard_id
+            for shard_id, shard in merged.items()
+            if shard.finished and shard_id not in listed and shard_id not in moved
+        }
+        snapshot.commit(files, identity=following.identity, positions=following, retired=retired)
         # A try that raised nothing and stands in the log has landed: no need to open the table again.
         version = snapshot.landed_as(following.token)
         return None if version is None else replace(tried[following.token], version=version)
@@ -254,10 +270,15 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
     error: Exception | None = None
     refused: list[TableNotWritable] = []
     deadline = time.monotonic() + _LONGEST_SECONDS
-    for attempt in itertools.count():
+    attempt = overtaken = 0
+    while True:
         last = attempt == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
         try:
             told = look(and_try=not last)
+        except CommitOvertaken as raised:
+            error, overtaken, refused = raised, overtaken + 1, []
+            time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter
+            continue
         except Exception as raised:
             if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
                 raise
@@ -274,6 +295,7 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
                 refusal = not_writable(table.uri, raised, "Nothing was committed.")
             refused = [] if refusal is None else [*refused, refusal]
             time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
+            attempt += 1
             continue
         if told is not None:
             return told
@@ -281,23 +303,78 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
             break
     if refused:
         raise refused[-1]
-    raise CommitFailed(table.uri, f"{attempt} tries failed, the last with: {error}. Nothing lost; run again")
+        attempt += 1
+    tries = attempt + overtaken
+    raise CommitFailed(table.uri, f"{tries} tries failed, the last with: {error}. Nothing lost; run again")
+
+
+def _caught_up(
+    table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
+) -> tuple[TableSnapshot, StreamPositions, int | None]:
+    """The table and its positions, just opened; and under which token a batch landed, if it did."""
+    walks = 0
+    while True:
+        walks += 1
+        snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
+        files_read = table.chain.files_read
+        current = snapshot.positions(expected.identity)
+        if current is None:
+            raise CommitUnknown(
+                table.uri,
+                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
+                "was the table replaced? Look at its history before the next run",
+            )
+        token = landed_since(table, current, expected, batch_id)
+        if token is not None or table.chain.files_read - files_read <= _FEW_FILES or walks == _WALKS:
+            return snapshot, current, token
 
 
 def landed_since(
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    current: StreamPositions,
-    expected: StreamPositions,
-    batch_id: int,
+    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
 ) -> int | None:
     """The token under which a batch landed since *expected*, if it did.
 
     Raises:
         CommitUnknown: The chain of positions is broken.
     """
-    links = _links_since(table, snapshot, current, expected, batch_id)
-    return next((link.token for link in links if link.batch_id == batch_id), None)
+    return next(
+        (
+            commit.token
+            for commit in _commits_since(table, current, expected, batch_id)
+            if commit.batch_id == batch_id
+        ),
+        None,
+    )
+
+
+def _commits_since(
+    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
+) -> Iterator[CommitId]:
+    """The commits since *expected*, newest first.
+
+    Raises:
+        CommitUnknown: The chain of positions is broken.
+    """
+    commits = itertools.chain(
+        [CommitId(current.token, current.batch_id)], table.chain.commits_before(current)
+    )
+    try:
+        for commit in commits:
+            if commit.token == expected.token:
+                return
+            yield commit
+    except PositionsUnreadable as error:
+        raise CommitUnknown(
+            table.uri,
+            f"whether batch {batch_id} landed cannot be told: {error}. "
+            "Look for rows of that batch_id before the next run",
+        ) from error
+    raise CommitUnknown(
+        table.uri,
+        f"the positions that batch {batch_id} began from (token {expected.token}) are not among "
+        "those before the present ones; was the table restored? Look at its history before the next "
+        "run",
+    )
 
 
 def _links_since(
@@ -307,25 +384,18 @@ def _links_since(
     expected: StreamPositions,
     batch_id: int,
 ) -> Iterator[StreamPositions]:
-    """The commits since *expected*, newest first."""
-    link = current
-    while link.token != expected.token:
-        yield link
-        if link.previous is None:
-            raise CommitUnknown(
-                table.uri,
-                f"the positions that batch {batch_id} began from (token {expected.token}) are not among "
-                "those before the present ones; was the table restored? Look at its history before the next "
-                "run",
-            )
-        try:
-            link = snapshot.positions_at(link.previous)
-        except PositionsUnreadable as error:
-            raise CommitUnknown(
-                table.uri,
-                f"whether batch {batch_id} landed cannot be told: {error}. "
-                "Look for rows of that batch_id before the next run",
-            ) from error
+    """The positions of the commits since *expected*, newest first, and those, as far as they can be read.
+
+    Raises as `_commits_since`.
+    """
+    yield current
+    for commit in _commits_since(table, current, expected, batch_id):
+        if commit.token != current.token:
+            try:
+                yield snapshot.positions_at(commit.token)
+            except PositionsUnreadable:  # they only name who moved a shard
+                return
+    yield expected
 
 
 def read_until(batch_id: int) -> float:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 import pyarrow as pa
@@ -30,6 +30,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from kinesis_assets.errors import (
     CommitFailed,
+    CommitOvertaken,
     PositionsUnreadable,
     StreamRecreated,
     TableMissing,
@@ -37,8 +38,8 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.table import past as past_file
-from kinesis_assets.table import positions as positions_file
 from kinesis_assets.table.clocks import agree
+from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.files import (
     DICTIONARIES,
     FILE_BYTES,
@@ -53,22 +54,21 @@ from kinesis_assets.table.log_entries import applications
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
 from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
+from kinesis_assets.table.positions_chain import PositionsChain, decoded, read_file, write_file
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.storage import TableFolder, write_new
 from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.files import DataFile
     from kinesis_assets.table.past import Past
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions import Header, StreamPositions
+    from kinesis_assets.table.positions_chain import ChainPolicy
 
-_Decoded = TypeVar("_Decoded")
-
-POSITIONS_FOLDER = "_kinesis/positions"
 PAST_FOLDER = "_kinesis/past"
 _PROBE = "_kinesis/writable"
 """One name, so that there is nothing to be deleted."""
@@ -122,6 +122,9 @@ _LOOKS_AHEAD = 100
 _CLAIM = "kinesis_assets.maintenance"
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
 
+_MEMORY_A_BYTE = 8
+"""About what an amendment file takes that was read, for each of its bytes."""
+
 _FILE_FACTS = [
     "path",
     "partition.arrival_date",
@@ -139,16 +142,28 @@ class PositionedTable:
         uri: Where it is, as given.
         folder: The same, for reading and writing files.
         rewrites: Finds restores and overwrites in its log.
+        chain: Its positions files and its archive; it remembers those that were read.
+        amendments: The amendment files that were read.
+
+    Args:
+        uri: Where it is.
+        policy: How positions files are written.
 
     Raises:
         InvalidInput: The URI cannot be meant.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, policy: ChainPolicy | None = None) -> None:
         self.uri = uri
         self.folder = TableFolder.at(uri)
         self.files = self.folder.open()
         self.rewrites = RewriteLog(uri, self.files)
+        self.chain = PositionsChain(uri, lambda: self.files, policy)
+        self.amendments = FileCache()
+
+    def reopened(self) -> PositionedTable:
+        """The same table, of whose files nothing is remembered."""
+        return PositionedTable(self.uri)
 
     def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
         """Create the table, empty; of several creators at once, one does.
@@ -310,6 +325,7 @@ class TableSnapshot:
         if token is None:
             return None
         found = self.positions_at(token)
+        self._refuse_of_another(f"the positions file {token}.json", found.identity.arn, identity)
         older = found.identity.created < identity.created
         if found.identity != identity and not (or_older and older):
             raise StreamRecreated(
@@ -328,23 +344,59 @@ class TableSnapshot:
             PositionsUnreadable: It is missing or not understood.
             TableUnreachable: It cannot be read now.
         """
-        return self._read(_positions_path(token), positions_file.decode)
+        return self._table.chain.positions_at(token)
 
-    def positions_header_at(self, token: int) -> positions_file.Header:
+    def positions_header_at(self, token: int) -> Header:
         """What the positions file of a token begins with, whatever its size. Raises as `positions_at`."""
-        path, size = _positions_path(token), positions_file.HEADER_BYTES
-        header = self._read(path, positions_file.decode_header, size)
-        return header or self.positions_at(token).header
+        return self._table.chain.header_at(token)
+
+    def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
+        """Positions with those of some shards that are in the archive alone. Raises as `positions_at`."""
+        return self._table.chain.recall(positions, shard_ids)
+
+    def with_archive(self, positions: StreamPositions) -> StreamPositions:
+        """Positions with all shards that are in the archive alone. Raises as `positions_at`."""
+        archived = self._table.chain.archived(positions)
+        return (
+            msgspec.structs.replace(positions, shards={**archived, **positions.shards})
+            if archived
+            else positions
+        )
 
     def past(self, identity: StreamIdentity) -> Past | None:
         """The last change behind a stream's positions; None if there was none. Raises as `positions`."""
         self.refuse_another(identity)
         token = self._delta.transaction_version(past_application(identity))
-        return None if token is None else self.past_at(token)
+        if token is None:
+            return None
+        found = self.past_at(token)
+        if found.arn is not None:  # older formats do not tell
+            self._refuse_of_another(_past_path(token), found.arn, identity)
+        return found
 
     def past_at(self, token: int) -> Past:
         """The file of one change. Raises as `positions_at`."""
-        return self._read(_past_path(token), past_file.decode)
+        path = _past_path(token)
+        found: Past | None = self._table.amendments.get(path)
+        if found is None:
+            content = read_file(self._table.uri, self._table.files, path)
+            found = decoded(self._table.uri, path, past_file.decode, content)
+            if found.token != token:
+                raise PositionsUnreadable(
+                    self._table.uri,
+                    f"{path} holds what belongs into {found.token}.json. Restore that very file; no other "
+                    "will do",
+                )
+            self._table.amendments.put(path, found, _MEMORY_A_BYTE * len(content))
+        return found
+
+    def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
+        if arn != identity.arn:
+            raise PositionsUnreadable(
+                self._table.uri,
+                f"{file} is of {arn}, but the log names it for {identity.arn}: it was overwritten or "
+                "restored from another file. Restore that very file; no other will do",
+            )
 
     def data_files(self) -> Iterator[HeldFile]:
         """The data files of this version, with what their statistics say."""
@@ -361,24 +413,6 @@ class TableSnapshot:
                 last_shard_id=action.get("max.shard_id"),
             )
 
-    def _read(self, path: str, decode: Callable[[bytes], _Decoded], size: int | None = None) -> _Decoded:
-        try:
-            with self._table.files.open_input_file(path) as source:
-                content = source.read(size)
-        except FileNotFoundError as error:
-            raise PositionsUnreadable(
-                self._table.uri, f"{path}, which the log points at, is gone. Restore that file"
-            ) from error
-        except OSError as error:
-            raise TableUnreachable(self._table.uri, f"{path} cannot be read: {error}") from None
-        try:
-            return decode(content)
-        except msgspec.MsgspecError as error:
-            raise PositionsUnreadable(
-                self._table.uri,
-                f"{path} is not understood: {error}. Restore it, or upgrade if a newer version wrote it",
-            ) from error
-
     def commit(
         self,
         files: Iterable[DataFile],
@@ -386,6 +420,7 @@ class TableSnapshot:
         identity: StreamIdentity,
         positions: StreamPositions | None = None,
         past: Past | None = None,
+        retired: Collection[str] = (),
     ) -> None:
         """Add files and point the log at new positions, at a new past, or at both: all or nothing.
 
@@ -393,7 +428,15 @@ class TableSnapshot:
         the same entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
         nothing of whether the commit landed, since the answer may have been lost on the way.
 
+        Args:
+            files: What is added.
+            identity: Which stream.
+            positions: The new positions.
+            past: The new past.
+            retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
+
         Raises:
+            CommitOvertaken: Another commit landed since this snapshot.
             TableUnsuitable: There are files, and the table is an older release's, see `snapshot_for_rows`.
         """
         added: list[AddAction | RemoveAction] = [_add_action(file) for file in files]
@@ -402,16 +445,30 @@ class TableSnapshot:
                 self._table.uri,
                 f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
             )
-        self._delta.create_write_transaction(
-            added,
-            mode="append",
-            schema=Schema.from_arrow(TABLE_SCHEMA),
-            partition_by=PARTITION_COLUMNS,
-            commit_properties=self._pointing_at(identity, positions, past),
-            post_commithook_properties=PostCommitHookProperties(
-                cleanup_expired_logs=positions is not None and _may_clean_up(positions)
-            ),
-        )
+        properties = self._pointing_at(identity, positions, past, retired)
+        try:
+            self._delta.create_write_transaction(
+                added,
+                mode="append",
+                schema=Schema.from_arrow(TABLE_SCHEMA),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=properties,
+                post_commithook_properties=PostCommitHookProperties(
+                    cleanup_expired_logs=positions is not None and _may_clean_up(positions)
+                ),
+            )
+        except CommitFailedError as error:
+            if self._is_overtaken():
+                raise CommitOvertaken(self._table.uri, str(error)) from None
+            raise
+
+    def _is_overtaken(self) -> bool:
+        """Whether the log has a version after this one."""
+        path = f"_delta_log/{self._delta.version() + 1:020}.json"
+        try:
+            return bool(self._table.files.get_file_info(path).is_file)
+        except OSError:
+            return False
 
     def remove(
         self,
@@ -466,22 +523,23 @@ class TableSnapshot:
         return {str(shard_id): int(count) for shard_id, count in found}
 
     def _pointing_at(
-        self, identity: StreamIdentity, positions: StreamPositions | None, past: Past | None
+        self,
+        identity: StreamIdentity,
+        positions: StreamPositions | None,
+        past: Past | None,
+        retired: Collection[str] = (),
     ) -> CommitProperties:
         entries, audit = [], {}
         if positions is not None:
-            self._write(_positions_path(positions.token), positions_file.encode(positions))
+            self._table.chain.write(positions, retired)
             entries.append(Transaction(application(identity), positions.token))
             audit[_TOKEN_KEY] = str(positions.token)
         if past is not None:
-            self._write(_past_path(past.token), past_file.encode(past))
+            content = past_file.encode(msgspec.structs.replace(past, arn=identity.arn))
+            write_file(self._table.files, _past_path(past.token), content)
             entries.append(Transaction(past_application(identity), past.token))
             audit[_PAST_TOKEN_KEY] = str(past.token)
         return CommitProperties(app_transactions=entries, custom_metadata=audit)
-
-    def _write(self, path: str, content: bytes) -> None:
-        with write_new(self._table.files, path) as sink:
-            sink.write(content)
 
     def landed_as(self, token: int) -> int | None:
         """The version after this one whose commit points at a token; None if none is seen to.
@@ -702,10 +760,6 @@ def _past_path(token: int) -> str:
 def sql_text(text: str) -> str:
     """A text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _positions_path(token: int) -> str:
-    return f"{POSITIONS_FOLDER}/{token}.json"
 
 
 def _add_action(file: DataFile) -> AddAction:

@@ -20,9 +20,11 @@ import pyarrow.fs
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.clocks import AgreedClock, machine_time
-from kinesis_assets.table.delta import PAST_FOLDER, POSITIONS_FOLDER, Upkeep
+from kinesis_assets.table.delta import PAST_FOLDER, Upkeep
 from kinesis_assets.table.files import FILE_BYTES
 from kinesis_assets.table.heartbeat import RUNS
+from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
 from kinesis_assets.table.retention import expire, sizes
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.steps import State, Step
@@ -122,6 +124,7 @@ def maintain(
         yield from _checkpoint(table, upkeep)
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
+        (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
         (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
         (STOPS, partial(_old, table, STOPS)),
         (RUNS, partial(_old, table, RUNS)),
@@ -214,6 +217,9 @@ def _prune(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bo
 def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
     """Positions files before those that stood `CHAIN_KEPT` ago, or less if they are many, oldest first.
 
+    The bases of those that are kept are kept too: of the oldest, and of the present one, since of two tokens
+    the one that was drawn later may be smaller where clocks differ.
+
     What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
     not. So the chain need not be walked, which has thousands of links a day. Who drew a token may have had a
     clock that was behind: a file that the store wrote a short time ago stays, whatever its token says.
@@ -232,11 +238,15 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
         if previous is not None:
             kept = min(kept, previous)
             break
+    bases = {_base_of(snapshot, token) for token in (kept, current.token)}
     old = iter(
         [
             token
             for token, info in infos.items()
-            if token < kept and drawn_at(token) < since and info.mtime < now - CHAIN_NEEDED
+            if token < kept
+            and drawn_at(token) < since
+            and token not in bases
+            and info.mtime < now - CHAIN_NEEDED
         ]
     )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -245,7 +255,7 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
             ours = pool.map(partial(_is_of, snapshot, identity), some)
             for token, is_ours in zip(some, ours, strict=True):
                 if is_ours:
-                    yield f"{POSITIONS_FOLDER}/{token}.json"
+                    yield positions_path(token)
 
 
 def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
@@ -276,8 +286,39 @@ def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) 
     return token if found.previous is None else found.previous
 
 
+def _base_of(snapshot: TableSnapshot, token: int) -> int | None:
+    try:
+        return snapshot.positions_header_at(token).base
+    except PositionsUnreadable:  # pruned before
+        return None
+
+
 def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> bool:
     return _previous_of(snapshot, identity, token) is not None
+
+
+def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+    """Segments of the archive that were written `CHAIN_KEPT` ago for commits that never landed, oldest first.
+
+    Those of another stream, or of an older one of this name, stay.
+    """
+    current = table.snapshot().positions(identity, or_older=True)
+    if current is None:
+        return
+    named = table.chain.segments(current)
+    for token, info in sorted(_by_token(table, ARCHIVE_FOLDER).items()):
+        if token in named or not _is_old(token, now) or info.mtime >= now - CHAIN_NEEDED:
+            continue
+        try:
+            is_ours = table.chain.stream_of_segment(token) == current.identity
+        except PositionsUnreadable:  # its writer was killed, or is of a newer version
+            is_ours = False
+        if is_ours:
+            yield segment_path(token)
+
+
+def _is_old(token: int, now: datetime) -> bool:
+    return drawn_at(token) < (now - CHAIN_KEPT).timestamp()
 
 
 def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
@@ -287,15 +328,14 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: dat
     so that what is not deleted by then can still be reached the next time.
     """
     snapshot = table.snapshot()
+    present = _by_token(table, PAST_FOLDER)  # others were pruned before
     entry = snapshot.past(identity)
     chain: list[int] = []
     while entry is not None:
         chain.append(entry.token)
-        try:
-            entry = None if entry.previous is None else snapshot.past_at(entry.previous)
-        except PositionsUnreadable:  # pruned before
-            break
-    old = [token for token in chain if drawn_at(token) < (now - CHAIN_KEPT).timestamp()]
+        previous = entry.previous
+        entry = None if previous is None or previous not in present else snapshot.past_at(previous)
+    old = [token for token in chain if _is_old(token, now)]
     for token in reversed(old[1:]):
         yield f"{PAST_FOLDER}/{token}.json"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.loss import Gap
 
 FORMAT = 2
-"""Raised with any change that an older version must not read."""
+"""Raised with any change that an older version must not read. Files of format 1 name no stream."""
 
 
 class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -55,6 +55,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             the entry.
         cleared: The gaps of the positions that replays have filled, by shard id.
         accepted: Restores and overwrites up to this version of the table were accepted by hand.
+        arn: The stream's, which is written into the file with each commit; None in files of format 1.
     """
 
     format: int
@@ -69,6 +70,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     lowered_from: date | None = None
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     accepted: int | None = None
+    arn: str | None = None
 
     def has_cleared(self, shard_id: str, gap: Gap) -> bool:
         """Whether a replay has filled a gap of the positions."""

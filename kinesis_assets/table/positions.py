@@ -1,11 +1,10 @@
-"""All positions of a stream, as one immutable file beside the data."""
+"""The positions of a stream's shards, and how those of two runs are merged. Their files: `positions_file`."""
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,19 +15,13 @@ from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from kinesis_assets.kinesis.stream import StreamListing
 
 FORMAT = 6
 """Raised with any change that an older version must not read. Older files are read as they are: what they
 lack is not known."""
-
-_PACKED_SINCE = 4
-"""Files of older formats are plain JSON."""
-
-_MOST_BYTES = 1 << 31
-"""Of what is packed in a file: more shards than a stream may have. Memory for it is taken at once."""
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -172,7 +165,10 @@ class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 class StreamPositions(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The positions of every shard ever listed of one stream, as one commit left them.
+    """The positions of a stream's shards, as one commit left them.
+
+    Shards that were read to their end and are no longer listed may be in the archive instead, see
+    `positions_archive`.
 
     Attributes:
         format: `FORMAT` of the writer.
@@ -353,20 +349,24 @@ def taken(
     ]
 
 
-def movers(links: Sequence[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
+def movers(links: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
     """By shard, the commit that left it where it stands.
 
     Args:
         links: Positions that follow on each other, newest first, down to those that the shards moved from.
+            No more of them are read than it takes.
         shard_ids: The shards.
     """
     found: dict[str, StreamPositions] = {}
-    for shard_id in shard_ids:
-        for newer, older in pairwise(links):
+    pending = set(shard_ids)
+    for newer, older in pairwise(links):
+        for shard_id in sorted(pending):
             before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
             if after is not None and (before is None or not after.same_place(before)):
                 found[shard_id] = newer
-                break
+        pending -= found.keys()
+        if not pending:
+            break
     return found
 
 
@@ -385,94 +385,19 @@ def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosi
     return msgspec.structs.replace(moved, tip_time=max(seen, default=None), retention_hours=hours)
 
 
-class Header(msgspec.Struct, frozen=True):
-    """What a positions file begins with, see `StreamPositions`."""
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a positions file begins with, see `StreamPositions`.
+
+    Attributes:
+        format: `FORMAT` of the writer.
+        identity: Which stream.
+        token: Names the file.
+        previous: The token before it; None for the first.
+        base: The token of the file that this one holds the changes since; None if it holds everything.
+    """
 
     format: int
     identity: StreamIdentity
     token: int
     previous: int | None
-
-
-class _File(Header, frozen=True, forbid_unknown_fields=True):
-    """A file as it is written: a JSON document still, so that any version finds its format.
-
-    Attributes:
-        size: Bytes of the JSON that is packed in `shards`.
-        shards: The whole of the positions, header included: as JSON, by zstd, in base64. Every commit writes
-            every shard, and its numbers and times are much like the others'.
-    """
-
-    size: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
-    shards: bytes
-
-
-def encode(positions: StreamPositions) -> bytes:
-    """The file's content. `kinesis-assets positions --json` shows what is in the one that stands."""
-    whole = msgspec.json.encode(positions)
-    header = positions.header
-    file = _File(header.format, header.identity, header.token, header.previous, len(whole), _pack(whole))
-    return msgspec.json.encode(file)
-
-
-def decode(content: bytes) -> StreamPositions:
-    """Read what `encode` wrote, now or in an older version.
-
-    Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
-    """
-    found = msgspec.json.decode(content, type=_Format).format
-    _understood(found)
-    if found < _PACKED_SINCE:
-        return msgspec.json.decode(content, type=StreamPositions)
-    file = msgspec.json.decode(content, type=_File)
-    positions = msgspec.json.decode(_unpack(file), type=StreamPositions)
-    if positions.header != Header(file.format, file.identity, file.token, file.previous):
-        raise msgspec.ValidationError("its header is not that of the positions packed in it")
-    return positions
-
-
-def _pack(whole: bytes) -> bytes:
-    import pyarrow as pa  # noqa: PLC0415  # definitions write nothing
-
-    packed: bytes = pa.Codec("zstd", compression_level=1).compress(whole, asbytes=True)
-    return packed
-
-
-def _unpack(file: _File) -> bytes:
-    import pyarrow as pa  # noqa: PLC0415  # as above
-
-    try:
-        whole: bytes = pa.decompress(file.shards, decompressed_size=file.size, codec="zstd", asbytes=True)
-    except (OSError, ValueError) as error:
-        raise msgspec.ValidationError(f"what is packed in it cannot be unpacked: {error}") from error
-    return whole
-
-
-HEADER_BYTES = 4096
-"""The first bytes of a file, which hold its header: the shards come after it."""
-
-_SHARDS = re.compile(rb',\s*"shards"\s*:')
-
-
-def decode_header(beginning: bytes) -> Header | None:
-    """The header of a file, of any version, from its first bytes; None if it is not all there.
-
-    Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
-    """
-    found = _SHARDS.search(beginning)
-    if found is None:
-        return None
-    header = msgspec.json.decode(beginning[: found.start()] + b"}", type=Header)
-    _understood(header.format)
-    return header
-
-
-def _understood(found: int) -> None:
-    if not 1 <= found <= FORMAT:
-        raise msgspec.ValidationError(f"format {found}, and this version reads up to {FORMAT}")
-
-
-class _Format(msgspec.Struct):
-    format: int
+    base: int | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.fairness import commits_of_each
 from kinesis_assets import run as run_module
 from kinesis_assets.plan import plan_run
 from kinesis_assets.table.commit import commit
@@ -151,6 +152,13 @@ def test_one_shard_of_64_overtaken_leaves_the_other_63_committed(
     assert set(states.values()) == {"committed"}
     assert len(states) == 63
     pipeline.assert_exactly_once()
+
+
+def test_of_ten_runs_on_different_shards_over_a_slow_store_none_commits_less_than_half_of_the_mean(
+    tmp_path: Path,
+) -> None:
+    made = commits_of_each(str(tmp_path / "table"), writers=10, commits=200, seconds=0.01)
+    assert min(made) >= sum(made) / len(made) / 2, made
 
 
 def test_a_child_read_on_the_ground_of_a_parents_end_that_was_overtaken_adds_nothing(

@@ -16,7 +16,7 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import past as past_file
-from kinesis_assets.table import positions as positions_file
+from kinesis_assets.table import positions_file
 from kinesis_assets.table.past import Past
 from kinesis_assets.table.tokens import draw_token
 

@@ -70,7 +70,7 @@ class Onlooker:
         positions = snapshot.positions(self._identity)
         found: list[StreamPositions] = []
         while positions is not None and positions.token != self._token:
-            found.append(positions)
+            found.append(snapshot.with_archive(positions))
             if positions.previous is None:
                 assert self._token is None, "the positions before are forgotten"
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import Land
     from kinesis_assets.spark.land import Landing, LandingJob
     from kinesis_assets.table.delta import PositionedTable
@@ -93,8 +94,18 @@ class Runner:
             allowance=Allowance(records=run.run_records, bytes=run.run_bytes),
             max_bad_records=run.max_bad_records,
         )
-        self._plans.append(plan_run(self.client, self.table, asked=asked, policy=policy))
+        listing = self._without_ended() if len(self._plans) % 2 else None
+        self._plans.append(plan_run(self.client, self.table, asked=asked, policy=policy, listing=listing))
         return self._plans[-1]
+
+    def _without_ended(self) -> StreamListing:
+        """The stream as if it had dropped the shards that were read to their end; the next plan has them."""
+        whole = self.client.listing()
+        known = self.onlooker.shards
+        listed = [
+            each for each in whole.shards if (at := known.get(each.shard_id)) is None or not at.finished
+        ]
+        return replace(whole, shards=listed)
 
     @contextmanager
     def _bent(self, run: Run) -> Iterator[None]:

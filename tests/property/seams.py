@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import commit, delta, files
-from kinesis_assets.table import positions as positions_file
+from kinesis_assets.table import commit, delta, files, positions_chain
 from kinesis_assets.table.delta import TableSnapshot
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ SEAMS: dict[str, tuple[Any, str]] = {
     "open table": (DeltaTable, "__init__"),
     "create table": (DeltaTable, "create"),
     "read positions": (TableSnapshot, "positions_at"),
-    "open positions file": (delta, "write_new"),
-    "write positions": (positions_file, "encode"),
+    "open positions file": (positions_chain, "write_new"),
+    "write positions": (positions_chain.PositionsChain, "write"),
     "accept null": (delta, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),
     "read history": (DeltaTable, "history"),

@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from stage import House, Stage
 
 from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.positions_chain import ChainPolicy
 
 if TYPE_CHECKING:
     from histories import History
+
+_POLICY = ChainPolicy(most_files=2, least_carried=0, least_archived=1)
+"""New bases and segments of the archive come within a history."""
 
 _profile = settings.get_current_profile_name()
 _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
@@ -22,7 +26,7 @@ _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
 @given(history=histories)
 def test_table_equals_what_was_acknowledged_whatever_happens(house: House, history: History) -> None:
     with TemporaryDirectory() as folder:
-        stage = Stage(house, PositionedTable(f"{folder}/table"), history)
+        stage = Stage(house, PositionedTable(f"{folder}/table", _POLICY), history)
         try:
             for step in history.steps:
                 stage.take(step)

@@ -726,6 +726,7 @@ def as_format_1(bench):
         shard.pop("wanted_from", None)
         del shard["retention_hours"]
     path.write_text(json.dumps(content, indent=1))
+    bench.table = bench.table.reopened()
 
 
 def test_runs_go_on_from_positions_of_format_1(bench):

@@ -24,8 +24,9 @@ from kinesis_assets.kinesis.sight import TIME_TO_READ
 from kinesis_assets.operations import seek as seek_module
 from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import OnRecreated
-from kinesis_assets.table.delta import TableSnapshot
+from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -715,3 +716,59 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
     with pytest.raises(TableRewritten):
         bench.seek("TRIM_HORIZON")
     assert bench.items == each(1)
+
+
+# Shards in the archive
+
+
+def archive(bench, *shard_ids):
+    """Take finished shards to the archive, as if a list had lacked them."""
+    bench.table = PositionedTable(bench.table.uri, ChainPolicy(most_files=0, least_archived=1))
+    now = bench.positions
+    following = msgspec.structs.replace(
+        now, token=draw_token(), previous=now.token, generation=now.generation + 1, landed={}, batch_id=1
+    )
+    bench.table.snapshot().commit([], identity=now.identity, positions=following, retired=shard_ids)
+    assert not bench.positions.shards.keys() & {*shard_ids}
+
+
+def test_a_shard_in_the_archive_is_set_back_with_its_children_and_read_again_once(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    low, _ = bench.split(parent)
+    bench.put(2, shard_id=low)
+    bench.run()
+    archive(bench, parent)
+    bench.seek("TRIM_HORIZON", parent, low)
+    assert bench.items == each()
+    assert not bench.at(parent).finished
+    bench.run()
+    assert bench.items == each(1, 2)
+    assert bench.at(parent).finished
+
+
+def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    low, _ = bench.split(parent)
+    bench.put(2, shard_id=low)
+    bench.later(seconds=5)
+    bench.split(low)
+    bench.run()
+    archive(bench, low)
+    with pytest.raises(SeekRefused, match=low):
+        bench.seek("TRIM_HORIZON", parent)
+
+
+def test_all_shards_of_the_archive_stay_where_all_are_set(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.split(parent)
+    bench.run()
+    archive(bench, parent)
+    moves = bench.seek("LATEST").moves
+    assert moves[parent].direction is Direction.STAYS
+    assert parent not in bench.positions.shards

@@ -51,6 +51,11 @@ def listing(listed: Sequence[Shard], identity: StreamIdentity = STREAM) -> Strea
     return StreamListing(StreamSummary(identity, LISTED_AT, retention_hours=24), listed)
 
 
+def described(identity: StreamIdentity = STREAM) -> StreamSummary:
+    """A stream as the service describes it now."""
+    return StreamSummary(identity, datetime.now(UTC), retention_hours=24)
+
+
 def freeze_all(
     table: PositionedTable,
     listed: Sequence[Shard],

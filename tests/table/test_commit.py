@@ -43,10 +43,14 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
+from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.files import TABLE_SCHEMA, without_shards
+from kinesis_assets.table.past import FORMAT as PAST_FORMAT
+from kinesis_assets.table.past import Past
 from kinesis_assets.table.positions import FORMAT
+from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.tokens import draw_token
 
 RACERS = 8
@@ -77,7 +81,8 @@ def at_commit(monkeypatch):
     def at_commit(stand_in, times=1):
         left = [times]
 
-        def commit(snapshot, files, *, identity, positions):
+        def commit(snapshot, files, *, identity, positions, retired=()):
+            assert not retired
             assert identity == positions.identity
             if not left[0]:
                 return real(snapshot, files, positions)
@@ -470,11 +475,13 @@ def test_of_runs_on_one_shard_one_wins(table, racers):
 
 
 def test_broken_chain_is_an_unknown_commit(table, frozen):
+    table = PositionedTable(table.uri, ChainPolicy(most_files=0))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, standing(table), {"b": 1}).commit()
     previous = standing(table).previous
     Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
+    attempt.table = PositionedTable(table.uri)  # which has read none of them yet
     with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
         attempt.commit()
 
@@ -615,4 +622,55 @@ def test_damaged_positions_are_unreadable(table, frozen, damage):
             }[damage]
         )
     with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.token}.json"):
-        freeze_all(table, shards("a"))
+        freeze_all(PositionedTable(table.uri), shards("a"))
+
+
+# Files that are not the ones that the log names
+
+
+@pytest.mark.parametrize("other", ["token", "stream"])
+def test_positions_in_a_file_that_belong_elsewhere_are_refused(table, frozen, other):
+    """As after a restore of the wrong file: they might be older ones, and rows would be read again."""
+    path = Path(table.uri, f"_kinesis/positions/{frozen.token}.json")
+    found = positions_file.decode(path.read_bytes())
+    wrong = (
+        msgspec.structs.replace(found, token=frozen.token - 1)
+        if other == "token"
+        else msgspec.structs.replace(
+            found, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
+        )
+    )
+    path.write_bytes(positions_file.encode(wrong))
+    told = str(frozen.token - 1) if other == "token" else f"{STREAM.arn}-other"
+    with pytest.raises(
+        PositionsUnreadable, match=f"{frozen.token}.*{told}.*Restore that very file; no other"
+    ):
+        standing(PositionedTable(table.uri))
+
+
+@pytest.mark.parametrize("other", ["token", "stream"])
+def test_an_amendment_in_a_file_that_belongs_elsewhere_is_refused(table, frozen, other):
+    amendment = Past(
+        format=PAST_FORMAT,
+        token=draw_token(),
+        previous=None,
+        batch_id=draw_token(),
+        at=LATER_STREAM.created,
+    )
+    table.snapshot().commit([], identity=frozen.identity, past=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.token}.json")
+    changes = {"token": amendment.token - 1} if other == "token" else {"arn": f"{STREAM.arn}-other"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    told = str(next(iter(changes.values())))
+    with pytest.raises(
+        PositionsUnreadable, match=f"{amendment.token}.*{told}.*Restore that very file; no other"
+    ):
+        PositionedTable(table.uri).snapshot().past(STREAM)
+
+
+def test_an_amendment_of_format_1_names_no_stream_and_is_read(table, frozen):
+    amendment = Past(format=1, token=draw_token(), previous=None, batch_id=1, at=LATER_STREAM.created)
+    table.snapshot().commit([], identity=frozen.identity, past=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.token}.json")
+    path.write_bytes(msgspec.json.encode(amendment))
+    assert PositionedTable(table.uri).snapshot().past(STREAM) == amendment

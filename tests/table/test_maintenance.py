@@ -30,9 +30,9 @@ from attempts import (
     standing,
 )
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
-from kinesis_assets.errors import CommitFailed, PositionsUnreadable
+from kinesis_assets.errors import CommitFailed, CommitOvertaken, PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table import maintenance
@@ -598,9 +598,11 @@ def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_sta
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
     in_days(CHAIN_KEPT.days + 1)
     step = steps_of(busy)["prune", "_kinesis/positions"]
-    assert step.files == len(tokens) - 1
-    assert files_of(busy, "_kinesis/positions/*") == [f"_kinesis/positions/{tokens[0]}.json"]
-    assert standing(busy).token == tokens[0]
+    assert step.files == len(tokens) - 2
+    # And its base, which is the first.
+    kept = [f"_kinesis/positions/{token}.json" for token in (tokens[-1], tokens[0])]
+    assert files_of(busy, "_kinesis/positions/*") == kept
+    assert standing(PositionedTable(busy.uri)).token == tokens[0]
 
 
 @pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
@@ -615,8 +617,8 @@ def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days,
     # Those within the bound, and what stood before them.
     within = 3 if name == "CHAIN_FILES" else sum(sum(sizes[first:]) <= bound for first in range(len(sizes)))
     assert 0 < within < len(tokens) - 1
-    assert kept == tokens[-within - 1 :]
-    assert_rows_are_what_positions_say(busy)
+    assert kept == [tokens[0], *tokens[-within - 1 :]]  # all have the first as their base
+    assert_rows_are_what_positions_say(PositionedTable(busy.uri))
 
 
 def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
@@ -630,7 +632,7 @@ def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, mon
     monkeypatch.setattr(
         TableSnapshot, "positions_at", lambda snapshot, token: read.append(token) or whole(snapshot, token)
     )
-    assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES
+    assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES - 1
     assert set(read) == {standing(busy).token}
 
 
@@ -655,7 +657,7 @@ def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
-    assert files_of(busy, "_kinesis/positions/*") == [f"_kinesis/positions/{standing(busy).token}.json"]
+    assert f"_kinesis/positions/{never.token}.json" not in files_of(busy, "_kinesis/positions/*")
 
 
 def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
@@ -681,7 +683,7 @@ def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_day
     assert past(frozen).floor == date(2026, 1, 3)
     assert ("prune", "_kinesis/past") not in steps_of(frozen)
     with pytest.raises(PositionsUnreadable):
-        frozen.snapshot().past_at(entry.previous)
+        PositionedTable(frozen.uri).snapshot().past_at(entry.previous)
 
 
 def test_stop_objects_go_after_a_day(frozen):
@@ -782,7 +784,7 @@ class TestRetention:
     def test_a_replay_that_began_before_it_is_refused(self, aged):
         before = aged.snapshot()
         steps_of(aged, retention_days=5)
-        with pytest.raises(CommitFailedError):
+        with pytest.raises(CommitOvertaken):
             before.commit([], identity=STREAM, past=an_entry())
 
     def test_a_lost_answer_is_seen_as_landed(self, aged, monkeypatch):

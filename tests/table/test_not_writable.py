@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from attempts import STREAM, Attempt, freeze_all, rows_by_shard, shards
+from attempts import Attempt, described, freeze_all, rows_by_shard, shards
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitable
@@ -80,10 +80,10 @@ class TestReadOnly:
 
     def test_a_maintenance_does_nothing(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
-            next(maintain(attempt.table, STREAM))
+            next(maintain(attempt.table, described()))
 
     def test_a_dry_run_of_a_maintenance_needs_no_writing(self, attempt: Attempt):
-        assert list(maintain(attempt.table, STREAM, dry_run=True)) == []
+        assert list(maintain(attempt.table, described(), dry_run=True)) == []
 
     def test_it_is_known_before_a_commit(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):

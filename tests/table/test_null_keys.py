@@ -125,6 +125,7 @@ def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
     past_commit.fill_in(
         old_table,
         identity=STREAM,
+        version=old_table.snapshot().version,
         past=None,
         not_before=LISTED_AT,
         batch_id=attempt.batch_id,

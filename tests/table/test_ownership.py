@@ -7,7 +7,7 @@ from threading import Barrier
 
 import msgspec
 import pytest
-from attempts import STREAM, Attempt, freeze_all, rows_by_shard, shards, standing
+from attempts import STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.transaction import Transaction
 
@@ -87,7 +87,7 @@ def test_whoever_asks_for_another_streams_entries_is_refused(filled, other, read
 def test_maintenance_for_another_stream_changes_nothing(filled, other, dry_run):
     before = log_of(filled)
     with pytest.raises(TableOfAnotherStream):
-        list(maintain(filled, other, retention_days=1, dry_run=dry_run))
+        list(maintain(filled, described(other), retention_days=1, dry_run=dry_run))
     assert log_of(filled) == before
 
 

@@ -18,16 +18,13 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import (
     FORMAT,
-    HEADER_BYTES,
     Predecessor,
     ShardPosition,
     StreamPositions,
-    decode,
-    decode_header,
-    encode,
     initial_positions,
     merge,
 )
+from kinesis_assets.table.positions_file import HEADER_BYTES, decode, decode_header, encode
 
 HOUR = timedelta(hours=1)
 GAP = Gap(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from attempts import STREAM, Attempt, freeze_all, rows_by_shard, shards, standing
+from attempts import STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
@@ -130,7 +130,7 @@ def test_what_else_changes_a_table_is_no_rewrite(filled):
     delta(filled).delete("sequence_number = '1'")
     delta(filled).optimize.compact()
     delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
-    list(maintain(filled, STREAM, retention_days=36500))
+    list(maintain(filled, described(), retention_days=36500))
     examine(filled)
 
 
@@ -139,10 +139,10 @@ def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
     restore(filled)
     version = delta(filled).version()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, STREAM, retention_days=1, dry_run=dry_run))
+        list(maintain(filled, described(), retention_days=1, dry_run=dry_run))
     assert delta(filled).version() == version
     accept(filled)
-    list(maintain(filled, STREAM, dry_run=dry_run))
+    list(maintain(filled, described(), dry_run=dry_run))
 
 
 def test_entries_that_the_log_no_longer_has_are_passed_over(filled):

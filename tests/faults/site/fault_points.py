@@ -42,8 +42,8 @@ DRIVER = {
     "commit": ("kinesis_assets.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
     "try to commit": ("kinesis_assets.table.delta", "TableSnapshot.commit"),
-    "open positions file": ("kinesis_assets.table.delta", "write_new"),
-    "write positions": ("kinesis_assets.table.delta", "TableSnapshot._write"),
+    "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
+    "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
     "commit request": ("kinesis_assets.table.delta", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
