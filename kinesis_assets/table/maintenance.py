@@ -106,12 +106,12 @@ def maintain(
     if positions is not None:
         # What an operator may want to undo a restore, and the log's entry of it, must not be deleted.
         refuse_rewritten(table, snapshot, positions)
+    clock = AgreedClock(table.uri, stream.service_time, machine)
+    now = clock.now()
     if not dry_run:
         table.require_writable()
         claim(table, identity)
     upkeep = Upkeep(table)
-    clock = AgreedClock(table.uri, stream.service_time, machine)
-    now = clock.now()
     yield from _set_properties(upkeep, dry_run=dry_run)
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:

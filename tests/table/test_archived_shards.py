@@ -21,8 +21,9 @@ from attempts import (
 
 from benchmarks.fairness import WatchedFiles
 from kinesis_assets.errors import PositionConflict
+from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.operations.continuity import breaks
-from kinesis_assets.table import maintenance, positions_file
+from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.maintenance import CHAIN_KEPT, maintain
@@ -272,11 +273,14 @@ def test_an_upgrade_writes_two_files_and_no_more(ended):
 # Maintenance
 
 
-def later(monkeypatch, days):
-    monkeypatch.setattr(maintenance, "_now", lambda: datetime.now(UTC) + timedelta(days=days))
+def maintained(table, days=0):
+    """The steps of a maintenance so many days from now, by the machine's clock and the service's alike."""
+    now = datetime.now(UTC) + timedelta(days=days)
+    stream = StreamSummary(STREAM, now, retention_hours=24)
+    return list(maintain(table, stream, machine=lambda: now))
 
 
-def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived, monkeypatch):
+def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
     named = set(folder.iterdir())
     dying = PositionedTable(archived.uri, ChainPolicy(most_files=0, least_archived=1))
@@ -288,21 +292,19 @@ def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(
             msgspec.structs.replace(other, token=other.token + 1, previous=other.token), retired={"c"}
         )
     (orphan,) = set(folder.iterdir()) - named
-    list(maintain(archived, STREAM))
+    maintained(archived)
     assert orphan.exists()
-    later(monkeypatch, CHAIN_KEPT.days + 1)
-    steps = {(step.step, step.of): step.files for step in maintain(archived, STREAM)}
+    steps = {(step.step, step.of): step.files for step in maintained(archived, CHAIN_KEPT.days + 1)}
     assert steps["prune", ARCHIVE_FOLDER] == 1
     assert set(folder.iterdir()) == named
     assert everything(PositionedTable(archived.uri)).shards.keys() == {"a", "b", "c"}
 
 
-def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended, monkeypatch):
+def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
     table = PositionedTable(ended.uri, ChainPolicy(most_files=5, least_carried=1000))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
-        later(monkeypatch, CHAIN_KEPT.days + 1)
         before = standing(table)
-        list(maintain(table, STREAM))
+        maintained(table, CHAIN_KEPT.days + 1)
         assert standing(PositionedTable(ended.uri)) == before
         assert len(list(Path(ended.uri, POSITIONS_FOLDER).iterdir())) <= 2

@@ -26,9 +26,8 @@ from attempts import (
     standing,
 )
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError
 
-from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
 from kinesis_assets.kinesis import records as records_module
 from kinesis_assets.kinesis.records import RECORD_SCHEMA
 from kinesis_assets.table import commit as commit_module
@@ -174,7 +173,7 @@ def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_tr
             nullable.accept_null(DeltaTable(old_table.uri))
         try:
             whole(snapshot, *arguments, **named)
-        except CommitFailedError as error:
+        except CommitOvertaken as error:
             refused.append(error)
             raise
 
