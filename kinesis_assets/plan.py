@@ -249,7 +249,7 @@ def plan_run(
 def _standing(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
-    """The table, and its positions with the recorded shards of the list, their parents, and those asked for."""
+    """The table, and its positions: of the list's shards, their parents and the asked ones too."""
     try:
         snapshot = table.snapshot()
     except TableMissing:

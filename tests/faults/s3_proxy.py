@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,11 +51,16 @@ class S3Proxy:
         endpoint: Where S3 is.
         commits: What becomes of the next ones.
         answers: What S3 answered to each PUT into a table's log, as told or not.
+        latency: Seconds by which each request is delayed.
+        conditional_puts: Held while one is passed on. moto checks the condition and writes in two steps: of
+            two requests at once, both could win.
     """
 
     endpoint: str
+    latency: float = 0.0
     commits: deque[Commit] = field(default_factory=deque)
     answers: list[int] = field(default_factory=list)
+    conditional_puts: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
         proxy = self
@@ -88,6 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        time.sleep(self.of.latency)
         body = self._body()
         commits = self.command == "PUT" and re.search(r"/_delta_log/\d{20}\.json$", urlsplit(self.path).path)
         try:
@@ -122,9 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = HTTPConnection(urlsplit(self.of.endpoint).netloc, timeout=30)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_WAY}
-        connection.request(self.command, self.path, body, headers)
-        answer = connection.getresponse()
-        content = answer.read()
+        with self.of.conditional_puts if "If-None-Match" in self.headers else nullcontext():
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
         connection.close()
         return answer.status, dict(answer.getheaders()), content
 

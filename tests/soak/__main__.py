@@ -1,8 +1,8 @@
 """A soak: `python tests/soak --minutes 30`.
 
-A producer at a steady rate, a reshard a minute, faults and kills, two deployments of Dagster on one table, of
-which one follows the stream. At the end the table must hold what was acknowledged, each record once; the exit
-code says so.
+A producer at a steady rate, a reshard a minute, a record distribution strategy that changes, faults, kills
+and a slow store; two deployments of Dagster on one table, of which one follows the stream. At the end the
+table must hold what was acknowledged, each record once; the exit code says so.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ import matplotlib as mpl
 from botocore.config import Config
 from deltalake import DeltaTable
 from deployment import Deployment, kill_one
-from producer import BATCHES_A_SECOND, Producer, every, reshard
+from producer import BATCHES_A_SECOND, OnDemandStream, Producer, every
+from slow_bucket import slow_bucket
 
 from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
 
@@ -39,6 +41,7 @@ STREAM = "soak"
 SECONDS_BETWEEN_KILLS = 10
 SECONDS_BETWEEN_FAULTS = 3
 SECONDS_BETWEEN_RESHARDS = 60
+SECONDS_BETWEEN_STRATEGIES = 25
 SECONDS_IN_A_ROW = 60
 """One deployment's processes are killed for so long, then the other's. A run that starts cold takes longer
 than the next kill is away: with both under fire nothing would ever land."""
@@ -64,19 +67,25 @@ def one_fault(faults: Faults, chance: random.Random) -> None:
             partial(faults.delay, 0.5, times=4),
             partial(faults.partial_puts, times=2),
             partial(faults.throttle, "ListShards", code="LimitExceededException", times=1),
+            partial(faults.null_iterator, times=2),
+            partial(faults.stale_list, times=2),
+            partial(faults.repeat_page, times=2),
+            partial(faults.long_page, above=10, times=2),
+            partial(faults.wrong_arrival, times=1),
+            partial(faults.skew_date, 400 * 86_400, times=2),
         ]
     )()
 
 
-def rows(table: Path) -> list[tuple[str, str, bytes]]:
+def rows(table: str) -> list[tuple[str, str, bytes]]:
     """(shard id, sequence number, data) of every row."""
     names = ["shard_id", "sequence_number", "data"]
     columns = DeltaTable(table).to_pyarrow_table(columns=names)
     return list(zip(*(columns[name].to_pylist() for name in names), strict=True))
 
 
-def count(table: Path) -> int:
-    return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(str(table)) else 0
+def count(table: str) -> int:
+    return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(table) else 0
 
 
 def plot(points: list[dict[str, float]], file: Path) -> None:
@@ -116,29 +125,31 @@ class Soak:
         deployments: Both; the second one follows.
     """
 
-    def __init__(self, local: LocalKinesis, faults: Faults, folder: Path, rate: int, seed: int) -> None:
-        self.table = folder / "table"
-        self.place = ["--stream", STREAM, "--table", str(self.table)]
+    def __init__(
+        self, local: LocalKinesis, faults: Faults, folder: Path, table: str, rate: int, seed: int
+    ) -> None:
+        self.table = table
+        self.place = ["--stream", STREAM, "--table", table]
         self.place += ["--endpoint-url", local.endpoint_url, "--region", local.region]
         self.points: list[dict[str, float]] = []
         self.kills: Counter[str] = Counter()
         self.reshards = 0
         self.failures: list[str] = []
         self._faults = faults
-        self._chances = [random.Random(seed + number) for number in range(4)]
+        chances = [random.Random(seed + number) for number in range(4)]
+        self._chances = chances[1:3]
         client: Any = partial(
             boto3.client, "kinesis", endpoint_url=local.endpoint_url, region_name=local.region
         )
-        self._kinesis = client()
-        self._kinesis.create_stream(StreamName=STREAM, ShardCount=2)
+        self._stream = OnDemandStream(client(), STREAM, chances[3])
         no_retries = Config(retries={"total_max_attempts": 1})
-        self.producer = Producer(client(config=no_retries), STREAM, rate, self._chances[0])
+        self.producer = Producer(client(config=no_retries), STREAM, rate, chances[0])
         self.deployments = [
             Deployment(
                 folder / name,
                 PROJECT,
                 stream=STREAM,
-                table=str(self.table),
+                table=table,
                 endpoint=local.endpoint_url,
                 follow_for=follow_for,
             )
@@ -151,9 +162,10 @@ class Soak:
         again = partial(every, stopped=stopped, failures=self.failures)
         threads = [
             again(1 / BATCHES_A_SECOND, self.producer.produce),
-            again(SECONDS_BETWEEN_FAULTS, partial(one_fault, self._faults, self._chances[1])),
+            again(SECONDS_BETWEEN_FAULTS, partial(one_fault, self._faults, self._chances[0])),
             again(SECONDS_BETWEEN_KILLS, self._kill),
             again(SECONDS_BETWEEN_RESHARDS, self._reshard),
+            again(SECONDS_BETWEEN_STRATEGIES, self._switch_strategy),
             again(1, lambda: [deployment.keep_up() for deployment in self.deployments]),
         ]
         try:
@@ -185,13 +197,16 @@ class Soak:
 
     def _kill(self) -> None:
         turn = int(time.monotonic()) // SECONDS_IN_A_ROW
-        kind = kill_one(self.deployments[turn % len(self.deployments)], self._chances[2])
+        kind = kill_one(self.deployments[turn % len(self.deployments)], self._chances[1])
         if kind:
             self.kills[kind] += 1
 
     def _reshard(self) -> None:
-        click.echo(reshard(self._kinesis, STREAM, self._chances[3]))
+        click.echo(self._stream.reshard())
         self.reshards += 1
+
+    def _switch_strategy(self) -> None:
+        self.producer.needs_keys = self._stream.switch_strategy()
 
     def examined(self) -> bool:
         """Whether the doctor finds no problem, with each deployment's events."""
@@ -209,6 +224,7 @@ class Soak:
         """Whether all that was to happen did; printed if not."""
         happened = {
             "records": len(self.producer.acknowledged),
+            "records without a partition key": self.producer.keyless,
             "reshards": self.reshards,
             "kills": self.kills.total(),
         }
@@ -220,8 +236,9 @@ class Soak:
 @click.command()
 @click.option("--minutes", default=30, show_default=True)
 @click.option("--rate", default=200, show_default=True, help="Records a second.")
+@click.option("--latency", default=20, show_default=True, help="Milliseconds of each request to the store.")
 @click.option("--seed", type=int, help="Of what happens when; drawn by default.")
-def main(minutes: int, rate: int, seed: int | None) -> None:
+def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
     """Soak for so many minutes; exit 0 if the table then holds what was acknowledged."""
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}")
@@ -229,9 +246,10 @@ def main(minutes: int, rate: int, seed: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     faults = Faults()
-    with LocalKinesis(wrap=faults.around) as local:
+    with LocalKinesis(wrap=faults.around) as local, ExitStack() as stack:
         os.environ |= aws_environment(local)
-        soak = Soak(local, faults, folder, rate, seed)
+        table = f"{stack.enter_context(slow_bucket(latency / 1000))}/soak"
+        soak = Soak(local, faults, folder, table, rate, seed)
         soak.go_on_for(minutes)
         click.echo(f"killed {dict(soak.kills)}; catching up")
         catch_up(soak.place)

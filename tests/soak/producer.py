@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 KEYS = 50
 BATCHES_A_SECOND = 5
@@ -24,10 +25,12 @@ class Producer:
         kinesis: A boto3 client whose SDK tries nothing again: a lost answer must not put a record twice.
         stream: The stream's name.
         rate: Records a second.
-        chance: Draws partition keys.
+        chance: Draws partition keys, and which records have none while the stream needs none.
         acknowledged: (shard id, sequence number, data) of each record, in the order of the answers.
         unsure: Data of records whose answer was lost: they may be in the stream.
         next_number: Of the next record.
+        needs_keys: The stream's record distribution strategy is not AUTO.
+        keyless: Records that were acknowledged without a partition key.
     """
 
     kinesis: Any
@@ -37,38 +40,94 @@ class Producer:
     acknowledged: list[tuple[str, str, bytes]] = field(default_factory=list)
     unsure: set[bytes] = field(default_factory=set)
     next_number: int = 0
+    needs_keys: bool = True
+    keyless: int = 0
 
     def produce(self) -> None:
         """Put one batch."""
         first, self.next_number = self.next_number, self.next_number + self.rate // BATCHES_A_SECOND
         data = [b"%d " % number + bytes(100) for number in range(first, self.next_number)]
-        entries = [{"Data": each, "PartitionKey": f"key-{self.chance.randrange(KEYS)}"} for each in data]
+        entries = [{"Data": each} | self._key() for each in data]
         try:
             answer = self.kinesis.put_records(StreamName=self.stream, Records=entries)
         except (ClientError, BotoCoreError):
             self.unsure.update(data)
             return
-        self.acknowledged += [
-            (put["ShardId"], put["SequenceNumber"], each)
-            for put, each in zip(answer["Records"], data, strict=True)
-            if "SequenceNumber" in put
-        ]
+        for put, entry in zip(answer["Records"], entries, strict=True):
+            if "SequenceNumber" in put:
+                self.acknowledged.append((put["ShardId"], put["SequenceNumber"], entry["Data"]))
+                self.keyless += "PartitionKey" not in entry
+
+    def _key(self) -> dict[str, Any]:
+        if not self.needs_keys and self.chance.random() < 0.5:
+            return {}
+        return {"PartitionKey": f"key-{self.chance.randrange(KEYS)}"}
 
 
-def reshard(kinesis: Any, stream: str, chance: random.Random) -> str:
-    """Split or merge open shards; what was done."""
-    shards = kinesis.list_shards(StreamName=stream)["Shards"]
-    opened = [shard for shard in shards if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
-    opened.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
-    if len(opened) > 4 or (len(opened) > 1 and chance.random() < 0.4):
-        first = chance.randrange(len(opened) - 1)
-        lower, upper = (shard["ShardId"] for shard in opened[first : first + 2])
-        kinesis.merge_shards(StreamName=stream, ShardToMerge=lower, AdjacentShardToMerge=upper)
-        return f"merged {lower} and {upper}"
-    keys = (shard := chance.choice(opened))["HashKeyRange"]
-    middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"]) + 1) // 2
-    kinesis.split_shard(StreamName=stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle))
-    return f"split {shard['ShardId']}"
+class OnDemandStream:
+    """An on-demand stream whose shards and record distribution strategy change while it is written.
+
+    The embedded stream does not scale by itself, and a provisioned one has no strategy: for the moment of a
+    split or merge it is provisioned.
+
+    Args:
+        kinesis: A boto3 client.
+        name: The stream's name; it is created.
+        chance: Draws which shards are split or merged.
+    """
+
+    def __init__(self, kinesis: Any, name: str, chance: random.Random) -> None:
+        self._kinesis = kinesis
+        self._chance = chance
+        self._changing = threading.Lock()
+        self._strategy = "USER_PARTITION_KEY"
+        kinesis.create_stream(StreamName=name, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        summary = kinesis.describe_stream_summary(StreamName=name)
+        self._arn = summary["StreamDescriptionSummary"]["StreamARN"]
+
+    def switch_strategy(self) -> bool:
+        """Switch to AUTO or back; whether records need a partition key now."""
+        with self._changing:
+            self._strategy = "USER_PARTITION_KEY" if self._strategy == "AUTO" else "AUTO"
+            self._set_strategy()
+            return self._strategy != "AUTO"
+
+    def reshard(self) -> str:
+        """Split or merge open shards; what was done."""
+        with self._changing, self._provisioned():
+            shards = self._kinesis.list_shards(StreamARN=self._arn)["Shards"]
+            opened = [shard for shard in shards if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
+            opened.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
+            if len(opened) > 4 or (len(opened) > 1 and self._chance.random() < 0.4):
+                first = self._chance.randrange(len(opened) - 1)
+                lower, upper = (shard["ShardId"] for shard in opened[first : first + 2])
+                self._kinesis.merge_shards(
+                    StreamARN=self._arn, ShardToMerge=lower, AdjacentShardToMerge=upper
+                )
+                return f"merged {lower} and {upper}"
+            keys = (shard := self._chance.choice(opened))["HashKeyRange"]
+            middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"]) + 1) // 2
+            self._kinesis.split_shard(
+                StreamARN=self._arn, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+            )
+            return f"split {shard['ShardId']}"
+
+    @contextmanager
+    def _provisioned(self) -> Iterator[None]:
+        self._set_mode("PROVISIONED")
+        try:
+            yield
+        finally:
+            self._set_mode("ON_DEMAND")
+            self._set_strategy()
+
+    def _set_mode(self, mode: str) -> None:
+        self._kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
+
+    def _set_strategy(self) -> None:
+        self._kinesis.update_stream_record_distribution_strategy(
+            StreamARN=self._arn, RecordDistributionStrategy=self._strategy
+        )
 
 
 def every(
