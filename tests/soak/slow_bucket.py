@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from benchmarks.bucket import create_bucket, moto_endpoint  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.connection import Connection
 
 
 @contextmanager
@@ -26,6 +28,21 @@ def slow_bucket(latency: float) -> Iterator[str]:
     Args:
         latency: Seconds by which each request is delayed.
     """
-    with moto_endpoint() as (endpoint, _), S3Proxy(endpoint, latency) as proxy:
-        os.environ |= proxy.environment | {"AWS_ALLOW_HTTP": "true"}
-        yield create_bucket(endpoint)
+    processes = multiprocessing.get_context("spawn")
+    with moto_endpoint() as (endpoint, _):
+        here, there = processes.Pipe()
+        # In a process of its own: delta-rs holds the interpreter lock while it waits for some responses.
+        proxy = processes.Process(target=_serve, args=(endpoint, latency, there), daemon=True)
+        proxy.start()
+        try:
+            os.environ |= here.recv()
+            yield create_bucket(endpoint)
+        finally:
+            proxy.kill()
+            proxy.join()
+
+
+def _serve(endpoint: str, latency: float, there: Connection) -> None:
+    with S3Proxy(endpoint, latency) as proxy:
+        there.send(proxy.environment | {"AWS_ALLOW_HTTP": "true"})
+        there.poll(None)  # until it is killed
