@@ -66,6 +66,7 @@ _TRIES = 40
 _REFUSALS = 2
 """Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
 to credentials that are being replaced."""
+
 _LONGEST_WAIT = 1.0
 _LONGEST_SECONDS = 600.0
 
@@ -301,9 +302,9 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
             return told
         if last:
             break
+        attempt += 1
     if refused:
         raise refused[-1]
-        attempt += 1
     tries = attempt + overtaken
     raise CommitFailed(table.uri, f"{tries} tries failed, the last with: {error}. Nothing lost; run again")
 

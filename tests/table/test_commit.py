@@ -539,6 +539,16 @@ def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
 
 
 @pytest.mark.usefixtures("no_waits")
+def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, at_commit):
+    tried = []
+    at_commit(lambda *arguments: tried.append(arguments), times=99)
+    with pytest.raises(CommitFailed, match="tries failed"):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert len(tried) == 3
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
 def test_last_try_that_landed_is_seen(table, frozen, at_commit):
     tries = []
 
