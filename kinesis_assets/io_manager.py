@@ -175,13 +175,15 @@ class ShardIOManager(dg.ConfigurableIOManager):
                 f"the table opens {self.table} itself, and names it in deps"
             )
         table = self.positioned_table()
-        self.begin_heartbeat(table, context.step_context)
-        return plan_run(
+        plan = plan_run(
             self.client(),
             table,
             asked=sorted(context.asset_partition_keys),
             policy=self.policy(),
         )
+        # Not before: a plan that is refused has touched nothing.
+        self.begin_heartbeat(table, context.step_context)
+        return plan
 
     def begin_heartbeat(self, table: PositionedTable, step: StepExecutionContext) -> None:
         """Have a run write heartbeats until it ends, so that the sensor sees when its process died.

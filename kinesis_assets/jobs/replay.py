@@ -65,7 +65,8 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
         table = manager.positioned_table()
-        table.snapshot()  # what the table refuses is refused before Spark is started
+        # A table that is missing, or another stream's, is refused before anything is started or written.
+        table.snapshot().refuse_another(manager.client().describe().identity)
         manager.begin_heartbeat(table, context.get_step_execution_context())
         prepare(manager.pyspark.spark_config)
         with failures_told(stream):
