@@ -30,7 +30,7 @@ KinesisAssetsError
 ├── TableError
 │   ├── TableMissing           no table there yet
 │   ├── TableUnreachable       its log cannot be read
-│   ├── TableNotWritable       writing to it is refused, and another try would be too
+│   ├── TableNotWritable       writing to it is refused, and a retry would be too
 │   ├── TableUnsuitable        a table that this package did not make, or of another schema
 │   ├── TableOfAnotherStream   the table belongs to a stream with another ARN; nothing was changed
 │   ├── TableRewritten         a restore or an overwrite changed the rows, but not the positions
@@ -41,7 +41,7 @@ KinesisAssetsError
 │   ├── ClocksDisagree         this machine's clock and the service's differ; nothing was deleted
 │   ├── PastChanged            rows behind the positions were changed since they were looked at
 │   ├── CommitFailed           the bounded tries are used up; nothing was committed
-│   │   └── CommitOvertaken    another commit landed first; the next try begins from it
+│   │   └── CommitOvertaken    another commit landed first; the next try starts from it
 │   └── CommitUnknown          whether the commit landed cannot be told
 ├── RunCanceled                told to stop; what was read by then is committed
 └── ShardsNotCommitted         a run's error: which shards are not committed, and why
@@ -257,7 +257,7 @@ class TableUnreachable(TableError):
 
 
 class TableNotWritable(TableError):
-    """Writing to the table is refused, and another try would be too."""
+    """Writing to the table is refused, and a retry would be refused too."""
 
 
 class TableUnsuitable(TableError):
@@ -293,7 +293,7 @@ class PastChanged(TableError):
 
 
 class ClocksDisagree(TableError):
-    """This machine's clock and the service's differ by too much; nothing is deleted by either."""
+    """This machine's clock and the service's differ by too much; nothing was deleted."""
 
 
 class CommitFailed(TableError):
@@ -301,7 +301,7 @@ class CommitFailed(TableError):
 
 
 class CommitOvertaken(CommitFailed):
-    """Another commit landed first; whether this one did as well, the next read of the table tells."""
+    """Another commit landed first; the next read of the table shows whether this one landed too."""
 
 
 class CommitUnknown(TableError):

@@ -50,8 +50,8 @@ class StreamProject:
 
         if not _is_in_a_project():
             raise InvalidInput(
-                f"stream {stream}: this installation of the package has no project with YAMLs; name the "
-                "stream's table with --table"
+                f"stream {stream}: this installation of the package has no project with a defs.yaml; give "
+                "the stream's table with --table"
             )
         try:
             definitions = defs()

@@ -1,7 +1,7 @@
 """Whether a list of shards contradicts the positions in the table.
 
 ListShards is eventually consistent: a list may be from before a split or a merge that is already recorded.
-Nothing is concluded from such a list; it is requested again, and what stays is an error.
+Nothing is concluded from such a list; it is requested again, and a contradiction that persists is an error.
 """
 
 from __future__ import annotations

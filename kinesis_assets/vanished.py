@@ -1,4 +1,4 @@
-"""Shards that are no longer listed and were not read to their end: what becomes of them.
+"""What to do with shards that are no longer listed and were not read to their end.
 
 A shard is given up only if three things agree: it can have expired by the service's clock, the list does not
 contain it, and the service refuses an iterator for it.
@@ -44,7 +44,7 @@ def why_kept(
     """
     shard = expected.shards[shard_id]
     told = f"not listed by stream {expected.identity.name}, and read only up to {shard.position}"
-    not_whole = "the list was not whole. Nothing to do: the next run lists again"
+    not_whole = "the list was incomplete. Nothing to do: the next run lists again"
     if shard.listed_until is not None and shard.listed_until > now:
         # It stays listed for a retention after it was closed.
         return ShardVanished(
@@ -67,8 +67,8 @@ def why_kept(
         return None
     return ShardVanished(
         shard_id,
-        f"{told}; what came after is past the stream's retention. To go on with its children and this gap "
-        f"recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
+        f"{told}; its later records are past the stream's retention. To continue with its children and "
+        f"this gap recorded, run with on_data_loss: {OnDataLoss.CONTINUE}",
     )
 
 

@@ -1,4 +1,4 @@
-"""`adopt`: the rows of a table as they are."""
+"""`adopt`: accept the rows of a table as they are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kinesis_assets.cli.stream import json_option, of_stream, print_rows, projec
 
 @click.command()
 @of_stream
-@click.option("--by", help="Who does it, kept with the commit; the user of this machine by default.")
+@click.option("--by", help="Name recorded with the commit; the user of this machine by default.")
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
-    """Go on from the rows of a table as they are.
+    """Accept the rows of a table as they are, so that runs continue from there.
 
     If the table has rows and no positions, such as a copy, compute the positions from the rows. If it was
     restored or overwritten, accept that. No row is changed.

@@ -46,16 +46,16 @@ def run_command_line() -> tuple[int, bool]:
     except click.exceptions.Abort:
         return INTERRUPTED, True
     except RunCanceled as error:
-        # What was interrupted before it committed anything ends as any other command.
+        # A run that was interrupted before it committed anything ends as any other command does.
         code = _print(error)
         return (code if error.told else INTERRUPTED), True
-    except Exception as error:  # noqa: BLE001  # raised again if it is none that is expected
+    except Exception as error:  # noqa: BLE001  # raised again if it is unexpected
         return _print(error), False
     return 0, False
 
 
 def _print(error: Exception) -> int:
-    """Print an error in one line; returns the exit code. Raises an error again that no user can cause."""
+    """Print an error in one line and return the exit code; raise an unexpected error again."""
     if isinstance(error, click.ClickException):
         error.show()
         return _BAD_INPUT

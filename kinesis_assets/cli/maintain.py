@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     "--lower-floor",
     "floor",
     metavar="DATE",
-    help="Only lower the first arrival date that the table keeps, so that replay can fill days in again.",
+    help="Lower the first arrival date that the table keeps, for a later replay; does nothing else.",
 )
 @click.option(
     "--set-property",
     "properties",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Only set a property of the table, as delta.logRetentionDuration='interval 7 days'.",
+    help="Set a table property, as delta.logRetentionDuration='interval 7 days'; does nothing else.",
 )
-@click.option("--by", help="Who lowers the floor, recorded with it; the user of this machine by default.")
+@click.option("--by", help="Name recorded with --lower-floor; the user of this machine by default.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 def maintain(
@@ -58,8 +58,8 @@ def maintain(
 ) -> None:
     """Compact, vacuum and prune a stream's table, through its Dagster job. Safe beside runs.
 
-    What another commit was in the way of is left for the next maintenance, and is no failure. Nothing is
-    deleted where this machine's clock and the service's differ by more than an hour.
+    A step that conflicts with another commit is left for the next maintenance; that is not a failure.
+    Nothing is deleted where this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
         from kinesis_assets.table.properties import parse_property  # noqa: PLC0415  # as below
@@ -113,4 +113,4 @@ def _date(text: str | None) -> date | None:
     try:
         return None if text is None else date.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(f"--lower-floor {text!r} is no date; 2026-01-31 is the form") from None
+        raise InvalidInput(f"invalid --lower-floor {text[:80]!r}: give a date such as 2026-01-31") from None

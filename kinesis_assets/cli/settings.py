@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OPTIONS = ("stream", "table")
-"""They name the stream: options of their own alone."""
+"""They name the stream and have options of their own."""
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         pairs: Each a field's name, `=`, and its value as YAML.
 
     Raises:
-        InvalidInput: It is no such pair, there is no such setting, it is there twice, or it has another type.
+        InvalidInput: A pair is malformed, unknown, given twice, or has a value of another type.
     """
     from kinesis_assets.component import KinesisStreamComponent  # noqa: PLC0415  # loads Dagster
 
@@ -33,7 +33,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         if not separator:
             raise InvalidInput(f"--set {pair[:80]!r}: give name=value, as in --set max_records=1000")
         if name not in names:
-            raise InvalidInput(f"--set {name[:80]}: there is no such setting; there are {', '.join(names)}")
+            raise InvalidInput(f"--set {name[:80]}: unknown setting; the settings are {', '.join(names)}")
         if name in found:
             raise InvalidInput(f"--set {name}: given twice")
         found[name] = _value(name, text, types[name])
@@ -41,7 +41,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, wanted: Any) -> Any:
-    """A value of a type, from YAML; text that YAML takes for something else may be meant as text."""
+    """A value of a type, from YAML, or the text itself if only that fits the type."""
     import yaml  # noqa: PLC0415
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 

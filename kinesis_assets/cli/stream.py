@@ -49,7 +49,7 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
             "settings",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any other setting of the YAML, its value as YAML, with --table; as often as needed.",
+            help="Any other setting of the YAML, with --table; the value is YAML. May be repeated.",
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
         click.option("--stream", required=True, help="The stream's name or ARN."),
@@ -75,7 +75,7 @@ def project_of(
         if both := [*given.keys() & also.keys()]:
             raise InvalidInput(f"{_option(both[0])} and --set {both[0]}: give one of them")
         given |= also
-        # A server that is attached to has settings of its own, and warns of each that is not its.
+        # A server that a run attaches to has its own settings, and warns of any other.
         spark_config = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
         given["spark_config"] = spark_config | given.get("spark_config", {})
         return StreamProject.unnamed(stream, table=table, **given)
@@ -98,7 +98,7 @@ def dagster_instance() -> dg.DagsterInstance:
         return dg.DagsterInstance.ephemeral()
     try:
         instance = dg.DagsterInstance.get()
-        instance.get_runs_count()  # a database may open and be none that can be used
+        instance.get_runs_count()  # a database may open and still be unusable
     except Exception as error:
         if isinstance(error, (dg.DagsterError, yaml.YAMLError)):
             raise InvalidInput(str(error)) from error
@@ -118,7 +118,7 @@ def said_by_storage(error: Exception) -> str | None:
 
 
 def who(by: str | None) -> str:
-    """Who does something by hand: as told, or the user of this machine.
+    """Who makes a change by hand: the given name, or the user of this machine.
 
     Raises:
         InvalidInput: Neither is known.
@@ -126,7 +126,7 @@ def who(by: str | None) -> str:
     try:
         return by or getpass.getuser()
     except (OSError, KeyError) as error:
-        raise InvalidInput("this machine does not tell which user this is; say it with --by") from error
+        raise InvalidInput("the user of this machine is not known; give a name with --by") from error
 
 
 def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:

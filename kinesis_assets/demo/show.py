@@ -42,7 +42,7 @@ def run_demo() -> bool:
     try:
         return _demonstrate(table)
     except (KeyboardInterrupt, RunCanceled):
-        click.echo(f"Interrupted, nothing was proved. What had landed by then is in {table}", err=True)
+        click.echo(f"Interrupted before the proof. The rows committed so far are in {table}", err=True)
         raise KeyboardInterrupt from None
 
 

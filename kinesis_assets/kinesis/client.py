@@ -120,8 +120,8 @@ class StreamClient:
         wait: See above.
 
     Raises:
-        InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they cannot
-            be meant.
+        InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they
+            are invalid.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class StreamClient:
                 self._call_directly(attempts, endpoint_url)
         except (BotoCoreError, ValueError) as error:
             # The SDK's own may repeat an endpoint's URL with what is in it.
-            raise InvalidInput(f"stream {self.address}: no client of Kinesis: {error}") from None
+            raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
             meta.region_name, endpoint_url, settings.profile_name, sdk_parser=self._get_records is None
@@ -172,8 +172,8 @@ class StreamClient:
                 self.stream,
                 "DescribeStreamSummary",
                 "IncompleteBody",
-                f"{summary['StreamARN'][:200]!r} is no ARN of {self.address}; check what answers at the "
-                "endpoint",
+                f"the service returned the ARN {summary['StreamARN'][:200]!r}, which is not that of "
+                f"{self.address}; check the endpoint",
             )
         return StreamSummary(
             identity=StreamIdentity(
@@ -305,7 +305,7 @@ class StreamClient:
         length = int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
         if length > LARGEST_BODY:
             with self._failures("GetRecords"):
-                raise ResponseTooLong(error=f"the answer has {length} bytes, more than {LARGEST_BODY}")
+                raise ResponseTooLong(error=f"the response has {length} bytes, more than {LARGEST_BODY}")
 
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
@@ -373,7 +373,7 @@ class StreamClient:
                 ) from None
             if code == "AccessDeniedException" and self.address.arn is not None:
                 message += (
-                    f". A stream of another account needs kinesis:{operation} in its resource policy, and in "
+                    f". A stream of another account needs kinesis:{operation} in its resource policy and in "
                     "the caller's own policy"
                 )
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
@@ -385,7 +385,7 @@ class StreamClient:
 
 
 def _unknown_region(meta: ClientMeta, error: BotoCoreError) -> str:
-    """What is added to an error where no host of AWS answers: that the region is none that the SDK knows."""
+    """What is added to an error if no AWS host answers: that the SDK does not know the region."""
     if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
         return ""
     session = botocore.session.get_session()
@@ -396,7 +396,7 @@ def _unknown_region(meta: ClientMeta, error: BotoCoreError) -> str:
     }
     if meta.region_name in known:
         return ""
-    return f". The SDK knows no region {meta.region_name}: is that its name?"
+    return f". The SDK knows no region {meta.region_name}; check its name"
 
 
 def _date(answer: dict[str, Any]) -> str | None:

@@ -107,7 +107,7 @@ def receive(
         status = parser.get_status_code()
     length = 0 if found.is_whole else int(found.headers.get("content-length", largest_body))
     if length > largest_body:
-        raise BodyTooLong(f"the answer has {length} bytes, more than {largest_body}")
+        raise BodyTooLong(f"the response has {length} bytes, more than {largest_body}")
     yield from before_body(length)
     coming.count_anew()
     if "content-length" in found.headers and not found.is_whole:
@@ -189,7 +189,7 @@ def _parse_body(
     while not found.is_whole and (came := (yield from coming.piece())):
         received += len(came)
         if received > largest:
-            raise BodyTooLong(f"the answer has more than {largest} bytes")
+            raise BodyTooLong(f"the response has more than {largest} bytes")
         _parse(parser, came)
     if found.answers > 1:
         raise ProtocolError("the answer is followed by another")

@@ -1,7 +1,7 @@
-"""Whether a page can be what the service has, before any of it is handed out.
+"""Checks of a page before any of its records is used.
 
-A page with one wrong record is refused whole and asked for again: what a single response says is not believed
-against what must hold for every page of a shard. The checks are vectorised, since every page passes them.
+A page with one wrong record is refused as a whole and requested again: no single response overrides what
+holds for every page of a shard. The checks are vectorised, since every page passes them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def check_follows(stream: str, first: str | None, position: Position) -> None:
 def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
     """The first text that `shards.NUMBER` does not take; None if it takes all.
 
-    One look at all of them together costs less than one at each.
+    Checking all of them at once costs less than one by one.
     """
     if not len(numbers):
         return None
@@ -112,7 +112,7 @@ def _check_numbers(records: Records) -> None:
     numbers = records.number_column
     wrong = first_that_is_no_number(numbers)
     if wrong is not None:
-        raise ValueError(f"{wrong[:80]!r} is no sequence number")
+        raise ValueError(f"invalid sequence number {wrong[:80]!r}")
     place = _first_that_does_not_ascend(numbers)
     if place is not None:
         before, number = records.numbers[place - 1 : place + 1]

@@ -1,4 +1,4 @@
-"""Listing again: a list of shards that is not whole, or older than what is known, heals in seconds."""
+"""Listing again: a list of shards that is incomplete or stale is usually right a few seconds later."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _T = TypeVar("_T")
 def relisted(
     client: StreamClient, use: Callable[[StreamListing], _T], listing: StreamListing | None = None
 ) -> _T:
-    """What is made of a list of shards that contradicts nothing.
+    """Use the first list of shards that contradicts nothing.
 
     Args:
         client: The stream.
-        use: Makes it. It raises `ShardListStale` or `ShardListIncomplete` for a list that is to be
-            requested again.
+        use: Takes a list and returns the result. It raises `ShardListStale` or `ShardListIncomplete` for a
+            list that is to be requested again.
         listing: A list to try first, made shortly before.
 
     Raises:
-        ShardListStale, ShardListIncomplete, ServiceTimeUncertain: So it was for each of the bounded tries.
+        ShardListStale, ShardListIncomplete, ServiceTimeUncertain: Each of the bounded tries raised it.
         StreamError: The stream cannot be listed.
     """
     if listing is not None:

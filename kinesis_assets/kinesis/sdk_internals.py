@@ -80,13 +80,13 @@ def data_endpoint(client: Any, stream_arn: str | None) -> str:
 
 
 class Signing:
-    """How a client signs its requests, and reads what refuses them.
+    """How a client signs its requests and parses error responses.
 
     Args:
         client: Of botocore.
 
     Raises:
-        SdkInternalMissing: That cannot be found out.
+        SdkInternalMissing: The client has no such parts.
 
     Attributes:
         signer: The client's own.
@@ -113,7 +113,7 @@ def _request_class() -> Any:
     base: Any = _of_module("botocore.awsrequest", "AWSRequest")
 
     class Request(base):  # type: ignore[misc]  # botocore has no types
-        """The SDK's, which prepares all of itself for each look at its body; this one has it as it is."""
+        """The SDK's request, without preparing all of it again each time its body is read."""
 
         @property
         def body(self) -> bytes:
@@ -135,7 +135,7 @@ class ConnectionPool:
 
     Raises:
         SdkInternalMissing: They cannot be reached.
-        ValueError: The URL, or that of a proxy, cannot be meant.
+        ValueError: The URL, or that of a proxy, is invalid.
 
     Attributes:
         pool: The pool of urllib3.

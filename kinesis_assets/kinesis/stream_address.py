@@ -40,17 +40,18 @@ class StreamAddress:
             return cls(text)
         if not text.startswith("arn:"):
             raise InvalidInput(
-                f"{text[:80]!r} is no stream name: 1 to 128 letters, digits, '_', '.' or '-'; "
-                "nor is it the ARN of a stream"
+                f"invalid stream name {text[:80]!r}: give 1 to 128 letters, digits, '_', '.' or '-', or the "
+                "ARN of a stream"
             )
         if consumer := _CONSUMER.fullmatch(text):
             raise InvalidInput(
-                f"{text[:300]!r} is the ARN of a consumer; give the stream's, {consumer['stream'][:200]!r}"
+                f"{text[:300]!r} is the ARN of a consumer; give that of its stream, "
+                f"{consumer['stream'][:200]!r}"
             )
         found = _ARN.fullmatch(text)
         if found is None or not NAME.fullmatch(found["name"]):
             raise InvalidInput(
-                f"{text[:300]!r} is no ARN of a stream; the form is "
+                f"invalid stream ARN {text[:300]!r}; the form is "
                 "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
             )
         return cls(found["name"], text)

@@ -1,4 +1,4 @@
-"""Adoption: an operator takes the rows of a table as they are, and runs go on from there.
+"""Adoption: an operator accepts the rows of a table as they are, and runs continue from there.
 
 Of a table that has rows and no positions, such as a copy, the positions are computed from the rows. Of a
 table that was restored or overwritten, which has positions already, that is accepted. Either is one commit
@@ -61,12 +61,12 @@ class AdoptResult:
 
 
 def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool) -> AdoptResult:
-    """Take the rows of a table as they are.
+    """Accept the rows of a table as they are.
 
     Args:
         client: The stream.
         table: Its table.
-        by: Who does it, kept with the commit.
+        by: Who does it, recorded with the commit.
         apply: Commit it; else only return what would be done.
 
     Raises:
@@ -86,7 +86,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
         if not rewrites:
             raise InvalidInput(
                 f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
-                "overwritten since they were committed; there is nothing to adopt"
+                "overwritten since they were committed, so there is nothing to adopt"
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
         if apply:
@@ -132,7 +132,7 @@ def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mappi
     found = newest_rows(table.uri, snapshot)
     if not found:
         raise InvalidInput(
-            f"table {table.uri} has no rows; there is nothing to adopt, the first run begins it"
+            f"table {table.uri} has no rows, so there is nothing to adopt; the first run creates positions"
         )
     if others := sorted(found.keys() - {stream}):
         names = ", ".join(repr(name[:200]) for name in others)

@@ -170,7 +170,7 @@ class Doctor:
         yield from _or_ok(
             "restore",
             _restores(entries, past, proven=proven),
-            "no version in the log set the table back or overwrote it",
+            "no version in the log restored or overwrote the table",
         )
         yield from _or_ok(
             "events", self._events(history, positions, past), "each commit was told, and nothing else"

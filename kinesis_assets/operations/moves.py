@@ -32,7 +32,7 @@ class Direction(StrEnum):
     BACK = "back"
     """Rows after the new position are taken out; the next run lands them again."""
     REOPEN = "reopen"
-    """It was recorded as read to its end, and is open: it is read on from where it stands."""
+    """It is recorded as read to its end, but is open: reading continues at its position."""
     STAYS = "stays"
     """It stands there already, or the shard cannot be read any more."""
 

@@ -60,7 +60,7 @@ def invalid(stream: str, reason: str) -> LandingFailed:
 
 def _decoded(stream: str, content: object, kind: type[_Manifest]) -> _Manifest:
     if not isinstance(content, bytes | bytearray):
-        raise invalid(stream, f"{type(content).__name__} in the place of bytes")
+        raise invalid(stream, f"{type(content).__name__} instead of bytes")
     if len(content) > MOST_BYTES:
         raise invalid(stream, f"{len(content)} bytes, more than {MOST_BYTES}")
     try:
@@ -87,7 +87,7 @@ def _from_data(kind: type[Any], data: object) -> ShardError:
         raise NotImplementedError(f"a manifest has no {kind.__name__}")
     name, shard_id, sentence = msgspec.convert(data, tuple[str, str, str])
     if name not in _SHARD_ERRORS:
-        raise ValueError(f"{name[:80]!r} is no error of a shard")
+        raise ValueError(f"{name[:80]!r} is not the class of a shard's error")
     return _SHARD_ERRORS[name](shard_id, sentence)
 
 

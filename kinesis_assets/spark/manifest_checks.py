@@ -61,7 +61,7 @@ def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardLanding | 
     if asked == returned:
         return None
     missing, other = sorted(asked - returned), sorted(returned - asked)
-    return f"of the shards that were asked for, {missing[:3]} are missing; {other[:3]} are too many"
+    return f"requested shards are missing: {missing[:3]}; shards that were not requested: {other[:3]}"
 
 
 def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int]) -> str | None:
@@ -72,7 +72,7 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
     for file in files:
         name = repr(file.path[:200])
         if file.batch_id != batch_id or not is_new_file(file):
-            return f"{name} is no file that batch {batch_id} writes"
+            return f"{name} is not a file of batch {batch_id}"
         if not file.rows_by_shard or min(file.rows_by_shard.values()) < 1:
             return f"{name} has no rows"
         found.update(file.rows_by_shard)
@@ -94,7 +94,7 @@ def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
         (any(_has_no_offset(gap) for gap in shard.gaps), "a gap whose times have no offset from UTC"),
         (
             not _can_move(range_, shard.position, shard.rows, shard.first_sequence_number),
-            "a position that no read from its start comes to with these rows",
+            "a position that cannot be reached from its start with these rows",
         ),
     )
 
@@ -103,7 +103,7 @@ def _wrong_filling(range_: ShardRange, shard: ShardFilling) -> str | None:
     first, last, through = shard.first_sequence_number, shard.last_sequence_number, shard.through
     return _first_that_holds(
         shard.shard_id,
-        (shard.start != range_.start, "another start than was asked for"),
+        (shard.start != range_.start, "another start than that of the requested range"),
         (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
         (_wrong_sums(shard), "bytes or a checksum of no rows"),
         (shard.rows > shard.read, "more rows than records"),
@@ -117,7 +117,7 @@ def _wrong_filling(range_: ShardRange, shard: ShardFilling) -> str | None:
         ),
         (
             not _can_move(range_, through, shard.read, shard.first_read),
-            "a position that no read from its start comes to with these records",
+            "a position that cannot be reached from its start with these records",
         ),
     )
 

@@ -140,7 +140,7 @@ def freeze(
             )
         if and_try and snapshot.owner is None:
             snapshot.claim(summary.identity)
-            return None  # the next look commits, unless another stream's claim came first
+            return None  # the next attempt commits, unless another stream claimed the table first
         if and_try:
             token = draw_token()
             first = StreamPositions(
@@ -266,7 +266,7 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
     Raises:
         TableNotWritable: The tries are refused, and others would be; nothing was committed.
         CommitFailed: The tries are used up; nothing was committed.
-        CommitUnknown: The table could not be looked at after a try.
+        CommitUnknown: The table could not be read after a try.
     """
     error: Exception | None = None
     refused: list[TableNotWritable] = []
@@ -290,7 +290,7 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
                     "Run again when it can be: a run goes on from what the table holds",
                 ) from None  # see `delta`
             error = raised
-            # A look that is refused says nothing: a write of the try before may have landed.
+            # A read that is refused proves nothing: the previous try may have landed.
             refusal = None
             if not isinstance(raised, TableUnreachable):
                 refusal = not_writable(table.uri, raised, "Nothing was committed.")
@@ -367,7 +367,7 @@ def _commits_since(
     except PositionsUnreadable as error:
         raise CommitUnknown(
             table.uri,
-            f"whether batch {batch_id} landed cannot be told: {error}. "
+            f"it is not known whether batch {batch_id} landed: {error}. "
             "Look for rows of that batch_id before the next run",
         ) from error
     raise CommitUnknown(

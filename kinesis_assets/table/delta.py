@@ -253,7 +253,7 @@ class PositionedTable:
         with suppress(OSError):  # then it is not this
             place = self.files.base_path.rstrip("/")
             if self.files.base_fs.get_file_info(place).type is pyarrow.fs.FileType.File:
-                raise TableUnsuitable(self.uri, "a file, not a folder; name a folder for the table")
+                raise TableUnsuitable(self.uri, "is a file, not a folder; give a folder for the table")
 
 
 class TableSnapshot:
@@ -384,8 +384,7 @@ class TableSnapshot:
             if found.token != token:
                 raise PositionsUnreadable(
                     self._table.uri,
-                    f"{path} holds what belongs into {found.token}.json. Restore that very file; no other "
-                    "will do",
+                    f"{path} has the content of {found.token}.json. Restore that very file; no other will do",
                 )
             self._table.amendments.put(path, found, _MEMORY_A_BYTE * len(content))
         return found

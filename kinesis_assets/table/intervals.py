@@ -11,6 +11,6 @@ _INTERVAL = re.compile(
 
 
 def parse_interval(text: str) -> timedelta | None:
-    """What a property says; None if it is no interval."""
+    """The value of a property; None if it is not an interval."""
     found = _INTERVAL.fullmatch(text)
     return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})

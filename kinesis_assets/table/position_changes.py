@@ -147,7 +147,7 @@ def _moved(before: ShardPosition, row: Sequence[int]) -> ShardPosition:
 
 
 def _landed_row(before: ShardPosition, now: ShardPosition, landed: Landed) -> tuple[int, ...] | None:
-    """What was written of a shard, as numbers; None where that does not tell everything of it."""
+    """What was written of a shard, as numbers; None where numbers do not describe it completely."""
     start, last = landed.start, int(landed.last_sequence_number)
     if start.kind is not PositionKind.AFTER_SEQUENCE_NUMBER:
         return None

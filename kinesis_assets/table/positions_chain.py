@@ -269,7 +269,7 @@ class PositionsChain:
         if found != token:
             raise PositionsUnreadable(
                 self._table,
-                f"{path} holds what belongs into {found}.json: it was overwritten or restored from another "
+                f"{path} has the content of {found}.json: it was overwritten or restored from another "
                 "file. Restore that very file; no other will do",
             )
 

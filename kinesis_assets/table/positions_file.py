@@ -63,7 +63,7 @@ class CommitId(NamedTuple):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What one positions file tells.
+    """The content of one positions file.
 
     Attributes:
         positions: As the commit left them, without those in the archive.

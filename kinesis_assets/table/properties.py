@@ -57,13 +57,15 @@ def parse_property(text: str) -> tuple[str, str]:
     """A property as `name=value`.
 
     Raises:
-        InvalidInput: It is none, it must not be set, or not to that value.
+        InvalidInput: It is malformed, must not be set, or not to that value.
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
-        raise InvalidInput(f"{text[:200]!r} is no property: give name=value")
+        raise InvalidInput(f"invalid property {text[:200]!r}: give name=value")
     if name not in SETTABLE:
-        raise InvalidInput(f"property {name[:200]!r} cannot be set: {_why(name)}; {', '.join(SETTABLE)} can")
+        raise InvalidInput(
+            f"property {name[:200]!r} cannot be set: {_why(name)}. Only {', '.join(SETTABLE)} can"
+        )
     if name == _CHECKPOINT_INTERVAL:
         if not (value.isascii() and value.isdecimal() and 1 <= len(value) <= 6 and int(value) > 0):  # noqa: PLR2004  # a bound
             raise InvalidInput(f"{name}={value[:200]}: give a number of commits, 1 or more")
@@ -72,7 +74,9 @@ def parse_property(text: str) -> tuple[str, str]:
     if interval is None:
         raise InvalidInput(f"{name}={value[:200]}: give an interval, as in {name}='interval 7 days'")
     if interval < HISTORY_RETENTION:
-        raise InvalidInput(f"{name}={value}: not below {HISTORY_RETENTION.days} day, as {_INTERVALS[name]}")
+        raise InvalidInput(
+            f"{name}={value}: at least {HISTORY_RETENTION.days} day, because {_INTERVALS[name]}"
+        )
     return name, value
 
 

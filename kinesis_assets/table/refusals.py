@@ -15,16 +15,16 @@ _NUMBERS = {
     errno.EROFS: "read-only file system",
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
-    errno.ENOTDIR: "a file is in the way of a folder",
+    errno.ENOTDIR: "a file exists where a folder is needed",
 }
 _CODES = {
-    "ACCESSDENIED": "S3 answers AccessDenied",
-    "ALLACCESSDISABLED": "S3 answers AllAccessDisabled",
+    "ACCESSDENIED": "S3 returned AccessDenied",
+    "ALLACCESSDISABLED": "S3 returned AllAccessDisabled",
     "NOSUCHBUCKET": "there is no such bucket",
 }
 # Rust's texts for an error number: std::io::Error as Display and as Debug.
 _NUMBER = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
-# S3's answer as delta-rs repeats it, and the code as Arrow tells it.
+# S3's answer as delta-rs repeats it, and the code as Arrow reports it.
 _CODE = re.compile(r"<Code>(\w+)</Code>|\bAWS Error (\w+)")
 
 

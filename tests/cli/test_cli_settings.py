@@ -83,8 +83,8 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
     ("pairs", "reason"),
     [
         (["max_records"], "give name=value"),
-        (["max_record=1"], "there is no such setting; there are start, max_records"),
-        (["table=s3://lake/clicks"], "there is no such setting"),
+        (["max_record=1"], "unknown setting; the settings are start, max_records"),
+        (["table=s3://lake/clicks"], "unknown setting"),
         (["max_records=many"], "--set max_records: .*integer.*'many'"),
         (["max_records=1.5"], "--set max_records"),
         (["sdk_parser=7"], "--set sdk_parser"),

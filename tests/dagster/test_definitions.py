@@ -236,7 +236,7 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
         ({"on_recreated": "merge"}, "on_recreated must be fail or restart, not 'merge'"),
         ({"max_run_seconds": 0}, "max_run_seconds must be above 0, not 0"),
         ({"max_bad_records": -1}, "max_bad_records must not be below 0"),
-        ({"stream": "page views"}, "'page views' is no stream name: 1 to 128 letters, digits"),
+        ({"stream": "page views"}, "invalid stream name 'page views': give 1 to 128 letters, digits"),
         (
             {"table": "gs://lake/clicks"},
             "give a path, s3://bucket/prefix or file:///path",
@@ -314,7 +314,7 @@ def test_the_component_takes_an_arn():
     ("wrong", "told"),
     [
         ({"stream": f"{ARN}/consumer/a:1"}, "is the ARN of a consumer"),
-        ({"stream": "arn:aws:s3:::clicks"}, "is no ARN of a stream"),
+        ({"stream": "arn:aws:s3:::clicks"}, "invalid stream ARN"),
         ({"stream": ARN, "region_name": "us-east-1"}, "region eu-west-1, but region_name is us-east-1"),
     ],
 )

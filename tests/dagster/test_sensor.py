@@ -443,7 +443,7 @@ def test_a_shard_that_vanished_unread_is_asked_for_and_its_run_says_so(
     assert daemon.spans() == [(A,)]
     (facts,) = project.run(instance, {PARTITION: A})
     assert facts["state"] == "failed"
-    assert "the list was not whole" in facts["error"]
+    assert "the list was incomplete" in facts["error"]
 
 
 @pytest.mark.usefixtures("spark")

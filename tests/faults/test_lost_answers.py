@@ -113,7 +113,7 @@ def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: Bench, proxy
     proxy.commits += [Commit(passed_on=False, status=403, content=DENIED)] * 3
     failed = on_s3.begin(NO_FAULT, environment=proxy.environment).wait()
     assert failed.err.startswith("TableNotWritable")
-    assert "S3 answers AccessDenied" in failed.err
+    assert "S3 returned AccessDenied" in failed.err
     assert len(proxy.commits) == 1
     assert version(on_s3) == before
     on_s3.assert_next_run_mends_all()

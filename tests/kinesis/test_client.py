@@ -202,4 +202,4 @@ def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
 def test_a_host_that_does_not_answer_for_a_region_that_is_none(region, endpoint_url, is_told):
     meta = SimpleNamespace(region_name=region, endpoint_url=endpoint_url)
     said = _unknown_region(meta, EndpointConnectionError(endpoint_url=endpoint_url))
-    assert said == (f". The SDK knows no region {region}: is that its name?" if is_told else "")
+    assert said == (f". The SDK knows no region {region}; check its name" if is_told else "")

@@ -104,7 +104,7 @@ def test_a_stream_that_answers_by_another_arn_is_refused(local_kinesis, settings
         return answer.but(StreamDescriptionSummary=told | {"StreamARN": arn.replace(OWNER, "0" * 12)})
 
     faults.answer("DescribeStreamSummary", another)
-    with pytest.raises(CallFailed, match="is no ARN of"):
+    with pytest.raises(CallFailed, match="which is not that of"):
         StreamClient(arn, settings).describe()
 
 

@@ -103,7 +103,7 @@ def test_single_record_that_is_too_long_fails_after_bounded_tries_and_the_messag
 ):
     put(2)
     faults.long_page(above=0)
-    with pytest.raises(ReadFailed, match=r"ResponseTooLong: the answer has \d+ bytes, more than 16777216"):
+    with pytest.raises(ReadFailed, match=r"ResponseTooLong: the response has \d+ bytes, more than 16777216"):
         data(reading)
     assert limits(faults) == [16, 8, 4, 2, *[1] * 6]
     assert reading.position == BEGINNING

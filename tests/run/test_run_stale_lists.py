@@ -226,7 +226,7 @@ def test_a_shard_is_not_given_up_within_a_retention_of_the_list_that_showed_it_o
     result = bench.run([parent, *children], policy=policy)
     assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
     assert isinstance(result.errors[parent], ShardVanished)
-    assert "the list was not whole" in str(result.errors[parent])
+    assert "the list was incomplete" in str(result.errors[parent])
     assert bench.positions.finished == set()
 
 
@@ -242,7 +242,7 @@ def test_a_shard_that_can_still_be_read_is_not_given_up_whatever_the_list_and_th
     children = bench.split(parent)
     without(faults, parent)
     result = bench.run([parent, *children], policy=policy)
-    assert "though it can still be read: the list was not whole" in str(result.errors[parent])
+    assert "though it can still be read: the list was incomplete" in str(result.errors[parent])
     assert all(isinstance(result.errors[child], ParentUnfinished) for child in children)
     faults.clear()
     result = bench.run([parent, *children], policy=CONTINUE)

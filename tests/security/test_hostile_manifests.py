@@ -329,7 +329,9 @@ def test_a_shards_error_comes_back_as_its_class(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
 def test_no_other_class_is_made_of_an_error(bench: Bench, name: str) -> None:
-    with pytest.raises(LandingFailed, match=f"nothing was committed: {name!r} is no error of a shard"):
+    with pytest.raises(
+        LandingFailed, match=f"nothing was committed: {name!r} is not the class of a shard's error"
+    ):
         bench.run(failed(name, A, "x"))
 
 

@@ -71,7 +71,7 @@ def refused(
 @pytest.mark.parametrize("command", ["run", "positions"])
 @each(NAMES)
 def test_what_is_no_streams_name_is_bad_input(refused: Any, command: str, given: str) -> None:
-    assert "is no stream name" in refused(command, f"--stream={given}", "--table=orders")
+    assert "invalid stream name" in refused(command, f"--stream={given}", "--table=orders")
 
 
 @each(NAMES)

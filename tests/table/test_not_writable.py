@@ -180,9 +180,9 @@ def test_another_try_may_succeed(error):
 def test_the_errors_of_arrow_and_delta_are_understood_where_a_file_is_in_the_way(tmp_path):
     (tmp_path / "file").touch()
     table = PositionedTable(str(tmp_path / "file" / "table"))
-    with pytest.raises(TableNotWritable, match="a file is in the way"):
+    with pytest.raises(TableNotWritable, match="a file exists where a folder is needed"):
         table.create_if_missing()
-    with pytest.raises(TableNotWritable, match="a file is in the way"):
+    with pytest.raises(TableNotWritable, match="a file exists where a folder is needed"):
         table.require_writable()
 
 

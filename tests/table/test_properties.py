@@ -56,7 +56,7 @@ def test_what_is_not_known_to_be_safe_is_refused_with_the_reason_and_what_can_be
 
 @pytest.mark.parametrize("name", ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"])
 def test_files_of_a_run_that_has_yet_to_commit_are_kept_for_a_day_at_least(name):
-    with pytest.raises(InvalidInput, match="not below 1 day"):
+    with pytest.raises(InvalidInput, match="at least 1 day"):
         parse_property(f"{name}=interval 23 hours")
 
 
