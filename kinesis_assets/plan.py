@@ -139,7 +139,7 @@ def standing_shards(
     on_recreated: OnRecreated = OnRecreated.FAIL,
     asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
-    """Every shard that is listed or recorded, as it stands; parents before children.
+    """Every shard that is listed or recorded, with its position; parents before children.
 
     Those in the archive, which are finished and no longer listed, are left out, except for the asked ones.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--retention-days",
     type=click.IntRange(min=1),
-    help="Take rows of older days out, with --table; none by default.",
+    help="Delete rows that arrived more days ago, with --table; none by default.",
 )
 @click.option(
     "--lower-floor",

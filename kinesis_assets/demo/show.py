@@ -31,7 +31,7 @@ _MOST_TICKS = 5
 
 
 def run_demo() -> bool:
-    """The demonstration, told on standard output. Whether the table holds exactly what was put.
+    """The demonstration, printed on standard output. Returns whether the table holds exactly what was put.
 
     Raises:
         KeyboardInterrupt: It was interrupted; where its table is was printed.

@@ -81,7 +81,7 @@ class DirectCall(Generic[AnswerT_co]):
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
         self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, LARGEST_BODY)
         self._headers = {
-            "Host": _host(self._url),  # else the signer finds it anew for each call
+            "Host": _host(self._url),  # otherwise the signer derives it for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
             "User-Agent": client.meta.config.user_agent,
             "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",

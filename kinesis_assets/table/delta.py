@@ -370,7 +370,7 @@ class TableSnapshot:
         if token is None:
             return None
         found = self.past_at(token)
-        if found.arn is not None:  # older formats do not tell
+        if found.arn is not None:  # older formats do not name it
             self._refuse_of_another(_past_path(token), found.arn, identity)
         return found
 

@@ -52,7 +52,7 @@ CHAIN_BYTES = 4 << 30
 """Likewise bytes: every file tells of every shard."""
 
 STOPS_KEPT = timedelta(days=1)
-"""An attempt that is told to stop ends within minutes; the heartbeat of a run that lives is a minute old."""
+"""An attempt that is to stop ends within minutes; the heartbeat of a live run is a minute old at most."""
 
 SMALL_BYTES = FILE_BYTES // 4
 """A file under this size is small: a scan of so much takes longer than opening it."""
@@ -82,7 +82,7 @@ def maintain(
     Args:
         table: The table of one stream.
         stream: Which stream, and the service's clock, as just described.
-        retention_days: Rows that arrived on a day (UTC, the service's clock) longer ago are taken out. None
+        retention_days: Rows that arrived on a day (UTC, the service's clock) longer ago are deleted. None
             for never.
         by: Who, for the record of that.
         dry_run: Change nothing.

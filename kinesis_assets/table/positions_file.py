@@ -90,7 +90,7 @@ class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         shards: By zstd, in base64: the whole of the positions as JSON, header included; or, with a base,
             `_Increment` as MessagePack.
         archive: See `Stored`.
-        check: CRC-32 of what is packed with a base: of a wrong number nothing else would tell.
+        check: CRC-32 of what is packed with a base: nothing else would reveal a wrong number.
     """
 
     size: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]

@@ -22,8 +22,8 @@ class Step:
         step: Which.
         of: Of what: an arrival date, a folder, properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
-        rows: Rows taken out of the table.
-        files: Files that went, or are no longer in the table.
+        rows: Rows deleted from the table.
+        files: Files that were deleted, or are no longer in the table.
         bytes: Theirs.
         reason: Why it is left.
     """

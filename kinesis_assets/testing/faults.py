@@ -42,11 +42,11 @@ class Faults:
     - `after`: so many are let through first, 0 by default;
     - `times`: so many are taken then, by default all.
 
-    Only calls that come after the fault was told count. `delay`, `page_size`, `null_iterator`, `stale_list`,
-    `skew_date`, `before`, `answer` and `request` add to whatever else becomes of a call, the first one told
-    outermost. Of the other faults one decides: the first one told that takes the call; the later ones neither
-    see nor count it. So faults that take a few calls each take turns. Faults can be told at any time, from
-    any thread, and hold until `clear`.
+    Only calls that come after the fault was added count. `delay`, `page_size`, `null_iterator`, `stale_list`,
+    `skew_date`, `before`, `answer` and `request` add to whatever else becomes of a call, the first one added
+    outermost. Of the other faults one decides: the first one added that takes the call; the later ones
+    neither see nor count it. So faults that take a few calls each take turns. Faults can be added at any
+    time, from any thread, and hold until `clear`.
 
     Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
 
