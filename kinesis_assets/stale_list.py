@@ -76,7 +76,7 @@ def check_for_seek(listing: StreamListing, positions: StreamPositions) -> None:
 def contradictions(listing: StreamListing, positions: StreamPositions, table: str) -> dict[str, str]:
     """By shard id, why a list that shows the shard open contradicts the positions, and what to do."""
     finished = finished_among(positions, _listed_open(listing))
-    stream = positions.identity.name
+    stream = positions.identity.arn  # it names the stream whatever account and region the command has
     wrongly_finished = {
         shard_id: (
             f"listed as open, but recorded as read to its end at {positions.shards[shard_id].position}. "

@@ -110,7 +110,9 @@ def _by_hand(
 
 
 def _date(text: str | None) -> date | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else date.fromisoformat(text)
+        return date.fromisoformat(text)
     except ValueError:
         raise InvalidInput(f"invalid --lower-floor {text[:80]!r}: give a date such as 2026-01-31") from None

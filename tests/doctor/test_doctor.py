@@ -218,9 +218,8 @@ def test_a_shard_that_is_finished_here_and_open_there_is_a_problem(ward):
     ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, finished=True)})
     ((check, shard_id, sentence),) = ward.problems()
     assert (check, shard_id) == ("shards", A)
-    assert (
-        f"kinesis-assets seek --stream {ward.client.stream} --table {ward.table.uri} --shard {A}" in sentence
-    )
+    arn = ward.positions.identity.arn
+    assert f"kinesis-assets seek --stream {arn} --table {ward.table.uri} --shard {A}" in sentence
 
 
 @pytest.mark.usefixtures("numbers")

@@ -180,7 +180,8 @@ def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_th
     finish_by_mistake(bench, first)
     with pytest.raises(ShardListStale) as caught:
         bench.run([first, second], policy=policy)
-    command = f"kinesis-assets seek --stream {bench.stream} --table {bench.table.uri} --shard {first} "
+    arn = bench.positions.identity.arn
+    command = f"kinesis-assets seek --stream {arn} --table {bench.table.uri} --shard {first} "
     assert command + f"--to AFTER_SEQUENCE_NUMBER:{number} --apply" in str(caught.value)
     assert set(caught.value.reasons) == {first}
 
