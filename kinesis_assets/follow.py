@@ -18,6 +18,7 @@ from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottle
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.progress import STALL_SECONDS
+from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.plan import plan_run
 from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
 from kinesis_assets.table.stop import StopObject
@@ -316,10 +317,10 @@ class _Listed:
     def now(self) -> tuple[StreamListing, datetime]:
         """The last listing, which is not old; and what the service's clock shows now, not later than it does.
 
-        Raises what `StreamClient.listing` raises.
+        Raises what `relisted` raises.
         """
         if self._listing is None or time.monotonic() - self._at >= SECONDS_LISTED:
-            self._listing = self._client.listing()
+            self._listing = relisted(self._client, lambda listing: listing)
             self._at = time.monotonic()
         passed = timedelta(seconds=time.monotonic() - self._at)
         return self._listing, self._listing.summary.service_time + passed

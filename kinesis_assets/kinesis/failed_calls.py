@@ -56,8 +56,8 @@ def timed_out(error: CallFailed) -> bool:
 
 
 def is_too_long(error: CallFailed) -> bool:
-    """Whether the response was longer than may be received."""
-    return error.code == _TOO_LONG
+    """Whether a page was longer than may be received, so that one of fewer records is to be requested."""
+    return error.code == _TOO_LONG and error.operation == "GetRecords"
 
 
 def passes(error: CallFailed) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
-from kinesis_assets.kinesis.relist import confirmed
+from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
@@ -94,7 +94,7 @@ def seek(
         TableError: The table cannot be used, belongs to another stream, or was restored or
             overwritten; or (`CommitUnknown`) what became of the commit is not known.
     """
-    listing = client.listing()
+    listing = relisted(client, lambda listing: listing)
     identity = listing.summary.identity
     snapshot = table.snapshot()
     expected = snapshot.positions(identity)
@@ -354,12 +354,14 @@ def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tup
 
 def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
     """The filled gaps that the positions still have: rows of the others were removed."""
-    left = {
-        shard_id: tuple(ClearedGap.of(gap) for gap in shard.gaps if before.has_cleared(shard_id, gap))
-        for shard_id, shard in following.shards.items()
-        if shard_id in before.cleared
-    }
-    return {shard_id: gaps for shard_id, gaps in left.items() if gaps}
+    left: dict[str, tuple[ClearedGap, ...]] = {}
+    for shard_id, cleared in before.cleared.items():
+        shard = following.shards.get(shard_id)
+        if shard is None:  # it is in the archive, so it was not moved
+            left[shard_id] = cleared
+        elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
+            left[shard_id] = kept
+    return left
 
 
 def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:

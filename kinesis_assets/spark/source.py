@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import ShardRange, ShardReading
 from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
@@ -102,7 +103,7 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a shard."""
         client = StreamClient(self._stream, self._settings)
-        listing = client.listing()
+        listing = relisted(client, lambda listing: listing)
         now = listing.summary.service_time
         if self._until > now + CLOCK_STEP:
             raise InvalidInput(

@@ -50,7 +50,7 @@ from kinesis_assets.table.files import (
 )
 from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.intervals import parse_interval
-from kinesis_assets.table.log_entries import applications
+from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
 from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
@@ -306,7 +306,9 @@ class TableSnapshot:
 
         It neither checks whose the table is nor says whether the commit landed: see `claims.claim`.
         """
-        self._delta.alter.set_table_properties({OWNER: identity.arn}, raise_if_not_exists=False)
+        self._delta.alter.set_table_properties(
+            {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
+        )
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
         """Where the stream's shards are, or None if the table has never seen the stream.
@@ -494,6 +496,7 @@ class TableSnapshot:
             predicate,
             writer_properties=_written_like_ours(row_bytes),
             commit_properties=self._pointing_at(identity, positions, past),
+            post_commithook_properties=KEEP_ENTRIES,
         )
         return int(told["num_deleted_rows"])
 
@@ -611,13 +614,16 @@ class Upkeep:
             CommitFailed: Another commit was in the way.
         """
         with self._told("its properties cannot be set"):
-            self._delta().alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+            self._delta().alter.set_table_properties(
+                dict(properties), raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
+            )
 
     def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
         """Gather one day's smaller files to files of about `FILE_BYTES`, by one commit.
 
         delta-rs lets two compactions of the same files land both, and their rows are there twice; it
-        disregards a transaction identifier too.
+        disregards a transaction identifier too. It deletes expired entries of the log with each compaction, by
+        this machine's clock: have that checked before.
 
         Args:
             arrival_date: ISO date.

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
+from deltalake import PostCommitHookProperties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
+"""For commits that no check of the clocks comes before: by default delta-rs deletes expired entries of the log
+by this machine's clock, and with them what shows a restore."""
 
 _LOG = "_delta_log"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from deltalake import Schema
 
 from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.log_entries import KEEP_ENTRIES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,4 +41,4 @@ def accept_null(delta: DeltaTable) -> None:
         DeltaError, OSError: The commit failed, or its response was lost.
     """
     for name in columns_without_null(delta):
-        delta.alter.drop_column_not_null(name)
+        delta.alter.drop_column_not_null(name, post_commithook_properties=KEEP_ENTRIES)

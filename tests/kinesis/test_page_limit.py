@@ -109,6 +109,14 @@ def test_single_record_that_is_too_long_fails_after_bounded_tries_and_the_messag
     assert reading.position == BEGINNING
 
 
+def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put, reading, faults):
+    whole = put(3)
+    longer = b" " * (17 * MIB)
+    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(answer.body + longer), times=1)
+    assert data(reading) == whole
+    assert limits(faults) == [16]
+
+
 def test_next_call_waits_as_long_as_after_the_largest_page(put, reading, faults, virtual):
     put(1)
     faults.long_page(above=0, times=1)

@@ -117,6 +117,18 @@ def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch)
     assert faults.count("ListShards") == before + 3
 
 
+def test_one_incomplete_list_does_not_end_it(bench, faults, monkeypatch):
+    monkeypatch.setattr(follow_module, "SECONDS_LISTED", 0.0)
+    bench.create(2)
+
+    def without_the_last(_, answer):
+        return answer.but(Shards=answer.members["Shards"][:-1])
+
+    before = {2: lambda: (bench.put(1), faults.answer("ListShards", without_the_last, times=1))}
+    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    assert len(followed.events) == 1
+
+
 def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
     """What arrives after the listing is read by the clock of now."""
     bench.create()

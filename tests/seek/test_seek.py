@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ from kinesis_assets.operations import seek as seek_module
 from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import OnRecreated
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.past import FORMAT, Past
+from kinesis_assets.table.past import FORMAT, ClearedGap, Past, following
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
@@ -746,6 +746,19 @@ def test_a_shard_in_the_archive_is_set_back_with_its_children_and_read_again_onc
     bench.run()
     assert bench.items == each(1, 2)
     assert bench.at(parent).finished
+
+
+def test_a_move_back_keeps_the_filled_gaps_of_shards_in_the_archive(bench):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    cleared = {"shardId-archived": (ClearedGap(Position.after("1")),)}
+    identity = bench.positions.identity
+    change = following(None, batch_id=1, at=datetime.now(UTC), by="ann", cleared=cleared)
+    bench.table.snapshot().commit([], identity=identity, past=change)
+    bench.seek("TRIM_HORIZON")
+    assert bench.items == each()
+    assert bench.table.snapshot().past(identity).cleared == cleared
 
 
 def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):

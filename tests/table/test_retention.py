@@ -175,6 +175,24 @@ def test_a_commit_cleans_the_log_up_only_by_a_clock_that_the_service_confirms(fi
     assert bool(old - everything_in(filled)) is cleaned
 
 
+COMMITS = {
+    "properties": lambda table: Upkeep(table).set_properties({"note": "1"}),
+    "claim": lambda table: table.snapshot().claim(STREAM),
+    "deletion": lambda table: table.snapshot().remove("shard_id = 'a'", identity=STREAM),
+}
+
+
+@pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
+def test_no_commit_cleans_the_log_up_by_this_machines_clock_alone(filled, commit):
+    for path in sorted(everything_in(filled)):
+        if path.startswith("_delta_log/"):
+            age(filled, path, HISTORY_RETENTION + timedelta(hours=1))
+    before, version = everything_in(filled), filled.snapshot().version
+    commit(filled)
+    assert filled.snapshot().version > version
+    assert {path for path in before if path.startswith("_delta_log/")} <= everything_in(filled)
+
+
 # Positions
 
 
