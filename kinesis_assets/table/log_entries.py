@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
-"""For commits that no check of the clocks comes before: by default delta-rs deletes expired entries of the log
-by this machine's clock, and with them what shows a restore."""
+"""For commits that no check of the clocks comes before: by default delta-rs deletes expired entries of the
+log by this machine's clock, and with them what shows a restore."""
 
 _LOG = "_delta_log"
 
