@@ -622,7 +622,7 @@ class Upkeep:
         """Gather one day's smaller files to files of about `FILE_BYTES`, by one commit.
 
         delta-rs lets two compactions of the same files land both, and their rows are there twice; it
-        disregards a transaction identifier too. With each compaction it deletes expired entries of the log, by
+        disregards a transaction identifier too. Each compaction deletes expired entries of the log, by
         this machine's clock: have that checked before.
 
         Args:
