@@ -53,8 +53,10 @@ def guard_output() -> None:
         os.set_inheritable(number, True)
     os.close(number)
     if sys.stdout is sys.__stdout__:
-        encoding, errors = (
-            ("utf-8", "strict") if sys.stdout is None else (sys.stdout.encoding, sys.stdout.errors)
-        )
         buffer = io.BufferedWriter(_Output())
-        sys.stdout = io.TextIOWrapper(buffer, encoding, errors, line_buffering=os.isatty(_STDOUT))
+        if sys.stdout is None:
+            sys.stdout = io.TextIOWrapper(buffer, "utf-8")
+            return
+        before = sys.stdout
+        by_line = before.line_buffering or before.write_through  # of a terminal, or PYTHONUNBUFFERED
+        sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=by_line)
