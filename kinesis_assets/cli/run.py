@@ -41,10 +41,10 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.manager() as manager:
         standing = manager.listed_shards(shard_ids)[1]
+        unknown = sorted(set(shard_ids) - set(standing))
+        if unknown:
+            raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
         manager.positioned_table().require_writable()  # before Spark is started
-    unknown = sorted(set(shard_ids) - set(standing))
-    if unknown:
-        raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
     asked = [
         shard_id
         for shard_id, shard in standing.items()

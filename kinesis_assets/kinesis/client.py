@@ -50,8 +50,6 @@ from kinesis_assets.kinesis.waits import by_a_thread, waited_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from botocore.client import ClientMeta
-
     from kinesis_assets.kinesis.direct_call import AnswerT_co
     from kinesis_assets.kinesis.waits import Waits
 
@@ -384,7 +382,7 @@ class StreamClient:
             raise CallFailed(self.stream, operation, type(error).__name__, said) from error
 
 
-def _unknown_region(meta: ClientMeta, error: BotoCoreError) -> str:
+def _unknown_region(meta: Any, error: BotoCoreError) -> str:
     """What is added to an error if no AWS host answers: that the SDK does not know the region."""
     if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
         return ""

@@ -250,6 +250,8 @@ class PositionedTable:
         return self.snapshot()
 
     def _refuse_a_file(self) -> None:
+        if not isinstance(self.files.base_fs, pyarrow.fs.LocalFileSystem):
+            return
         with suppress(OSError):  # then it is not this
             place = self.files.base_path.rstrip("/")
             if self.files.base_fs.get_file_info(place).type is pyarrow.fs.FileType.File:

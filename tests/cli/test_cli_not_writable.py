@@ -11,7 +11,7 @@ from test_cli_run import one_line
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table import delta, heartbeat
+from kinesis_assets.table import delta, heartbeat, positions_chain
 from kinesis_assets.table.commit import freeze
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(delta, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
+    monkeypatch.setattr(positions_chain, "write_new", refuse)
 
 
 @pytest.mark.usefixtures("made", "no_java", "refused")

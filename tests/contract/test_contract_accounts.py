@@ -82,7 +82,9 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     endpoint = ["--endpoint-url", str(pipeline.settings.endpoint_url)]
     monkeypatch.setattr("sys.argv", ["kinesis-assets", "positions", *options, *endpoint, "--json"])
     capsys.readouterr()
-    cli.main()
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["stream"] for row in rows} == {pipeline.stream}
     assert len(rows) == 2

@@ -144,6 +144,8 @@ BY_ARN = {
         "AdjacentShardToMerge": "shardId-000000000001",
     },
     "update_shard_count": {"TargetShardCount": 2, "ScalingType": "UNIFORM_SCALING"},
+    "update_stream_mode": {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
+    "update_stream_record_distribution_strategy": {"RecordDistributionStrategy": "AUTO"},
     "update_max_record_size": {"MaxRecordSizeInKiB": 1024},
     "delete_stream": {},
 }

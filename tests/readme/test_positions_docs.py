@@ -46,7 +46,9 @@ def test_the_commands_of_the_page_run(monkeypatch):
     assert [command[1] for command in COMMANDS] == ["seek", "seek", "positions"]
     for command in COMMANDS:
         monkeypatch.setattr("sys.argv", command)
-        command_line.main()
+        with pytest.raises(SystemExit) as ended:
+            command_line.main()
+        assert ended.value.code == 0
 
 
 def test_the_options_of_the_page_are_those_of_the_command():
