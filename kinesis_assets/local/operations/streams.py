@@ -177,7 +177,7 @@ class UpdateStreamMode(Request, kw_only=True):
 
     def answer(self, account: Account) -> None:
         """Switch it at once. A provisioned stream has no record distribution strategy."""
-        stream = account.stream(None, self.stream_arn)
+        stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.mode = self.stream_mode_details.stream_mode
         if stream.mode == "PROVISIONED":
             stream.distribution = "USER_PARTITION_KEY"
@@ -191,7 +191,7 @@ class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
 
     def answer(self, account: Account) -> None:
         """Set it at once; records that are there stay where they are."""
-        stream = account.stream(None, self.stream_arn)
+        stream = account.stream(None, self.stream_arn, type(self).__name__)
         _check_distribution(stream.mode, self.record_distribution_strategy)
         stream.distribution = self.record_distribution_strategy
 
