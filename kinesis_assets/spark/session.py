@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_starting = threading.Event()
+
 _STARTS = "start of Spark"
 """Begins the name of the thread that starts a session in the background."""
 
@@ -59,7 +61,14 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in (spark_config if url else local_settings(spark_config)).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    _starting.set()
+    try:
+        spark = builder.getOrCreate()
+    except Exception:
+        _starting.clear()
+        raise
+    _starting.clear()  # not where it was interrupted: its Java may go on
+    return spark
 
 
 def begin_session(spark_config: Mapping[str, Any]) -> None:
@@ -76,8 +85,8 @@ def begin_session(spark_config: Mapping[str, Any]) -> None:
 
 
 def is_starting() -> bool:
-    """Whether a session that `begin_session` began is not there yet."""
-    return any(thread.name.startswith(_STARTS) for thread in threading.enumerate())
+    """Whether a session that was begun here is not there yet, or was interrupted before it was."""
+    return _starting.is_set() or any(thread.name.startswith(_STARTS) for thread in threading.enumerate())
 
 
 def end_session(spark: SparkSession) -> None:

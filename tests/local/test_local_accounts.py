@@ -168,4 +168,6 @@ def test_every_operation_checks_the_account_and_the_region_of_an_arn(client, own
         getattr(client, operation)(StreamARN=arn, **arguments)
     with refused("ResourceNotFoundException"):
         getattr(owner, operation)(StreamARN=arn.replace("us-east-1", "eu-west-1"), **arguments)
+    if operation == "update_stream_record_distribution_strategy":
+        owner.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
     getattr(owner, operation)(StreamARN=arn, **arguments)
