@@ -112,21 +112,21 @@ def evaluate(
     }
     unfinished = unfinished_runs(instance, stream)
     liveness = liveness_of(manager, unfinished, before.liveness, now)
-    dead = liveness.dead
-    living = [record for record in unfinished if record.dagster_run.run_id not in dead]
+    over = liveness.over
+    living = [record for record in unfinished if record.dagster_run.run_id not in over]
     busy = shards_of(manager, living, keys, now)
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
     spans = _after(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
-    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, dead)
+    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, over)
     after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills, liveness)
-    # A dead run still holds its one partition's place in Dagster's queue, see `following_tags`.
+    # Until it is finished, a run holds its one partition's place in Dagster's queue, see `following_tags`.
     held = {
         shard_id
         for record in unfinished
-        if record.dagster_run.run_id in dead
+        if record.dagster_run.run_id in over
         for shard_id in tagged_span(record.dagster_run.tags, keys)
     }
     return dg.SensorResult(
@@ -138,7 +138,7 @@ def evaluate(
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if spans else _reason(waiting, dead),
+        skip_reason=None if spans else _reason(waiting, liveness.dead),
     )
 
 
@@ -160,7 +160,7 @@ def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> lis
 
 
 def _tags(manager: ShardIOManager, span: Sequence[str], held: Collection[str]) -> dict[str, str]:
-    """Those of the run that is asked for over a span; some shards are held by dead runs."""
+    """Those of the run that is asked for over a span; runs that are over hold some shards."""
     if manager.follow_for is None:
         return span_tags(span, as_range=not set(span).isdisjoint(held))
     return following_tags(span, manager.follow_for, manager.handover)
@@ -203,7 +203,7 @@ def _missing_events(
     instance: dg.DagsterInstance,
     identity: StreamIdentity,
     before: Cursor,
-    dead: Collection[str],
+    over: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
     """The events of runs that died between their commit and its event.
 
@@ -225,7 +225,7 @@ def _missing_events(
         try:
             last = newest()
             found, compared = missing_events(
-                instance, manager.stream, link_at, last.token if last else None, done, dead=dead
+                instance, manager.stream, link_at, last.token if last else None, done, dead=over
             )
         except TableError as error:
             _log.warning(_NOT_TOLD, manager.stream, error)

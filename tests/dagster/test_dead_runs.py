@@ -18,7 +18,7 @@ from kinesis_assets.jobs.replay import replay_name
 from kinesis_assets.keys import op_key, raw_key
 from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_START
 from kinesis_assets.sensor import Cursor
-from kinesis_assets.table.heartbeat import RUNS, Heartbeat
+from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
 
@@ -38,7 +38,16 @@ class Ticking:
         daemon.clock = lambda: self.now
 
     def after(self, seconds: float) -> list[tuple[str, ...]]:
-        """The spans that a tick requests so many seconds later."""
+        """The spans that a tick requests so many seconds later, with others on the way."""
+        begin = self.now
+        for fifths in range(1, 5) if seconds else ():
+            self.now = begin + seconds * fifths / 5
+            self.daemon.tick()
+        self.now = begin
+        return self.suspended(seconds)
+
+    def suspended(self, seconds: float) -> list[tuple[str, ...]]:
+        """The spans that the next tick requests, which comes so many seconds later."""
         self.now += seconds
         return [tuple(span) for span in self.daemon.spans()]
 
@@ -132,7 +141,92 @@ def test_where_heartbeats_cannot_be_listed_no_run_is_taken_for_dead(ticking, dae
     with monkeypatch.context() as patch:
         patch.setattr("kinesis_assets.sensor_runs.heartbeats", refuse)
         assert ticking.after(SECONDS_SILENT) == []
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+
+
+def test_one_long_gap_between_two_ticks_is_no_silence(ticking, daemon, beat):
+    """As when the machine was suspended, and its runs with it."""
+    beat(daemon.run({FIRST: A, LAST: B}))
+    ticking.after(0)
+    assert ticking.suspended(7 * 86_400) == []
+    assert ticking.after(SECONDS_SILENT - SECONDS_SILENT / 5 - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+def test_a_sensor_with_a_long_interval_finds_a_dead_run_after_five_further_ticks(ticking, daemon, beat):
+    beat(daemon.run({FIRST: A, LAST: B}))
+    assert [ticking.suspended(3600) for _ in range(6)] == [[], [], [], [], [], [(A, B)]]
+
+
+# Runs whose raw asset is done
+
+
+@pytest.fixture
+def end(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
+    """Ends the heartbeat of a run in order."""
+
+    def end(run: dg.DagsterRun) -> None:
+        with daemon.project.manager() as manager:
+            heartbeat = Heartbeat(manager.positioned_table(), run.run_id, seconds=60)
+        heartbeat.begin()
+        heartbeat.end()
+        heartbeat._thread.join()
+
+    return end
+
+
+@pytest.mark.parametrize("was_seen", [True, False], ids=["seen", "never seen"])
+def test_a_run_that_goes_on_after_its_raw_asset_frees_its_shards_and_is_not_dead(
+    ticking, daemon, beat, end, caplog, was_seen
+):
+    run = daemon.run({FIRST: A, LAST: B})
+    if was_seen:
+        beat(run)
+        assert ticking.after(0) == []
+    end(run)
     assert ticking.after(0) == [(A, B)]
+    assert ticking.after(30 * 86_400) == [(A, B)]
+    assert Cursor.parse(daemon.cursor).liveness.dead == set()
+    assert run.run_id not in caplog.text
+
+
+def test_the_single_shard_of_a_run_that_goes_on_is_requested_as_a_range(source, daemon, end):
+    source.create(1)
+    daemon.tick()
+    end(daemon.run({PARTITION: A}))
+    assert Ticking(daemon).after(0) == [(A, A)]
+
+
+def test_a_heartbeat_that_is_gone_has_ended(ticking, daemon, beat):
+    """Markers are deleted after a while; the sensor may have been off meanwhile."""
+    run = daemon.run({FIRST: A, LAST: B})
+    beat(run)
+    assert ticking.after(0) == []
+    with daemon.project.manager() as manager:
+        Path(manager.table, RUNS, run.run_id).unlink()
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    assert Cursor.parse(daemon.cursor).liveness.dead == set()
+
+
+def test_a_step_that_is_tried_again_has_its_shards_again_and_can_die(ticking, daemon, beat, end):
+    run = daemon.run({FIRST: A, LAST: B})
+    end(run)
+    assert ticking.after(0) == [(A, B)]
+    beat(run)
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
+
+
+def test_what_is_missing_of_a_run_that_goes_on_is_reported(source, ticking, daemon, end):
+    source.put(A, 3)
+    run = daemon.run({FIRST: A, LAST: B})
+    result = commit(daemon, [A, B], run.run_id)
+    ticking.after(0)
+    assert told(daemon) == []
+    end(run)
+    ticking.after(0)
+    assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id)]
 
 
 # Others
@@ -232,11 +326,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dagster
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_run_leaves_no_heartbeat(source, project, instance):
+def test_a_run_says_that_its_heartbeat_has_ended(source, project, instance):
     source.create(1)
     assert list(project.materialize(instance, [A]))
+    (run,) = instance.get_runs()
     with project.manager() as manager:
-        assert list(Path(manager.table, RUNS).iterdir()) == []
+        assert heartbeats(manager.positioned_table()) == {run.run_id: ENDED}
 
 
 def test_the_shards_of_a_killed_command_are_requested_again(

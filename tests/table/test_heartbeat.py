@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from attempts import freeze_all, shards
 
 from kinesis_assets.errors import TableNotWritable
 from kinesis_assets.table import heartbeat as heartbeat_module
-from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
+from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +42,41 @@ def test_there_is_one_from_the_beginning_to_the_end(table):
     assert heartbeats(table) == {}
     heartbeat.begin()
     assert heartbeats(table).keys() == {"run"}
+    assert heartbeats(table) != {"run": ENDED}
     heartbeat.end()
-    assert heartbeats(table) == {}
+    heartbeat._thread.join(60)
+    assert heartbeats(table) == {"run": ENDED}
+
+
+def test_one_that_begins_again_has_not_ended(table):
+    for _ in range(2):
+        heartbeat = Heartbeat(table, "run", seconds=60)
+        heartbeat.begin()
+        assert heartbeats(table) != {"run": ENDED}
+        heartbeat.end()
+        heartbeat._thread.join(60)
+
+
+def test_the_next_one_deletes_those_that_ended_an_hour_ago(table):
+    for run_id in ("ended", "just ended", "silent"):
+        Heartbeat(table, run_id, seconds=60)._write(b"" if run_id == "silent" else b"ended")
+    folder = Path(table.uri, RUNS)
+    now = folder.joinpath("just ended").stat().st_mtime
+    for run_id, age in (("ended", 3700), ("just ended", 3500), ("silent", 7200)):
+        os.utime(folder / run_id, (now - age, now - age))
+    heartbeat = Heartbeat(table, "run", seconds=60)
+    heartbeat.begin()
+    heartbeat.end()
+    heartbeat._thread.join(60)
+    assert heartbeats(table).keys() == {"just ended", "silent", "run"}
 
 
 def test_it_goes_on_until_nothing_could_be_committed_any_more(table, writes):
     heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
     heartbeat.begin()
     heartbeat._thread.join(60)
-    assert writes.written == [f"{RUNS}/run"] * 6
+    assert writes.written == [f"{RUNS}/run"] * 7
+    assert heartbeats(table) == {"run": ENDED}
 
 
 def test_one_that_fails_is_followed_by_others(table, writes, caplog):
@@ -59,7 +86,7 @@ def test_one_that_fails_is_followed_by_others(table, writes, caplog):
         heartbeat.begin()
         heartbeat._thread.join(60)
     assert caplog.text.count("a heartbeat cannot be written: slow down") == 3
-    assert len(writes.written) == 6
+    assert len(writes.written) == 7
     assert heartbeats(table).keys() == {"run"}
 
 
