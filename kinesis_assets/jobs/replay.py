@@ -14,9 +14,9 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
 from kinesis_assets.closing import Closing
-from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.errors import RunCanceled, ShardsNotCommitted
 from kinesis_assets.keys import io_manager_key, op_key, raw_key
-from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
+from kinesis_assets.spark.session import begin_session, end_tagged, failures_told, prepare, tagged
 from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
@@ -116,15 +116,24 @@ def run_replay(
         The metadata of each asked shard's event.
 
     Raises:
+        RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
     """
     name, run_id = replay_name(project.stream), str(uuid4())
     config = {"start": start, "end": end, "shards": list(shard_ids)}
-    # Each shard's event says whether all of it could be read, and why not.
-    with suppress(ShardsNotCommitted):
-        project.definitions.resolve_job_def(name).execute_in_process(
-            instance=instance, run_id=run_id, run_config={"ops": {op_key(name): {"config": config}}, **QUIET}
-        )
+    with project.manager() as manager:
+        # The job refuses the same; here it is known before Spark is started.
+        manager.positioned_table().snapshot().refuse_another(manager.client().describe().identity)
+        begin_session(manager.spark_config)
+    run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
+    try:
+        # Each shard's event says whether all of it could be read, and why not.
+        with suppress(ShardsNotCommitted):
+            project.definitions.resolve_job_def(name).execute_in_process(
+                instance=instance, run_id=run_id, run_config=run_config
+            )
+    except dg.DagsterExecutionInterruptedError as interrupt:
+        raise RunCanceled(project.stream, told_by(instance, run_id)) from interrupt
     return told_by(instance, run_id)
 
 
