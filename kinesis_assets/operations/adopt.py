@@ -8,16 +8,25 @@ with the name of who did it, and no row is changed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.errors import CommitFailed, InvalidInput, StreamRecreated, TableUnsuitable
+from msgspec import structs
+
+from kinesis_assets.errors import (
+    CommitFailed,
+    InvalidInput,
+    ShardListIncomplete,
+    StreamRecreated,
+    TableUnsuitable,
+)
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.newest_rows import newest_rows
-from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
+from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
 from kinesis_assets.table.tokens import draw_token
 
@@ -30,6 +39,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.rewrites import Rewrite
+
+
+_ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
+"""Of a shard whose hash range is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +87,13 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
         TableUnsuitable: The table has rows of another stream.
         CommitFailed: The table was changed meanwhile; nothing was committed.
         ShardError: A shard could not be read to see how its last record ends.
-        StreamError: The stream cannot be reached or was recreated.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
         TableError: The table cannot be used, or belongs to another stream.
     """
-    listing = client.listing()
-    identity = listing.summary.identity
+    identity = client.describe().identity
     snapshot = table.snapshot()
-    positions = snapshot.positions(identity)
+    # Where an older stream of that name was restored, that has to be accepted before a new one can begin.
+    positions = snapshot.positions(identity, or_older=True)
     if positions is not None:
         rewrites = unaccepted(snapshot, identity, table.rewrites.since(positions, snapshot.version))
         if not rewrites:
@@ -93,15 +106,18 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)
     rows = _rows(table, snapshot, client.stream)
+    listing = relisted(client, lambda listing: _with_all_unexpired(listing, rows))
+    # What is recorded for good must not rest on one response.
+    hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
+    listing = listing.with_retention(hours)
     shards = _adopted(client, listing, rows)
+    expired = _expired(rows, shards)
     # After the reading, so that all of it was of the stream whose rows these are to be.
-    if client.describe().identity != identity:
+    if not client.describe().identity == listing.summary.identity == identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     if apply:
-        _commit(table, listing, rows, shards, by)
-    gone = {
-        shard_id: AdoptedShard(row.rows, None) for shard_id, row in rows.items() if shard_id not in shards
-    }
+        _commit(table, listing, rows, {**expired, **shards}, by)
+    gone = {shard_id: AdoptedShard(rows[shard_id].rows, None) for shard_id in expired}
     counted = {
         shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
         for shard_id, shard in shards.items()
@@ -148,22 +164,53 @@ def _adopted(
     client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
 ) -> dict[str, ShardPosition]:
     """The listed shards, each after its newest row; those without rows at their oldest record."""
+    starts = {
+        shard.shard_id: Position(PositionKind.TRIM_HORIZON)
+        if (row := rows.get(shard.shard_id)) is None
+        else _after(client, listing, shard, row)
+        for shard in listing.shards
+    }
+    unread = initial_positions(listing, starts, wanted_from=listing.summary.service_time)
+    return {
+        shard_id: structs.replace(shard, last_arrival=rows[shard_id].last_arrival, wanted_from=None)
+        if shard_id in rows
+        else shard
+        for shard_id, shard in unread.items()
+    }
+
+
+def _with_all_unexpired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> StreamListing:
+    """The list, if it lacks no shard with rows that can still be read.
+
+    Raises:
+        ShardListIncomplete: It lacks one. Without a position its rows would be read again.
+    """
     summary = listing.summary
-
-    def position_of(shard: Shard) -> ShardPosition:
-        row = rows.get(shard.shard_id)
-        return ShardPosition(
-            parents=shard.parents,
-            hash_range=shard.hash_range,
-            position=(
-                Position(PositionKind.TRIM_HORIZON) if row is None else _after(client, listing, shard, row)
-            ),
-            last_arrival=None if row is None else row.last_arrival,
-            wanted_from=summary.service_time if row is None else None,
-            retention_hours=summary.retention_hours,
+    since = summary.service_time - timedelta(hours=summary.retention_hours)
+    listed = {shard.shard_id for shard in listing.shards}
+    missing = [key for key, row in rows.items() if key not in listed and row.last_arrival > since]
+    if missing:
+        raise ShardListIncomplete(
+            summary.identity.name,
+            f"ListShards left out {', '.join(sorted(missing))}, of which the table has rows that have not "
+            "expired; nothing was changed. Try again later",
         )
+    return listing
 
-    return {shard.shard_id: position_of(shard) for shard in listing.shards}
+
+def _expired(rows: Mapping[str, NewestRow], listed: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
+    """The shards with rows that are not listed any more: finished, so that no later list restarts one."""
+    return {
+        shard_id: ShardPosition(
+            parents=(),
+            hash_range=_ALL_HASH_KEYS,
+            position=Position.after(row.sequence_number),
+            finished=True,
+            last_arrival=row.last_arrival,
+        )
+        for shard_id, row in rows.items()
+        if shard_id not in listed
+    }
 
 
 def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:

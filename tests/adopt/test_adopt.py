@@ -12,6 +12,7 @@ from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
     PositionsMissing,
+    ShardListIncomplete,
     TableOfAnotherStream,
     TableRewritten,
     TableUnsuitable,
@@ -120,7 +121,37 @@ def test_a_shard_without_rows_begins_at_its_oldest_record(bench):
     assert bench.items == each(1, 2)
 
 
-def test_a_shard_that_the_stream_no_longer_lists_has_no_position(bench):
+def test_one_list_that_lacks_a_shard_with_rows_is_requested_again(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.split(parent)
+    bench.put(2)
+    bench.run()
+    bench.copy()
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]), times=1)
+    bench.adopt()
+    bench.run()
+    assert bench.items == each(1, 2)
+    assert bench.at(parent).finished
+
+
+def test_lists_that_lack_a_shard_whose_rows_have_not_expired_are_refused(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.split(parent)
+    bench.run()
+    bench.copy()
+    before = log_of(bench)
+    bench.client.wait = lambda _: None
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    with pytest.raises(ShardListIncomplete, match=parent):
+        bench.adopt()
+    assert log_of(bench) == before
+
+
+def test_a_shard_that_the_stream_no_longer_lists_is_finished_after_its_newest_row(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.run()
@@ -130,7 +161,7 @@ def test_a_shard_that_the_stream_no_longer_lists_has_no_position(bench):
     bench.copy()
     result = bench.adopt()
     assert (result.shards[parent].rows, result.shards[parent].position) == (1, None)
-    assert parent not in bench.positions.shards
+    assert (bench.at(parent).finished, bench.at(parent).position.sequence_number is None) == (True, False)
     bench.put(2)
     bench.run()
     assert bench.items == each(1, 2)
