@@ -26,12 +26,14 @@ from kinesis_assets.errors import (
     InvalidInput,
     PastChanged,
     ReplayUnfinished,
+    ShardListIncomplete,
     ShardVanished,
     StreamRecreated,
 )
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
@@ -41,7 +43,7 @@ from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.held import HeldFile
     from kinesis_assets.table.past import ClearedGap, Past
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
 """Fills ranges of different shards, as `fill` does in Spark."""
@@ -285,7 +287,16 @@ def plan_replay(
     client: StreamClient, table: PositionedTable, span: Span, shard_ids: Sequence[str] = ()
 ) -> ReplayPlan:
     """What one attempt reads; arguments and errors as of `replay`."""
-    listing = client.listing()
+    return relisted(client, lambda listing: _plan(client, table, span, shard_ids, listing))
+
+
+def _plan(
+    client: StreamClient,
+    table: PositionedTable,
+    span: Span,
+    shard_ids: Sequence[str],
+    listing: StreamListing,
+) -> ReplayPlan:
     stream, now = client.stream, listing.summary.service_time
     snapshot = table.snapshot()
     positions = snapshot.positions(listing.summary.identity)
@@ -295,6 +306,7 @@ def plan_replay(
     listed = {shard.shard_id: shard for shard in listing.shards}
     asked = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [shard_id for shard_id in asked if shard_id not in listed and shard_id not in positions.shards]
+    _refuse_incomplete(listing, positions, asked)
     if unknown:
         names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
         raise InvalidInput(f"stream {stream} has no shard {names}")
@@ -395,6 +407,26 @@ def _is_empty(start: Position, until: datetime | None, up_to: Position | None) -
         return False
     first, end = int(start.sequence_number), int(up_to.sequence_number or 0)
     return first > end or (first == end and up_to.kind is PositionKind.AT_SEQUENCE_NUMBER)
+
+
+def _refuse_incomplete(listing: StreamListing, positions: StreamPositions, asked: Iterable[str]) -> None:
+    """See that no shard is missing from a list that it cannot have left yet."""
+    summary = listing.summary
+    listed = {shard.shard_id for shard in listing.shards}
+    missing = [
+        shard_id
+        for shard_id in asked
+        if shard_id not in listed
+        and (shard := positions.shards.get(shard_id)) is not None
+        and shard.listed_until is not None
+        and shard.listed_until > summary.service_time
+    ]
+    if missing:
+        raise ShardListIncomplete(
+            summary.identity.name,
+            f"ListShards left out {', '.join(missing)}, which cannot have expired yet; nothing was "
+            "filled in. Try again later",
+        )
 
 
 def _gone(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOutcome:

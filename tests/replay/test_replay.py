@@ -780,6 +780,20 @@ def test_a_shard_that_is_listed_no_more_is_an_error_only_if_the_span_may_have_be
     assert isinstance(bench.replay(text(start)).errors[A], ShardVanished)
 
 
+def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
+    bench.create()
+    bench.put(1, 2)
+    bench.later(seconds=5)
+    bench.run()
+    bench.split(A)
+    bench.run()
+    bench.lose(1)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]), times=1)
+    outcome = bench.replay().outcomes[A]
+    assert (outcome.state, outcome.rows) == (ReplayState.FILLED, 1)
+    assert bench.items == [1, 2]
+
+
 # What cannot be meant
 
 
