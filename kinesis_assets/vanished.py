@@ -58,10 +58,10 @@ def why_kept(
             shard_id, f"{told}; waits for {', '.join(parents)} to be read to the end or given up"
         )
     try:
-        exists = _exists(client, shard_id)
+        can_be_read = exists(client, shard_id)
     except CallFailed as error:
         return ShardVanished(shard_id, f"{told}; whether it has expired is not known: {error}. Run again")
-    if exists:
+    if can_be_read:
         return ShardVanished(shard_id, f"{told}, though it can still be read: {not_whole}")
     if on_data_loss is OnDataLoss.CONTINUE:
         return None
@@ -72,7 +72,12 @@ def why_kept(
     )
 
 
-def _exists(client: StreamClient, shard_id: str) -> bool:
+def exists(client: StreamClient, shard_id: str) -> bool:
+    """Whether the service gives an iterator for a shard.
+
+    Raises:
+        CallFailed: It does not say.
+    """
     try:
         client.shard_iterator(shard_id, Position(PositionKind.TRIM_HORIZON))
     except CallFailed as error:

@@ -23,12 +23,14 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
+from kinesis_assets.stale_list import check_first_list
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
 from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.vanished import exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,6 +99,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     if positions is not None:
         rewrites = unaccepted(snapshot, identity, table.rewrites.since(positions, snapshot.version))
         if not rewrites:
+            snapshot.positions(identity)  # refuses those of an older stream
             raise InvalidInput(
                 f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
                 "overwritten since they were committed, so there is nothing to adopt"
@@ -106,17 +109,14 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)
     rows = _rows(table, snapshot, client.stream)
-    listing = relisted(client, lambda listing: _with_all_unexpired(listing, rows))
-    # What is recorded for good must not rest on one response.
-    hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
-    listing = listing.with_retention(hours)
+    listing = relisted(client, lambda listing: _with_all_unexpired(client, listing, rows))
     shards = _adopted(client, listing, rows)
-    expired = _expired(rows, shards)
+    expired = _expired(listing, rows)
     # After the reading, so that all of it was of the stream whose rows these are to be.
     if not client.describe().identity == listing.summary.identity == identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     if apply:
-        _commit(table, listing, rows, {**expired, **shards}, by)
+        _commit(table, snapshot, listing, rows, {**expired, **shards}, by=by)
     gone = {shard_id: AdoptedShard(rows[shard_id].rows, None) for shard_id in expired}
     counted = {
         shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
@@ -179,34 +179,50 @@ def _adopted(
     }
 
 
-def _with_all_unexpired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> StreamListing:
-    """The list, if it lacks no shard with rows that can still be read.
+def _with_all_unexpired(
+    client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
+) -> StreamListing:
+    """The list with the confirmed retention, if it lacks no shard that can still be read.
 
     Raises:
-        ShardListIncomplete: It lacks one. Without a position its rows would be read again.
+        ShardListIncomplete: It lacks one. Without a position its rows would be read again; as finished, its
+            later records would not be read.
     """
+    check_first_list(listing)
+    # What is recorded for good must not rest on one response.
+    hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
+    listing = listing.with_retention(hours)
     summary = listing.summary
-    since = summary.service_time - timedelta(hours=summary.retention_hours)
+    since = summary.service_time - timedelta(hours=hours)
     listed = {shard.shard_id for shard in listing.shards}
-    missing = [key for key, row in rows.items() if key not in listed and row.last_arrival > since]
-    if missing:
+    missing = sorted(rows.keys() - listed)
+    if unexpired := [shard_id for shard_id in missing if rows[shard_id].last_arrival > since]:
         raise ShardListIncomplete(
             summary.identity.name,
-            f"ListShards left out {', '.join(sorted(missing))}, of which the table has rows that have not "
-            "expired; nothing was changed. Try again later",
+            f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last {hours} h, "
+            "the stream's retention; nothing was changed. Try again later; if the retention was raised after "
+            "the shard had expired, once these rows are older",
+        )
+    if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
+        raise ShardListIncomplete(
+            summary.identity.name,
+            f"ListShards left out {', '.join(readable)}, of which the table has rows and which can still be "
+            "read; nothing was changed. Try again later",
         )
     return listing
 
 
-def _expired(rows: Mapping[str, NewestRow], listed: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
+def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str, ShardPosition]:
     """The shards with rows that are not listed any more: finished, so that no later list restarts one."""
+    listed = {shard.shard_id for shard in listing.shards}
     return {
         shard_id: ShardPosition(
             parents=(),
             hash_range=_ALL_HASH_KEYS,
-            position=Position.after(row.sequence_number),
+            position=Position.after(row.sequence_number, row.sub_sequence_number),
             finished=True,
             last_arrival=row.last_arrival,
+            retention_hours=listing.summary.retention_hours,
         )
         for shard_id, row in rows.items()
         if shard_id not in listed
@@ -224,20 +240,27 @@ def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: Newe
 
 def _commit(
     table: PositionedTable,
+    computed_from: TableSnapshot,
     listing: StreamListing,
     rows: Mapping[str, NewestRow],
     shards: Mapping[str, ShardPosition],
+    *,
     by: str,
 ) -> None:
     identity, batch_id = listing.summary.identity, draw_token()
+    files = set(computed_from.standing_files())
 
     def look(*, and_try: bool) -> bool | None:
+        nonlocal files
         snapshot = table.snapshot()
         positions = snapshot.positions(identity)
         if positions is not None and _first(snapshot, positions).batch_id == batch_id:
             return True
-        if positions is not None or _rows(table, snapshot, identity.name) != rows:
+        found = set(snapshot.standing_files())
+        # The same files have the same rows, and to read them takes long.
+        if positions is not None or (found != files and _rows(table, snapshot, identity.name) != rows):
             raise CommitFailed(table.uri, "it was changed meanwhile; nothing was committed, run again")
+        files = found
         if and_try and snapshot.owner is None:
             snapshot.claim(identity)
         elif and_try:
@@ -276,7 +299,7 @@ def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
             "state": "gone" if shard.position is None else "adopted" if shard.rows else "unread",
             "rows": shard.rows,
             "position": None if shard.position is None else str(shard.position),
-            "applied": result.applied and shard.position is not None,
+            "applied": result.applied,
         }
         for shard_id, shard in result.shards.items()
     ]

@@ -302,7 +302,8 @@ def _plan(
     positions = snapshot.positions(listing.summary.identity)
     if positions is None:
         raise InvalidInput(f"table {table.uri} has nothing of stream {stream}; the first run begins it")
-    positions = snapshot.with_archive(positions)
+    # With the retention of now: after it was lowered, shards go earlier.
+    positions = snapshot.with_archive(positions).with_listing(listing)
     listed = {shard.shard_id: shard for shard in listing.shards}
     asked = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [shard_id for shard_id in asked if shard_id not in listed and shard_id not in positions.shards]

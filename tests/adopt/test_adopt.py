@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -13,6 +15,7 @@ from kinesis_assets.errors import (
     InvalidInput,
     PositionsMissing,
     ShardListIncomplete,
+    StreamRecreated,
     TableOfAnotherStream,
     TableRewritten,
     TableUnsuitable,
@@ -20,6 +23,9 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations import adopt as adopt_module
 from kinesis_assets.operations.doctor import Doctor, Level
+from kinesis_assets.plan import OnRecreated, ReadPolicy, plan_run
+from kinesis_assets.run import execute_run
+from kinesis_assets.spark.land import land_group
 from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.testing import UserRecord, aggregate
@@ -37,6 +43,31 @@ def whole(*items: int) -> bytes:
 
 def log_of(bench) -> int:
     return DeltaTable(bench.table.uri).version()
+
+
+def without(faults, *shard_ids, **which) -> None:
+    """Leave shards out of the list."""
+    faults.answer(
+        "ListShards",
+        lambda _, answer: answer.but(
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] not in shard_ids]
+        ),
+        **which,
+    )
+
+
+def copy_of_a_split(bench) -> str:
+    """A copy of a table with rows of a parent and its children; the parent's id."""
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.split(parent)
+    bench.put(2)
+    bench.put(3, part=0.5)
+    bench.run()
+    bench.run()
+    bench.copy()
+    assert bench.items == each(1, 2, 3)
+    return parent
 
 
 # A copy
@@ -153,7 +184,7 @@ def test_lists_that_lack_a_shard_whose_rows_have_not_expired_are_refused(bench, 
 
 def test_a_shard_that_the_stream_no_longer_lists_is_finished_after_its_newest_row(bench):
     (parent,) = bench.create()
-    bench.put(1)
+    (number,) = bench.put(1)
     bench.run()
     bench.later(seconds=5)
     bench.split(parent)
@@ -161,10 +192,90 @@ def test_a_shard_that_the_stream_no_longer_lists_is_finished_after_its_newest_ro
     bench.copy()
     result = bench.adopt()
     assert (result.shards[parent].rows, result.shards[parent].position) == (1, None)
-    assert (bench.at(parent).finished, bench.at(parent).position.sequence_number is None) == (True, False)
+    assert (bench.at(parent).finished, bench.at(parent).position) == (True, Position.after(number, 0))
     bench.put(2)
     bench.run()
     assert bench.items == each(1, 2)
+    findings = list(Doctor(bench.client, bench.table).findings())
+    assert not [finding for finding in findings if finding.level is Level.PROBLEM]
+
+
+def test_a_shorter_retention_counts_only_once_two_responses_have_it(bench, faults):
+    parent = copy_of_a_split(bench)
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
+    bench.later(hours=30)
+    without(faults, parent)
+    faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=parent)
+
+    def shorter(_, answer):
+        told = answer.members["StreamDescriptionSummary"]
+        return answer.but(StreamDescriptionSummary=told | {"RetentionPeriodHours": 24})
+
+    described = []
+
+    def every_second(request, answer):
+        described.append(request)
+        return shorter(request, answer) if len(described) % 2 else answer
+
+    faults.answer("DescribeStreamSummary", every_second)
+    with pytest.raises(ShardListIncomplete, match="the last 48 h"):
+        bench.adopt()
+
+
+def test_a_left_out_shard_that_can_still_be_read_is_not_finished(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.copy()
+    bench.later(hours=30)
+    bench.put(2)
+    bench.split(parent)
+    without(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=f"left out {parent}.* can still be read"):
+        bench.adopt()
+    faults.clear()
+    bench.adopt()
+    assert not bench.at(parent).finished
+
+
+def test_a_finished_shard_that_a_later_list_shows_is_not_read_again(bench, faults):
+    parent = copy_of_a_split(bench)
+    bench.later(hours=30)
+    bench.adopt()
+    listed = {
+        "ShardId": parent,
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)},
+        "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "2"},
+    }
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=[listed, *answer.members["Shards"]]))
+    plan = plan_run(bench.client, bench.table, asked=bench.shard_ids, policy=ReadPolicy())
+    assert parent in plan.asked
+    assert parent not in plan.ranges
+
+
+def test_a_parent_without_rows_that_is_left_out_of_a_young_streams_list_is_requested_again(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    children = bench.split(parent)
+    bench.put(2)
+    # Only a child's rows are there: of the parent, nothing was copied.
+    bench.run()
+    bench.run()
+    rows = bench.rows
+    bench.copy(rows.filter(pc.not_equal(rows["shard_id"], parent)))
+    without(faults, parent, times=1)
+    bench.adopt()
+    assert bench.positions.shards.keys() == {parent, *children}
+
+
+def test_when_a_shard_was_listed_open_is_recorded(bench):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.copy()
+    bench.adopt()
+    (shard,) = bench.positions.shards.values()
+    assert abs(shard.listed_open - bench.now) < timedelta(seconds=2)
 
 
 def test_rows_that_came_before_are_no_problem_of_the_doctors(bench):
@@ -226,13 +337,51 @@ def test_rows_that_come_between_the_plan_and_the_commit_end_it(bench, monkeypatc
     bench.copy()
     commit = adopt_module._commit
 
-    def late(*arguments):
+    def late(*arguments, **named):
         write_deltalake(bench.table.uri, bench.rows, mode="append")
-        commit(*arguments)
+        commit(*arguments, **named)
 
     monkeypatch.setattr(adopt_module, "_commit", late)
     with pytest.raises(CommitFailed, match="changed meanwhile"):
         bench.adopt()
+
+
+def test_the_rows_are_read_again_only_if_the_tables_files_changed(bench, monkeypatch):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.copy()
+    read = []
+    newest_rows = adopt_module.newest_rows
+
+    def counted(*arguments):
+        read.append(arguments)
+        return newest_rows(*arguments)
+
+    monkeypatch.setattr(adopt_module, "newest_rows", counted)
+    bench.adopt()
+    assert (len(read), bench.positions.adopted) == (1, True)
+
+
+def test_a_compaction_between_the_plan_and_the_commit_does_not_end_it(bench, monkeypatch):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.put(2)
+    bench.run()
+    rows = bench.rows
+    bench.copy(rows.slice(0, 1))
+    write_deltalake(bench.table.uri, rows.slice(1), mode="append")
+    commit = adopt_module._commit
+
+    def late(*arguments, **named):
+        assert DeltaTable(bench.table.uri).optimize.compact()["numFilesAdded"] == 1
+        commit(*arguments, **named)
+
+    monkeypatch.setattr(adopt_module, "_commit", late)
+    bench.adopt()
+    bench.run()
+    assert bench.items == each(1, 2)
 
 
 # A restore
@@ -275,3 +424,29 @@ def test_a_restore_after_the_one_that_was_accepted_is_not_accepted_with_it(bench
         bench.run()
     with pytest.raises(TableRewritten):
         bench.run()
+
+
+def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):
+    restart = ReadPolicy(on_recreated=OnRecreated.RESTART)
+    restored(bench)
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.later(minutes=1)
+    bench.create()
+    bench.put(4)
+    with pytest.raises(TableRewritten):
+        plan_run(bench.client, bench.table, asked=bench.shard_ids, policy=restart)
+    (rewrite,) = bench.adopt().accepted
+    plan = plan_run(bench.client, bench.table, asked=bench.shard_ids, policy=restart)
+    execute_run(land_group, bench.client, bench.table, plan)
+    assert (rewrite.operation, bench.items) == ("RESTORE", each(1, 4))
+
+
+def test_a_table_of_an_older_stream_that_was_not_restored_is_refused(bench):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.later(minutes=1)
+    bench.create()
+    with pytest.raises(StreamRecreated):
+        bench.adopt()

@@ -22,6 +22,7 @@ from kinesis_assets.errors import (
     PastChanged,
     ReadFailed,
     ReplayUnfinished,
+    ShardListIncomplete,
     ShardVanished,
     StreamRecreated,
 )
@@ -792,6 +793,31 @@ def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
     outcome = bench.replay().outcomes[A]
     assert (outcome.state, outcome.rows) == (ReplayState.FILLED, 1)
     assert bench.items == [1, 2]
+
+
+def test_lists_that_lack_a_shard_before_it_can_expire_are_refused(bench, faults):
+    bench.create()
+    start = bench.now
+    bench.put(1)
+    bench.split(A)
+    bench.run()
+    bench.later(hours=23)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    for span in ("TRIM_HORIZON", text(start)):
+        with pytest.raises(ShardListIncomplete, match=A):
+            bench.replay(span)
+
+
+def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
+    bench.create()
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
+    bench.put(0)
+    bench.split(A)
+    bench.run()
+    bench.run()
+    bench.kinesis.decrease_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=24)
+    bench.later(hours=30)
+    assert bench.replay().outcomes[A].state is ReplayState.GONE
 
 
 # What cannot be meant
