@@ -119,6 +119,9 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
     """
+    from kinesis_assets.operations.replay import Span  # noqa: PLC0415  # its runs alone
+
+    Span.of(start, end)
     name, run_id = replay_name(project.stream), str(uuid4())
     config = {"start": start, "end": end, "shards": list(shard_ids)}
     with project.manager() as manager:

@@ -269,7 +269,7 @@ class TestBadInput:
 
     def test_a_stream_name_that_is_none(self, cli, tmp_path):
         told = self.bad(cli("run", "--stream", "page views", "--table", str(tmp_path)))
-        assert "no stream name" in told
+        assert "invalid stream name" in told
 
     @pytest.mark.parametrize(
         "option",

@@ -157,7 +157,7 @@ def test_an_arn_of_no_such_stream_is_an_error_before_anything_is_touched(
         )
 
     faults.answer("DescribeStreamSummary", renamed)
-    with pytest.raises(CallFailed, match="no ARN") as caught:
+    with pytest.raises(CallFailed, match="returned the ARN") as caught:
         run()
     assert is_told_in_a_short_line(caught.value)
     assert list(tmp_path.iterdir()) == []
