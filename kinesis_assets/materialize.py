@@ -132,7 +132,17 @@ class StreamProject:
                 )
         except dg.DagsterExecutionInterruptedError as interrupt:
             raise RunCanceled(self.stream, told_by(instance, run_id)) from interrupt
+        except KeyboardInterrupt:
+            _report_canceled(instance, run_id)
+            raise
         return told_by(instance, run_id)
+
+
+def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Mark a run as canceled whose process was interrupted before Dagster handled interrupts itself."""
+    run = instance.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        instance.report_run_canceled(run, "The command was interrupted.")
 
 
 def _is_in_a_project() -> bool:

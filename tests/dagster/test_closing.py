@@ -17,6 +17,7 @@ from kinesis_assets.closing import Closing
 from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.io_manager import ShardIOManager
 from kinesis_assets.keys import raw_key, shard_partitions
+from kinesis_assets.materialize import StreamProject
 from kinesis_assets.spans import span_tags
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
@@ -264,3 +265,17 @@ def within(held, work):
 def assert_interrupted(held, work):
     with pytest.raises(dg.DagsterExecutionInterruptedError):
         within(held, work)
+
+
+def test_a_run_is_canceled_that_is_interrupted_before_dagster_handles_interrupts(stream, table, monkeypatch):
+    def interrupted(job, *, instance, run_id, **_):
+        instance.create_run_for_job(job, run_id=run_id)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dg.JobDefinition, "execute_in_process", interrupted)
+    project = StreamProject.unnamed(stream, table=table.uri)
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(KeyboardInterrupt):
+            project.run(instance, {})
+        (run,) = instance.get_runs()
+    assert run.status is dg.DagsterRunStatus.CANCELED

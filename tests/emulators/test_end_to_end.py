@@ -87,7 +87,7 @@ def run_until_nothing_moves(project: StreamProject, instance: dg.DagsterInstance
             shard_ids = [shard.shard_id for shard in manager.client().list_shards()]
         told = {facts["shard"]: facts for facts in project.materialize(instance, shard_ids)}
         assert told.keys() == set(shard_ids)
-        assert not [facts for facts in told.values() if facts["state"] == ShardState.FAILED]
+        assert [facts["error"] for facts in told.values() if facts["state"] == ShardState.FAILED] == []
         after = {shard_id: (facts["through"], facts["state"]) for shard_id, facts in told.items()}
         if after == before:
             return {shard_id: ShardState(facts["state"]) for shard_id, facts in told.items()}
