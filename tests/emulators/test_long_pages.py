@@ -72,7 +72,7 @@ def test_pages_of_72_mb_are_halved_until_they_fit(
             ]
             kinesis.put_records(StreamName=stream, Records=entries)
         reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint))
-        # kinesalite reports the tip with each page, so a run takes one page; the later runs ask for what fits.
+        # kinesalite reports the tip with each page, so a run takes one page. Later runs ask for what fits.
         policies = [ReadPolicy()] + [ReadPolicy(bounds=Bounds(max_records=FITTING))] * (
             RECORDS // FITTING - 1
         )
