@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.stale_list import check_first_list, check_list
 from kinesis_assets.table.positions import initial_positions
 from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.unlisted_parents import check_unlisted_parents
 from kinesis_assets.vanished import give_up, why_kept
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ def standing_shards(
 
     Those in the archive, which are finished and no longer listed, are left out, except for the asked ones.
 
-    One that no run has planned yet is at TRIM_HORIZON. Raises what `plan_run` raises of the table, and of a
+    One that no run has planned yet is at TRIM_HORIZON. Only a plan asks the service for parents that may have
+    expired, see `unlisted_parents`. Raises what `plan_run` raises of the table, and of a
     list that contradicts it; see `relist.relisted`.
     """
     _, standing = _standing(table, listing, on_recreated, asked)
@@ -190,6 +192,7 @@ def plan_run(
     def positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
         found = _positions_or_first(client, table, listing, policy, asked)
         check_list(listing, found, table.uri)
+        check_unlisted_parents(client, listing, found.shards, found.listed_at)
         return listing, found
 
     listing, standing = relisted(client, positions, listing)
@@ -288,6 +291,7 @@ def _positions_or_first(
     if summary.identity != listing.summary.identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     listing = listing.with_retention(max(listing.summary.retention_hours, summary.retention_hours))
+    check_unlisted_parents(client, listing)
     if standing is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)

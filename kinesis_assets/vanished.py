@@ -2,6 +2,12 @@
 
 A shard is given up only if three things agree: it can have expired by the service's clock, the list does not
 contain it, and the service refuses an iterator for it.
+
+A shard that a list showed open cannot have expired before the retention has passed since that list. A shard
+that was closed when it was first listed has no such time: it was closed at an unknown moment, up to a
+retention before, and may expire right after that list. If it waited for a retention in any case, its children
+would wait as long, and their records could expire. It is protected by the list and the iterator, which are
+responses of different operations, and once a run has read from it, also by the time up to which it was read.
 """
 
 from __future__ import annotations

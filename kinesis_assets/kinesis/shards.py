@@ -80,7 +80,12 @@ def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
 
 
 def missing_parents(
-    shards: Sequence[Shard], known: Container[str], *, since: datetime, now: datetime
+    shards: Sequence[Shard],
+    known: Container[str],
+    *,
+    since: datetime,
+    now: datetime,
+    retention: timedelta = SHORTEST_RETENTION,
 ) -> list[str]:
     """The parents of new shards that a list must contain, and does not.
 
@@ -92,8 +97,10 @@ def missing_parents(
         known: The shards that were listed before.
         since: When that was; before the first list, when the stream was created.
         now: The service's clock.
+        retention: The stream's. With a longer one than the shortest, a parent may be missing because it had
+            expired before the retention was raised.
     """
-    if now - since >= SHORTEST_RETENTION:
+    if now - since >= retention:
         return []
     listed = {shard.shard_id for shard in shards}
     parents = {parent for shard in shards if shard.shard_id not in known for parent in shard.parents}

@@ -18,7 +18,12 @@ PAGE_RECORDS = 10_000
 """The most records that one page holds."""
 
 PAGE_BYTES = 10 * 1024 * 1024
-"""The most that one page holds, in decoded bytes; no single record is larger."""
+"""The most that one page holds, in bytes of decoded data; no single record is larger.
+
+AWS names the "size of data that GetRecords can return" and does not mention partition keys. They are not
+counted here, so a page with long keys has the longest body that the service may send.
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+"""
 
 _arrival = attrgetter("approximate_arrival_timestamp")
 
@@ -32,9 +37,9 @@ class Record(Member, gc=False):
     partition_key: str | None = None
 
     @property
-    def size(self) -> int:
-        """What the record counts against the limits, in bytes."""
-        return record_size(self.data, self.partition_key)
+    def data_size(self) -> int:
+        """Bytes of its decoded data."""
+        return record_size(self.data, None)
 
 
 def record_size(data: str, partition_key: str | None) -> int:
@@ -95,7 +100,7 @@ class Shard:
         """
         start = max(position - self._first, 0)
         records = self._records[start : start + limit]
-        fitting = bisect_right(list(accumulate(record.size for record in records)), PAGE_BYTES)
+        fitting = bisect_right(list(accumulate(record.data_size for record in records)), PAGE_BYTES)
         del records[fitting:]
         return records, self._first + start + len(records)
 

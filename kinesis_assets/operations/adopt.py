@@ -30,6 +30,7 @@ from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
 from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.unlisted_parents import check_unlisted_parents
 from kinesis_assets.vanished import exists
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def _with_all_unexpired(
     # What is recorded for good must not rest on one response.
     hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
     listing = listing.with_retention(hours)
+    check_unlisted_parents(client, listing, rows)
     summary = listing.summary
     since = summary.service_time - timedelta(hours=hours)
     listed = {shard.shard_id for shard in listing.shards}

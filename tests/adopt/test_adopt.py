@@ -268,6 +268,20 @@ def test_a_parent_without_rows_that_is_left_out_of_a_young_streams_list_is_reque
     assert bench.positions.shards.keys() == {parent, *children}
 
 
+def test_a_parent_without_rows_is_requested_again_while_it_can_be_read(bench, faults):
+    (parent,) = bench.create()
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=168)
+    children = bench.split(parent)
+    bench.put(1)
+    bench.run()
+    bench.run()
+    bench.copy()
+    bench.later(hours=30)
+    without(faults, parent, times=1)
+    bench.adopt()
+    assert bench.positions.shards.keys() == {parent, *children}
+
+
 def test_when_a_shard_was_listed_open_is_recorded(bench):
     bench.create()
     bench.put(1)

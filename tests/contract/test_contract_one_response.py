@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_assets.errors import ShardListStale
+from kinesis_assets.errors import ShardListIncomplete, ShardListStale
 
 from pipeline import Pipeline  # isort: skip  # this folder's own
 
@@ -101,6 +101,32 @@ def test_a_stale_list_gives_no_shard_up(aged: Pipeline, clocked: Any, faults: An
     faults.clear()
     aged.run(shards, on_data_loss=on_data_loss)
     assert not any(shard.gaps for shard in aged.positions().shards.values())
+    aged.assert_exactly_once()
+
+
+@pytest.mark.parametrize("hours", [1, 30])
+def test_a_first_list_that_lacks_a_parent_which_can_be_read_freezes_nothing(
+    aged: Pipeline, clocked: Any, faults: Any, hours: int
+) -> None:
+    aged.create(1)
+    (parent,) = shards_of(aged)
+    clocked.kinesis.increase_stream_retention_period(StreamName=aged.stream, RetentionPeriodHours=48)
+    aged.put(10)
+    aged.split(parent)
+    aged.put(10)
+    shards = shards_of(aged)
+    clocked.clock.advance(hours * HOUR)
+    faults.answer(
+        "ListShards",
+        lambda _, answer: answer.but(
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != parent]
+        ),
+    )
+    with pytest.raises(ShardListIncomplete):
+        aged.run(shards)
+    faults.clear()
+    aged.run(shards)
+    assert aged.positions().finished == {parent}
     aged.assert_exactly_once()
 
 
