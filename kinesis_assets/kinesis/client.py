@@ -206,8 +206,8 @@ class StreamClient:
         """Every listed shard, parents before children; all pages or an error.
 
         Raises:
-            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
-                whose names and numbers are none.
+            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, repeats a
+                token, or has a shard whose names and numbers are none.
         """
         return self._listed()[0]
 
@@ -217,7 +217,13 @@ class StreamClient:
         # names the stream by itself, one of another account too.
         answer = self._call("ListShards", "Shards", **self.address.arguments)
         listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
+        followed: set[str] = set()
         while token := answer.get("NextToken"):
+            if token in followed:
+                raise ShardListIncomplete(
+                    self.stream, "ListShards returned a NextToken that was followed before; try again later"
+                )
+            followed.add(token)
             answer = self._call("ListShards", "Shards", NextToken=token)
             listed += answer["Shards"]
         if not listed:
