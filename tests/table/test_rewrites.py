@@ -184,3 +184,5 @@ def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
     examine(filled)
     Attempt(filled, standing(filled), {"a": 3}).commit()
     assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
+    snapshot = filled.snapshot()
+    assert snapshot.version_of(standing(filled).token) == snapshot.version
