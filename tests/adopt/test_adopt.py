@@ -454,6 +454,23 @@ def test_a_restore_of_rows_that_a_seek_removed_is_accepted_only_without_them(ben
     assert bench.items == each(1, 2)
 
 
+def test_a_restore_is_accepted_once_the_rows_that_a_seek_removed_are_deleted_again(bench):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.run()
+    before = log_of(bench)
+    shard_id = bench.shard_ids[1]
+    seek(bench.client, bench.table, to=BEGINNING, shard_ids=[shard_id], by="ann", apply=True)
+    DeltaTable(bench.table.uri).restore(before)
+    with pytest.raises(TableUnsuitable, match=shard_id):
+        bench.adopt()
+    DeltaTable(bench.table.uri).delete(f"shard_id = '{shard_id}'")
+    bench.adopt()
+    bench.run()
+    assert bench.items == each(1, 2)
+
+
 def test_rows_before_the_time_that_a_seek_skipped_to_are_accepted(bench):
     bench.create()
     bench.put(1)
