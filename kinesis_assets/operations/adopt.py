@@ -23,9 +23,9 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
+from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
 from kinesis_assets.stale_list import check_first_list
 from kinesis_assets.table import past as past_file
-from kinesis_assets.table.after import at, passed
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.after import Passed
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.rewrites import Rewrite
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
 
 _ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
 """Of a shard whose hash range is not known."""
-
-_NAMED = 5
-"""Shards that an error names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
         if positions.identity == identity:  # nothing of an older stream is read again
-            _refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
+            refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
         if apply:
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)
@@ -130,59 +126,6 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
         for shard_id, shard in shards.items()
     }
     return AdoptResult(gone | counted, applied=apply)
-
-
-def _refuse_rows_ahead(
-    client: StreamClient,
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    positions: StreamPositions,
-    rewrites: Sequence[Rewrite],
-) -> None:
-    """See that no row is one that the next run reads again.
-
-    A seek that goes back removes the rows after the new position, and a restore of a version before it
-    brings them back.
-
-    Raises:
-        TableUnsuitable: Some are.
-    """
-    listing = relisted(client, lambda listing: listing)
-    begins = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
-    rows = newest_rows(table.uri, snapshot).get(client.stream, {})
-    ahead = {
-        shard_id: row.sequence_number
-        for shard_id, row in rows.items()
-        if (shard := positions.shards.get(shard_id)) is not None
-        and not shard.finished
-        and _is_ahead(row, shard.position, begins.get(shard_id))
-    }
-    if ahead:
-        named = ", ".join(f"{shard_id} up to {number}" for shard_id, number in sorted(ahead.items())[:_NAMED])
-        more = f" and {len(ahead) - _NAMED} more shards" if len(ahead) > _NAMED else ""
-        raise TableUnsuitable(
-            table.uri,
-            f"{rewrites[-1]} left rows that the positions have not passed, of {named}{more}: the next run "
-            "would add them again. Nothing was changed. Restore the version before it, in which rows and "
-            "positions agree, or delete these rows; then run `kinesis-assets adopt` again",
-        )
-
-
-def _is_ahead(row: NewestRow, position: Position, begin: Passed | None) -> bool:
-    """Whether a run that begins at a position reads a row.
-
-    Args:
-        row: The newest row of a shard.
-        position: The shard's.
-        begin: Everything before its first record: other rows are of an older stream. None if it is not
-            listed, so that nothing of it can be read from its beginning.
-    """
-    place = (int(row.sequence_number), row.sub_sequence_number)
-    there = passed(position)
-    if there is not None:
-        return place > there
-    late = position.timestamp is None or row.last_arrival >= position.timestamp
-    return begin is not None and place > begin and late
 
 
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
