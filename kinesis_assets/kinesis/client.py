@@ -21,6 +21,7 @@ from botocore.loaders import create_loader
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
 from kinesis_assets.kinesis.http_endpoint import ResponseTooLong
+from kinesis_assets.kinesis.page_checks import LATEST_ARRIVAL
 from kinesis_assets.kinesis.pages import (
     IncompleteBody,
     Page,
@@ -62,6 +63,8 @@ READ_TIMEOUT = 20.0
 ATTEMPTS = 6
 """Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
+
+_LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
 _NOT_A_PAGE = (
     KeyError,
@@ -203,8 +206,8 @@ class StreamClient:
         """Every listed shard, parents before children; all pages or an error.
 
         Raises:
-            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, or has a shard
-                whose names and numbers are none.
+            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, repeats a
+                token, or has a shard whose names and numbers are none.
         """
         return self._listed()[0]
 
@@ -214,7 +217,13 @@ class StreamClient:
         # names the stream by itself, one of another account too.
         answer = self._call("ListShards", "Shards", **self.address.arguments)
         listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
+        followed: set[str] = set()
         while token := answer.get("NextToken"):
+            if token in followed:
+                raise ShardListIncomplete(
+                    self.stream, "ListShards returned a NextToken that was followed before; try again later"
+                )
+            followed.add(token)
             answer = self._call("ListShards", "Shards", NextToken=token)
             listed += answer["Shards"]
         if not listed:
@@ -345,12 +354,17 @@ class StreamClient:
         return answer
 
     def _time(self, operation: str, date: str | None) -> datetime:
-        """The service's clock at an answer: its `Date` header, whole seconds, rounded down."""
+        """The service's clock at an answer: its `Date` header, whole seconds, rounded down.
+
+        One at the end of the calendar is as wrong as any other, and is brought so far before it that a
+        retention can be added.
+        """
         try:
-            return parsedate_to_datetime(date or "").astimezone(UTC)
-        except ValueError:
+            found = parsedate_to_datetime(date or "").astimezone(UTC)
+        except (ValueError, OverflowError):
             told = f"the answer has no date but {(date or '')[:80]!r}"
             raise CallFailed(self.stream, operation, "IncompleteBody", told) from None
+        return min(found, _LATEST)
 
     @contextmanager
     def _failures(self, operation: str, *, of_stream: bool = False) -> Iterator[None]:

@@ -23,6 +23,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
+from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
 from kinesis_assets.stale_list import check_first_list
 from kinesis_assets.table import past as past_file
 from kinesis_assets.table.commit import until_told
@@ -87,7 +88,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
 
     Raises:
         InvalidInput: There is nothing to adopt.
-        TableUnsuitable: The table has rows of another stream.
+        TableUnsuitable: The table has rows of another stream, or rows that the positions have not passed.
         CommitFailed: The table was changed meanwhile; nothing was committed.
         ShardError: A shard could not be read to see how its last record ends.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
@@ -106,6 +107,8 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
                 "overwritten since they were committed, so there is nothing to adopt"
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
+        if positions.identity == identity:  # nothing of an older stream is read again
+            refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
         if apply:
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -50,7 +51,7 @@ from kinesis_assets.table.files import (
 )
 from kinesis_assets.table.held import HeldFile
 from kinesis_assets.table.intervals import parse_interval
-from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
+from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications, log_entries
 from kinesis_assets.table.log_files import points_at
 from kinesis_assets.table.nullable import accept_null, columns_without_null
 from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
@@ -116,7 +117,7 @@ _CLEAN_UP_EVERY = 100
 _OLDEST_LISTING = HISTORY_RETENTION / 3
 """No attempt commits with an older listing of its shards, see `commit.OLDEST_ATTEMPT`."""
 
-_LOOKS_AHEAD = 100
+_LOOKS_AHEAD = _LOOKS_BACK = 100
 """Entries of the log that are looked at for a commit's own."""
 
 _CLAIM = "kinesis_assets.maintenance"
@@ -562,10 +563,14 @@ class TableSnapshot:
         return None
 
     def version_of(self, token: int) -> int | None:
-        """The version whose commit pointed at a token, if it is among the newest hundred."""
-        for entry in self._delta.history(100):
-            if str(token) in {entry.get(_TOKEN_KEY), entry.get(_PAST_TOKEN_KEY)}:
-                return int(entry["version"])
+        """The version whose commit pointed at a token, if it is among the newest hundred.
+
+        delta-rs's own history fails on what another writer may have stored in its commitInfo.
+        """
+        with suppress(OSError, msgspec.MsgspecError):  # it is only for the report
+            for entry in islice(log_entries(self._table.files, self.version), _LOOKS_BACK):
+                if token in entry.transactions.values():
+                    return entry.version
         return None
 
 

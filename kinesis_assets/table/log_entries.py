@@ -46,14 +46,8 @@ class LogEntry:
     changes_rows: bool
 
 
-class _Commit(msgspec.Struct):
-    operation: str | None = None
-    timestamp: int | None = None
-    operationParameters: dict[str, object] | None = None  # noqa: N815  # the protocol's name
-
-
 class _File(msgspec.Struct):
-    dataChange: bool = True  # noqa: N815  # likewise
+    dataChange: bool = True  # noqa: N815  # the protocol's name
 
 
 class _Transaction(msgspec.Struct):
@@ -62,7 +56,8 @@ class _Transaction(msgspec.Struct):
 
 
 class _Action(msgspec.Struct):
-    commitInfo: _Commit | None = None  # noqa: N815  # likewise
+    # A writer may store any JSON in it (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+    commitInfo: object = None  # noqa: N815  # likewise
     add: _File | None = None
     remove: _File | None = None
     txn: _Transaction | None = None
@@ -85,12 +80,13 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
     except FileNotFoundError:
         return None
     actions = _actions(content)
-    info = next((action.commitInfo for action in actions if action.commitInfo is not None), _Commit())
+    info = next((found for action in actions if isinstance(found := action.commitInfo, dict)), {})
+    parameters = info.get("operationParameters")
     return LogEntry(
         version=version,
-        operation=info.operation or "",
-        mode=str((info.operationParameters or {}).get("mode", "")),
-        at=None if info.timestamp is None else datetime.fromtimestamp(info.timestamp / 1000, UTC),
+        operation=str(info.get("operation") or ""),
+        mode=str(parameters.get("mode") or "") if isinstance(parameters, dict) else "",
+        at=_time(info.get("timestamp")),
         transactions=_transactions(actions),
         changes_rows=any(
             file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
@@ -158,8 +154,18 @@ def _in_checkpoint(filesystem: pyarrow.fs.FileSystem, path: str) -> set[str]:
     return {each["appId"] for each in transactions if each is not None and each["appId"] is not None}
 
 
+def _time(milliseconds: object) -> datetime | None:
+    """A time as writers store it; None if it is none."""
+    if not isinstance(milliseconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def _actions(content: bytes) -> list[_Action]:
-    return [msgspec.json.decode(line, type=_Action) for line in content.splitlines()]
+    return [msgspec.json.decode(line, type=_Action) for line in content.splitlines() if line.strip()]
 
 
 def _transactions(actions: Iterable[_Action]) -> dict[str, int]:

@@ -54,7 +54,7 @@ def points_at(entry: bytes, token: int) -> bool:
     Raises:
         msgspec.MsgspecError: It is no entry of a log.
     """
-    actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines())
+    actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines() if line.strip())
     return any(action.txn is not None and action.txn.version == token for action in actions)
 
 
@@ -95,7 +95,7 @@ def _named_in(filesystem: pyarrow.fs.FileSystem, path: str) -> Iterator[str]:
             yield from _named_in_checkpoint(pq.ParquetFile(source))
             return
         content = source.read()
-    for line in content.splitlines():
+    for line in filter(bytes.strip, content.splitlines()):
         action = msgspec.json.decode(line, type=_Action)
         for file in (action.add, action.remove):
             if file is not None and file.path is not None:

@@ -23,6 +23,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations import adopt as adopt_module
 from kinesis_assets.operations.doctor import Doctor, Level
+from kinesis_assets.operations.seek import seek
 from kinesis_assets.plan import OnRecreated, ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
@@ -438,6 +439,68 @@ def test_a_restore_after_the_one_that_was_accepted_is_not_accepted_with_it(bench
         bench.run()
     with pytest.raises(TableRewritten):
         bench.run()
+
+
+@pytest.mark.parametrize("to", ["TRIM_HORIZON", "AT_TIMESTAMP", "AFTER_SEQUENCE_NUMBER"])
+def test_a_restore_of_rows_that_a_seek_removed_is_accepted_only_without_them(bench, to):
+    bench.create()
+    (first,) = bench.put(1)
+    bench.later(minutes=1)
+    bench.put(2)
+    bench.later(minutes=1)
+    bench.run()
+    before = log_of(bench)
+    oldest = bench.client.describe().service_time - timedelta(minutes=30)
+    argument = {"AT_TIMESTAMP": f":{oldest.isoformat()}", "AFTER_SEQUENCE_NUMBER": f":{first}"}.get(to, "")
+    target = Position.parse(f"{to}{argument}")
+    seek(bench.client, bench.table, to=target, shard_ids=None, by="ann", apply=True)
+    left, sought = bench.items, log_of(bench)
+    DeltaTable(bench.table.uri).restore(before)
+    for apply in (False, True):
+        with pytest.raises(TableUnsuitable, match=r"would add them again.*Restore the version before"):
+            bench.adopt(apply=apply)
+    with pytest.raises(TableRewritten):
+        bench.run()
+    DeltaTable(bench.table.uri).restore(sought)
+    assert bench.items == left != each(1, 2)
+    bench.adopt()
+    bench.run()
+    assert bench.items == each(1, 2)
+
+
+def test_a_restore_is_accepted_once_the_rows_that_a_seek_removed_are_deleted_again(bench):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.run()
+    before = log_of(bench)
+    shard_id = bench.shard_ids[1]
+    seek(bench.client, bench.table, to=BEGINNING, shard_ids=[shard_id], by="ann", apply=True)
+    DeltaTable(bench.table.uri).restore(before)
+    with pytest.raises(TableUnsuitable, match=shard_id):
+        bench.adopt()
+    DeltaTable(bench.table.uri).delete(f"shard_id = '{shard_id}'")
+    bench.adopt()
+    bench.run()
+    assert bench.items == each(1, 2)
+
+
+def test_rows_before_the_time_that_a_seek_skipped_to_are_accepted(bench):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    before = log_of(bench)
+    bench.put(2)
+    bench.run()
+    bench.later(minutes=1)
+    now = bench.client.describe().service_time
+    target = Position.parse(f"AT_TIMESTAMP:{now.isoformat()}")
+    seek(bench.client, bench.table, to=target, shard_ids=None, by="ann", apply=True)
+    DeltaTable(bench.table.uri).restore(before)
+    bench.adopt()
+    bench.put(3)
+    bench.run()
+    assert bench.items == each(1, 3)
 
 
 def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):

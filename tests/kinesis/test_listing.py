@@ -126,6 +126,23 @@ def test_a_page_that_lost_its_token_makes_the_list_incomplete(kinesis, stream, c
         client.list_shards()
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_tokens_that_lead_nowhere_are_not_followed_for_ever(kinesis, stream, client, faults, empty):
+    kinesis.create_stream(StreamName=stream, ShardCount=4)
+    tokens = []
+
+    def back_to_page_two(_, answer):
+        tokens.append(answer.members.get("NextToken"))
+        answer = answer.but(NextToken=tokens[0])
+        return answer.but(Shards=[]) if empty and len(tokens) > 1 else answer
+
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", back_to_page_two, times=20)
+    with pytest.raises(ShardListIncomplete, match="try again later"):
+        client.list_shards()
+    assert faults.count("ListShards") == 2
+
+
 def test_a_page_that_comes_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     pages = []

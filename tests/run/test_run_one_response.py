@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from kinesis_assets.errors import (
+    CallFailed,
     DataLost,
     ServiceTimeUncertain,
     ShardListStale,
@@ -69,6 +71,19 @@ def test_one_wrong_date_in_the_first_run_is_stored_nowhere(bench, faults, operat
     bench.put(1)
     bench.run(start=start)
     assert all(began <= time <= bench.now for time in times_of(bench.positions))
+
+
+@CALLS
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_one_date_at_the_end_of_the_calendar_costs_at_most_one_run(bench, faults, operation, after):
+    bench.create(2)
+    bench.put(1)
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    faults.skew_date((end - bench.now).total_seconds(), operation, after=after, times=1)
+    with suppress(CallFailed):
+        bench.run()
+    bench.run()
+    assert bench.items == [1]
 
 
 @CALLS

@@ -161,3 +161,28 @@ def test_a_plan_and_its_commit_read_each_entry_of_the_log_once(filled, monkeypat
     refuse_rewritten(filled, snapshot, positions)
     Attempt(filled, positions, {"a": 3}).commit()
     assert read == [delta(filled).version() - 1]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"timestamp": 1_770_033_600_000_000},
+        {"timestamp": -(1 << 62)},
+        {"timestamp": 1_770_033_600_000.5},
+        {"timestamp": "2026-02-02 12:00:00"},
+        {"timestamp": None, "operation": None},
+        {"operation": "WRITE", "operationParameters": None},
+        {"operation": "WRITE", "operationParameters": {"mode": None}},
+        {"operation": "WRITE", "operationParameters": "Append"},
+        {"operation": 7},
+    ],
+    ids=str,
+)
+def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
+    log = Path(filled.uri, "_delta_log", f"{delta(filled).version() + 1:020}.json")
+    log.write_bytes(msgspec.json.encode({"commitInfo": written}) + b"\n\n")
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
+    snapshot = filled.snapshot()
+    assert snapshot.version_of(standing(filled).token) == snapshot.version
