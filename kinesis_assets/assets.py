@@ -14,7 +14,7 @@ from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
 from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
 from kinesis_assets.jobs.replay import build_replay_job
 from kinesis_assets.jobs.seek import build_seek_job
-from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
+from kinesis_assets.keys import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
 from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.loss import OnDataLoss
 from kinesis_assets.kinesis.starts import Starts
@@ -191,7 +191,7 @@ def build_kinesis_stream(
             getattr(context.resources, manager_key).follow(context, plan.asked, seconds)
 
     @dg.sensor(
-        name=f"{raw_key(stream).to_python_identifier()}_sensor",
+        name=sensor_name(stream),
         target=raw,
         minimum_interval_seconds=sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,

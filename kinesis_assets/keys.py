@@ -20,6 +20,11 @@ def io_manager_key(stream: str) -> str:
     return f"{raw_key(stream).to_python_identifier()}_io_manager"
 
 
+def sensor_name(stream: str) -> str:
+    """The sensor of a stream."""
+    return f"{raw_key(stream).to_python_identifier()}_sensor"
+
+
 def op_key(job: str) -> str:
     """The one op of a job; Dagster wants its name to be another than the job's."""
     return f"{job}_op"

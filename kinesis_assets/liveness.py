@@ -24,6 +24,9 @@ SECONDS_SILENT = 300.0
 SECONDS_TO_START = 1800.0
 """So is a run that was launched and does not start."""
 
+SECONDS_TO_PLAN = 1800.0
+"""So is one whose step has begun and that has no heartbeat, of which the first one follows the plan."""
+
 _MOST_PER_TICK = 1 / 5
 """Of these times, at most so much passes from one tick to the next."""
 

@@ -20,6 +20,7 @@ from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.shard_ends import with_confirmed_ends
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
 from kinesis_assets.table.commit import CommitResult, commit, read_until
 from kinesis_assets.table.positions import Landed, ShardPosition
@@ -171,7 +172,7 @@ def execute_run(
         )
     ]:
         left = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - began)
-        generation = land(job, ready, left)
+        generation = with_confirmed_ends(client, plan.listing, land(job, ready, left))
         landing += generation
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:

@@ -111,7 +111,7 @@ def evaluate(
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
     unfinished = unfinished_runs(instance, stream)
-    liveness = liveness_of(manager, unfinished, before.liveness, now)
+    liveness = liveness_of(manager, instance, unfinished, before.liveness, now)
     over = liveness.over
     living = [record for record in unfinished if record.dagster_run.run_id not in over]
     busy = shards_of(manager, living, keys, now)

@@ -10,11 +10,11 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.keys import raw_key
-from kinesis_assets.liveness import SECONDS_TO_START, Liveness, Seen
+from kinesis_assets.keys import op_key, raw_key
+from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START, Liveness, Seen
 from kinesis_assets.spans import seconds_followed, tagged_span
 from kinesis_assets.table.commit import OLDEST_ATTEMPT
-from kinesis_assets.table.heartbeat import heartbeats
+from kinesis_assets.table.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +31,21 @@ DEAD = (
 
 _HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
+_STEP_PLANS = (
+    dg.DagsterEventType.STEP_WORKER_STARTING,
+    dg.DagsterEventType.STEP_START,
+    dg.DagsterEventType.STEP_RESTARTED,
+)
+"""After these a step writes its first heartbeat, as soon as it has a plan."""
+
+_STEP_ENDED = (
+    dg.DagsterEventType.STEP_SUCCESS,
+    dg.DagsterEventType.STEP_FAILURE,
+    dg.DagsterEventType.STEP_SKIPPED,
+)
+
+_STEP_EVENTS = (*_STEP_PLANS, *_STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
+
 
 def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
     """Those over the raw asset, and replays."""
@@ -42,7 +57,11 @@ def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRec
 
 
 def liveness_of(
-    manager: ShardIOManager, unfinished: Sequence[dg.RunRecord], before: Liveness, now: float
+    manager: ShardIOManager,
+    instance: dg.DagsterInstance,
+    unfinished: Sequence[dg.RunRecord],
+    before: Liveness,
+    now: float,
 ) -> Liveness:
     """Which of the unfinished runs still live. One that waits in Dagster's queue does."""
     runs = [record.dagster_run for record in unfinished]
@@ -54,24 +73,47 @@ def liveness_of(
         except (OSError, TableError) as error:
             _log.warning("stream %s: whether its runs live is not known: %s", manager.stream, error)
             return before
-    seen = {
-        run.run_id: Seen(run.status.value, beats.get(run.run_id), _patience(manager, run)) for run in launched
-    }
+    seen: dict[str, Seen] = {}
+    for run in launched:
+        beat, sign = beats.get(run.run_id), before.signs.get(run.run_id)
+        if run.status not in _HAVE_A_PROCESS:
+            seen[run.run_id] = Seen(run.status.value, None, SECONDS_TO_START)
+        elif beat is not None or (sign is not None and sign.beat is not None):
+            seen[run.run_id] = Seen(run.status.value, beat, SECONDS_SILENT)
+        else:
+            seen[run.run_id] = _seen_without_heartbeat(manager, instance, run)
     liveness = before.after(seen, now)
     for run_id in sorted(liveness.dead - before.dead):
         _log.warning(DEAD, run_id)
     return liveness
 
 
-def _patience(manager: ShardIOManager, run: dg.DagsterRun) -> float:
-    """How long a run may show nothing that never had a heartbeat: as long as it could still commit."""
-    if run.status not in _HAVE_A_PROCESS:
-        return SECONDS_TO_START
+def _seen_without_heartbeat(
+    manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun
+) -> Seen:
+    """What is known of a run that never had a heartbeat: how far its step is."""
+    status, step = run.status.value, _last_event_of_step(instance, run, manager.stream)
+    if step in _STEP_ENDED:
+        return Seen(status, ENDED, SECONDS_SILENT)
+    if step in _STEP_PLANS:
+        return Seen(f"{status} {step.value}", None, SECONDS_TO_PLAN)
+    # Its step may begin late, after others of the run, and last as long as it can still commit.
     try:
         followed = seconds_followed(run.tags) or 0.0
     except InvalidInput:
         followed = 0.0
-    return OLDEST_ATTEMPT.total_seconds() + followed + manager.handover
+    return Seen(status, None, OLDEST_ATTEMPT.total_seconds() + followed + manager.handover)
+
+
+def _last_event_of_step(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str
+) -> dg.DagsterEventType | None:
+    """The last event that says where the step is that commits; None before it begins."""
+    is_replay = run.job_name == replay_name(stream)
+    step_key = op_key(run.job_name) if is_replay else raw_key(stream).to_python_identifier()
+    records = instance.get_records_for_run(run.run_id, of_type=set(_STEP_EVENTS), ascending=False).records
+    events = (record.event_log_entry.get_dagster_event() for record in records)
+    return next((event.event_type for event in events if event.step_key == step_key), None)
 
 
 def shards_of(

@@ -22,6 +22,7 @@ from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks, unlike_the_log
 from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
+from kinesis_assets.sensor_runs import DEAD
 from kinesis_assets.stale_list import check_list
 from kinesis_assets.table.after import passed
 from kinesis_assets.table.log_entries import log_entries
@@ -32,7 +33,7 @@ from kinesis_assets.table.rewrites import rewrites_of
 from kinesis_assets.table.tokens import drawn_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     import dagster as dg
@@ -172,9 +173,7 @@ class Doctor:
             _restores(entries, past, proven=proven),
             "no version in the log restored or overwrote the table",
         )
-        yield from _or_ok(
-            "events", self._events(history, positions, past), "each commit was told, and nothing else"
-        )
+        yield from self._runs_and_events(history, positions, past)
         yield from _or_ok("files", _files(self.table, snapshot), "the log names all files, and all are there")
 
     def _shards(
@@ -196,27 +195,53 @@ class Doctor:
         except StreamError as error:
             yield Finding("shards", Level.PROBLEM, str(error))
 
-    def _events(self, history: _History, positions: StreamPositions, past: Past | None) -> Iterator[Finding]:
+    def _runs_and_events(
+        self, history: _History, positions: StreamPositions, past: Past | None
+    ) -> Iterator[Finding]:
+        """What the instance has of the stream's runs."""
         if self.instance is None:
             yield Finding("events", Level.INFO, "not checked: set DAGSTER_HOME to the instance's folder")
             return
+        from kinesis_assets.dead_runs import dead_runs  # noqa: PLC0415  # with an instance alone
+
+        dead: set[str] = set()
+        try:
+            dead = dead_runs(self.instance, self.client.stream, self.table)
+        except OSError as error:
+            yield Finding("runs", Level.PROBLEM, f"heartbeats cannot be listed: {error}")
+        else:
+            silent = [Finding("runs", Level.PROBLEM, DEAD % run_id) for run_id in sorted(dead)]
+            yield from _or_ok("runs", silent, "the sensor considers no unfinished run dead")
+        events = self._events(self.instance, history, positions, past, dead)
+        yield from _or_ok("events", events, "each commit was told, and nothing else")
+
+    def _events(
+        self,
+        instance: dg.DagsterInstance,
+        history: _History,
+        positions: StreamPositions,
+        past: Past | None,
+        dead: Collection[str],
+    ) -> Iterator[Finding]:
         stream = self.client.stream
         links = iter(sorted(history.links, key=lambda link: link.token))
         older: list[Link] = []
         while some := list(islice(links, _AT_ONCE)):
-            found, unfinished = untold(self.instance, stream, some)
+            found, unfinished = untold(instance, stream, some, dead)
             for link in unfinished:
-                yield Finding("events", Level.INFO, f"batch {link.batch_id}: its run {link.by} is unfinished")
+                told = f"batch {link.batch_id}: its run {link.by} is unfinished"
+                way_out = "if its process no longer exists, terminate it in the UI"
+                yield Finding("events", Level.INFO, f"{told}; {way_out}")
             for link, shard_ids in found:
                 if link.token in history.older:
                     older.append(link)
                     continue
                 for shard_id in shard_ids:
-                    yield self._missing(self.instance, link, shard_id)
+                    yield self._missing(instance, link, shard_id)
         if older:
             told = f"{len(older)} commits up to batch {older[-1].batch_id} were never told to this instance"
             yield Finding("events", Level.INFO, f"{told}; only of the newest {MOST_FILES} events are added")
-        yield from self._extra(self.instance, history, positions, past)
+        yield from self._extra(instance, history, positions, past)
 
     def _missing(self, instance: dg.DagsterInstance, link: Link, shard_id: str) -> Finding:
         told = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed and never told"

@@ -65,7 +65,7 @@ def _decoded(stream: str, content: object, kind: type[_Manifest]) -> _Manifest:
         raise invalid(stream, f"{len(content)} bytes, more than {MOST_BYTES}")
     try:
         manifest: _Manifest = _decoder(kind).decode(content)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise invalid(stream, str(error)) from None
     return manifest
 

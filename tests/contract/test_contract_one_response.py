@@ -64,17 +64,49 @@ def test_a_shard_of_a_service_without_child_shards_is_finished_by_a_list_that_sh
     pipeline.assert_exactly_once()
 
 
+def wrong_end(shard: str, faults: Any) -> list[dict[str, Any]]:
+    """Have one response to a read end an open shard; the child that it names."""
+    keys = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
+    children = [{"ShardId": f"shardId-{1:012}", "ParentShards": [shard], "HashKeyRange": keys}]
+    faults.answer(
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=children), times=1
+    )
+    return children
+
+
+def test_a_shard_that_a_task_reports_as_ended_is_finished_only_if_a_list_shows_it_closed(
+    pipeline: Pipeline, faults: Any
+) -> None:
+    pipeline.create(1)
+    (shard,) = shards_of(pipeline)
+    pipeline.put(10)
+    wrong_end(shard, faults)
+    assert pipeline.run()[shard]["state"] == "committed"
+    pipeline.put(10)
+    pipeline.run()
+    pipeline.assert_exactly_once()
+
+
 def test_a_shard_that_is_finished_here_and_open_there_is_an_error(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
     (shard,) = shards_of(pipeline)
     pipeline.put(10)
-    children = [
-        {"ShardId": f"shardId-{number:012}", "ParentShards": [shard], "HashKeyRange": keys}
-        for number, keys in enumerate([{"StartingHashKey": "0", "EndingHashKey": "9"}], 1)
-    ]
-    faults.answer(
-        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=children), times=1
-    )
+    (child,) = wrong_end(shard, faults)
+
+    def closed(_: Any, answer: Any) -> Any:
+        (listed,) = answer.members["Shards"]
+        numbers = listed["SequenceNumberRange"]
+        ended = listed | {"SequenceNumberRange": numbers | {"EndingSequenceNumber": "9" * 56}}
+        made_up = {
+            "ShardId": child["ShardId"],
+            "ParentShardId": shard,
+            "HashKeyRange": child["HashKeyRange"],
+            "SequenceNumberRange": numbers,
+        }
+        return answer.but(Shards=[ended, made_up])
+
+    # The test's own list and that of the plan are right; the one that follows the reading is not.
+    faults.answer("ListShards", closed, after=2, times=1)
     assert pipeline.run()[shard]["state"] == "finished"
     pipeline.put(10)
     with pytest.raises(ShardListStale, match=r"kinesis-assets seek .* --apply"):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 import pytest
 
-from kinesis_assets import stale_list
 from kinesis_assets.materialize import StreamProject
 
 from daemon import Daemon  # isort: skip  # this folder's own
@@ -95,13 +94,6 @@ def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
 
 
 @pytest.fixture
-def finished_while_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets `Daemon.finish` take any shard; tests/run has what a tick says of one that is listed as open."""
-    monkeypatch.setattr(stale_list, "finished_among", lambda *_: [])
-
-
-@pytest.fixture
-def source(kinesis: Any, stream: str, finished_while_open: None) -> Source:
+def source(kinesis: Any, stream: str) -> Source:
     """The test's own stream, which it creates."""
-    del finished_while_open
     return Source(kinesis, stream)

@@ -121,10 +121,11 @@ class Daemon:
         assert found.status is status
 
     def finish(self, *shard_ids: str) -> None:
-        """Put into the table that shards were read to their end."""
+        """Record in the table that shards, which are closed, were read to their end."""
         with self.project.manager() as manager:
             client, table = manager.client(), manager.positioned_table()
         listing = client.listing()
+        assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
         expected = freeze(table, listing, starts).with_listing(listing)
         moved = {

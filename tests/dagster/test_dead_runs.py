@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from dagster._core.events import EngineEventData
+from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
 from test_reconcile import commit, told
 
 from kinesis_assets.jobs.replay import replay_name
 from kinesis_assets.keys import op_key, raw_key
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_START
+from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.sensor import Cursor
 from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
 NOON = 1_790_000_000.0
+Event = dg.DagsterEventType
 
 
 class Ticking:
@@ -246,12 +249,91 @@ def test_a_run_in_dagsters_queue_holds_its_shards_for_as_long_as_it_is_there(tic
     assert ticking.after(30 * 86_400) == []
 
 
-def test_a_run_without_any_heartbeat_holds_its_shards_until_it_could_no_longer_commit(ticking, daemon):
-    """As one of an older version, or one that was killed in its first moment."""
-    daemon.run({FIRST: A, LAST: B})
+# Runs without any heartbeat, by how far their step is
+
+HOURS_TO_COMMIT = 8 * 3600
+NO_HEARTBEAT_YET = [Event.STEP_WORKER_STARTING, Event.STEP_START, Event.STEP_RESTARTED]
+ENDED_WITHOUT_HEARTBEAT = [Event.STEP_FAILURE, Event.STEP_SUCCESS, Event.STEP_SKIPPED]
+
+
+@pytest.fixture
+def reach(instance: dg.DagsterInstance, stream: str) -> Callable[..., None]:
+    """Reports an event of a run's raw step, or of another step."""
+
+    def reach(run: dg.DagsterRun, event: Event, step: str = raw_key(stream).to_python_identifier()) -> None:
+        data = {
+            Event.STEP_WORKER_STARTING: EngineEventData(),
+            Event.STEP_SUCCESS: StepSuccessData(duration_ms=1.0),
+            Event.STEP_FAILURE: StepFailureData(error=None, user_failure_data=None),
+        }
+        reported = dg.DagsterEvent(
+            event.value, run.job_name, step_key=step, event_specific_data=data.get(event)
+        )
+        instance.report_dagster_event(reported, run.run_id)
+
+    return reach
+
+
+@pytest.mark.parametrize("event", NO_HEARTBEAT_YET, ids=lambda event: event.value)
+def test_a_run_that_dies_before_its_first_heartbeat_holds_its_shards_for_half_an_hour(
+    ticking, daemon, reach, event
+):
+    reach(daemon.run({FIRST: A, LAST: B}), event)
     assert ticking.after(0) == []
-    assert ticking.after(8 * 3600 - 1) == []
+    assert ticking.after(SECONDS_TO_PLAN - 1) == []
     assert ticking.after(1) == [(A, B)]
+
+
+def test_a_run_whose_step_begins_late_has_as_long_to_its_first_heartbeat(ticking, daemon, beat, reach):
+    """As one that was queued, or has other steps before."""
+    run = daemon.run({FIRST: A, LAST: B})
+    assert ticking.after(0) == []
+    reach(run, Event.STEP_START, "another_step")
+    assert ticking.after(HOURS_TO_COMMIT - SECONDS_TO_PLAN) == []
+    reach(run, Event.STEP_START)
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_TO_PLAN - 1) == []
+    beat(run)
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_SILENT - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+def test_one_long_gap_between_two_ticks_is_no_long_plan(ticking, daemon, reach):
+    reach(daemon.run({FIRST: A, LAST: B}), Event.STEP_START)
+    ticking.after(0)
+    assert ticking.suspended(7 * 86_400) == []
+
+
+def test_a_run_whose_step_has_not_begun_holds_its_shards_until_it_could_no_longer_commit(
+    ticking, daemon, reach
+):
+    run = daemon.run({FIRST: A, LAST: B})
+    reach(run, Event.STEP_START, "another_step")
+    assert ticking.after(0) == []
+    assert ticking.after(HOURS_TO_COMMIT - 1) == []
+    assert ticking.after(1) == [(A, B)]
+
+
+def test_a_step_that_waits_to_be_tried_again_is_not_dead(ticking, daemon, reach):
+    run = daemon.run({FIRST: A, LAST: B})
+    reach(run, Event.STEP_START)
+    reach(run, Event.STEP_UP_FOR_RETRY)
+    assert ticking.after(0) == []
+    assert ticking.after(SECONDS_TO_PLAN) == []
+
+
+@pytest.mark.parametrize("event", ENDED_WITHOUT_HEARTBEAT, ids=lambda event: event.value)
+def test_a_run_that_goes_on_after_its_raw_step_ended_without_heartbeat_frees_its_shards(
+    ticking, daemon, reach, event
+):
+    """As where the plan was refused."""
+    run = daemon.run({FIRST: A, LAST: B})
+    reach(run, Event.STEP_START)
+    reach(run, event)
+    assert ticking.after(0) == [(A, B)]
+    assert ticking.after(HOURS_TO_COMMIT) == [(A, B)]
+    assert Cursor.parse(daemon.cursor).liveness.dead == set()
 
 
 # What the sensor does and says then

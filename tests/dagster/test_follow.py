@@ -248,7 +248,7 @@ class TestSensor:
 
     def test_a_single_shard_is_a_range_so_that_no_limit_holds_the_next_run_back(self, daemon):
         daemon.add_partitions(A, B, C)
-        daemon.finish(A, B)
+        daemon.run({FIRST: A, LAST: B})
         (request,) = daemon.tick().run_requests
         assert (request.tags[FIRST], request.tags[LAST]) == (C, C)
         assert PARTITION not in request.tags

@@ -104,6 +104,7 @@ def test_a_single_shard_is_asked_for_by_the_partition_tag(source, daemon):
 def test_runs_have_no_run_key(source, daemon):
     source.create(4)
     daemon.add_partitions(A, B, C, D)
+    source.split(B)
     daemon.finish(B)
     assert [request.run_key for request in daemon.tick().run_requests] == [None, None]
 
@@ -111,10 +112,11 @@ def test_runs_have_no_run_key(source, daemon):
 def test_spans_are_contiguous_in_insertion_order_not_by_name(source, daemon):
     source.create(5)
     daemon.add_partitions(C, A, D, B)
+    source.split(A)
     daemon.finish(A)
 
-    assert daemon.spans() == [(C,), (D, E)]
-    assert daemon.partition_keys() == [C, A, D, B, E]
+    assert daemon.spans() == [(C,), (D, G)]
+    assert daemon.partition_keys() == [C, A, D, B, E, F, G]
 
 
 def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
@@ -126,8 +128,10 @@ def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
 def test_finished_shards_are_not_asked_for(source, daemon):
     source.create(4)
     daemon.tick()
+    source.split(A)
+    source.split(C)
     daemon.finish(A, C)
-    assert daemon.spans() == [(B,), (D,)]
+    assert daemon.spans() == [(B,), (D, H)]
 
 
 def test_a_child_is_asked_for_when_its_parent_is_finished_and_not_before(source, daemon):
@@ -178,13 +182,14 @@ def created_long_ago(_, answer):
 def test_the_runs_that_a_tick_asks_for_materialize_their_shards_and_no_others(source, daemon, instance):
     source.create(4)
     daemon.add_partitions(A, B, C, D)
+    source.split(B)
     daemon.finish(B)
 
     for request in daemon.tick().run_requests:
         daemon.project.run(instance, request.tags)
 
-    assert instance.get_materialized_partitions(raw_key(source.name)) == {A, C, D}
-    assert daemon.spans() == [(A,), (C, D)]
+    assert instance.get_materialized_partitions(raw_key(source.name)) == {A, C, D, E, F}
+    assert daemon.spans() == [(A,), (C, F)]
 
 
 # Shards in a run
@@ -308,10 +313,11 @@ def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project
     theirs.tick()
     assert ours.partition_keys() == []
     theirs.run({FIRST: A, LAST: B})
+    other.split(C)
     theirs.finish(C)
 
     assert ours.spans() == [(A, C)]
-    assert theirs.spans() == []
+    assert theirs.spans() == [(D, E)]
 
 
 # Turns
@@ -319,10 +325,11 @@ def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project
 
 @pytest.fixture
 def scattered(source, daemon: Daemon) -> list[str]:
-    """Five shards that are no neighbours: A, C, E, G and I; those between are finished."""
+    """Five shards that are no neighbours: A, C, E, G and I; those between are in runs."""
     source.create(10)
     daemon.add_partitions(A, B, C, D, E, F, G, H, I, J)
-    daemon.finish(B, D, F, H, J)
+    for shard_id in (B, D, F, H, J):
+        daemon.run({PARTITION: shard_id})
     return [A, C, E, G, I]
 
 
@@ -418,6 +425,7 @@ def test_a_missing_stream_is_told_in_one_line(stream, daemon):
 
 def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
     source.create(2)
+    source.split(A)
     daemon.finish(A)
     source.delete()
     source.create(2)

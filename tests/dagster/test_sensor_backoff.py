@@ -182,6 +182,7 @@ def test_a_finished_shard_is_forgotten(source, daemon, clock):
     daemon.tick()
     ended(daemon, {PARTITION: A}, Status.FAILURE)
     daemon.tick()
+    source.split(A)
     daemon.finish(A)
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.shards == {}

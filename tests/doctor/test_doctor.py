@@ -10,14 +10,25 @@ from pathlib import Path
 import dagster as dg
 import msgspec
 import pytest
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from deltalake import write_deltalake
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.keys import raw_key
+from kinesis_assets.keys import raw_key, sensor_name
 from kinesis_assets.kinesis.loss import Gap
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.liveness import Liveness, Sign
 from kinesis_assets.reconcile import told_since
+from kinesis_assets.sensor import Cursor
 from kinesis_assets.spark.scan import Counted, Scan
+from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.positions import Seek
@@ -55,6 +66,7 @@ def test_a_healthy_table_has_no_problem(ward, instance):
             "continuity",
             "log",
             "restore",
+            "runs",
             "events",
             "files",
         )
@@ -449,6 +461,64 @@ def test_events_of_a_run_that_is_unfinished_are_left_to_it(ward, instance):
         ward.run(by=run.run_id)
         assert ward.levels(instance=instance, add_events=True)["events"] == {"info"}
         assert told(ward, instance) == []
+
+
+@pytest.fixture
+def home():
+    """An instance on disk, where a sensor can tick."""
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def dead(ward, home):
+    """A run that committed and is dead by the last tick of the stream's sensor; it had one heartbeat."""
+    ward.create()
+    ward.put(3)
+    raw = raw_key(ward.client.stream)
+
+    @dg.asset(key=raw)
+    def rows() -> None: ...
+
+    job = dg.Definitions(assets=[rows]).resolve_implicit_global_asset_job_def()
+    run = home.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, asset_selection=frozenset({raw}))
+    ward.run(by=run.run_id)
+    Heartbeat(ward.table, run.run_id, seconds=60)._beat()
+    sign = Sign("STARTED", heartbeats(ward.table)[run.run_id], 0.0, is_dead=True)
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
+    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
+        sensor_name(ward.client.stream)
+    )
+    cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
+    home.add_instigator_state(
+        InstigatorState(
+            origin,
+            InstigatorType.SENSOR,
+            InstigatorStatus.DECLARED_IN_CODE,
+            SensorInstigatorData(cursor=cursor),
+        )
+    )
+    return run
+
+
+def test_a_dead_run_is_a_problem_with_what_to_do_and_its_events_are_added(ward, home, dead):
+    ((check, _, sentence),) = ward.problems(instance=home, add_events=True)
+    assert check == "runs"
+    assert f"run {dead.run_id} shows no sign of life" in sentence
+    assert "Terminate it in the UI" in sentence
+    assert len(told(ward, home)) == 1
+
+
+def test_a_run_that_ended_since_is_no_longer_dead(ward, home, dead):
+    home.report_run_failed(dead)
+    assert ward.problems(instance=home, add_events=True) == []
+
+
+def test_a_run_with_another_heartbeat_since_is_no_longer_dead(ward, home, dead):
+    os.utime(Path(ward.table.uri, RUNS, dead.run_id), (1, 1))
+    assert ward.problems(instance=home, add_events=True) == []
+    assert told(ward, home) == []
 
 
 @pytest.mark.usefixtures("numbers")

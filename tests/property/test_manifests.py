@@ -107,6 +107,7 @@ def test_a_changed_manifest_is_accepted_or_refused_and_never_moves_a_shard_back(
 
 
 @given(content=st.binary(max_size=200))
+@example(content=b"\x81\xa5\x00\x00\x00\x00\x80")  # a text that is not UTF-8
 def test_bytes_that_are_no_manifest_are_refused(content: bytes) -> None:
     with suppress(LandingFailed):
         accepted(content)

@@ -16,7 +16,7 @@ from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_START
+from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.heartbeat import INTERVAL, RUNS
@@ -91,7 +91,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert (FIRST_WAIT, LONGEST_WAIT) == (30, 15 * 60)
     assert inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default == 60
     assert f"`{replay_name('clicks')}`" in TEXT
-    assert (INTERVAL, SECONDS_SILENT, SECONDS_TO_START) == (30, 5 * 60, 30 * 60)
+    assert (INTERVAL, SECONDS_SILENT) == (30, 5 * 60)
+    assert SECONDS_TO_START == SECONDS_TO_PLAN == 30 * 60
     assert timedelta(hours=8) == OLDEST_ATTEMPT
     assert f"`{RUNS}/`" in TEXT
     (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
