@@ -56,8 +56,8 @@ def section(full: bool) -> Section:
     what = (
         f"A stream of {OPEN} open shards. CPU of this process, the median of {ROUNDS}; each time the table "
         "is opened and its positions are read. Each finished shard has its partition in Dagster. What a "
-        "tick takes more for those in the archive is the query for the newest partitions in Dagster's database. "
-        "Of those that are still listed, neither a tick nor the listing itself is measured."
+        "tick takes more for those in the archive is the query for the newest partitions in Dagster's "
+        "database. Of those that are still listed, neither a tick nor the listing itself is measured."
     )
     columns = ["finished shards", "sensor tick, ms", "plan of a run, ms", "commit, ms", "largest file, KB"]
     rows = [[name, *map(str, row)] for name, row in cases.items()]
