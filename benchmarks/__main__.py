@@ -27,7 +27,16 @@ MODULES = [
 ]
 """In the order of the report. Each has a `section(full)`; see README.md."""
 
-FULL_MODULES = ["growth", "codecs", "start", "file_sizes", "events", "aggregates", "contention"]
+FULL_MODULES = [
+    "growth",
+    "codecs",
+    "start",
+    "file_sizes",
+    "events",
+    "aggregates",
+    "contention",
+    "finished_shards",
+]
 """After them, with FULL=1 alone: no target hangs on these."""
 
 SETTINGS = {

@@ -18,6 +18,7 @@ from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.liveness import Liveness
+from kinesis_assets.newest_partitions import newest_partitions
 from kinesis_assets.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.sensor_runs import DEAD, is_ours, liveness_of, shards_of, unfinished_runs
 from kinesis_assets.spans import (
@@ -99,7 +100,7 @@ def evaluate(
     before = Cursor.parse(cursor)
     listing, shards = manager.listed_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
-    known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+    known = newest_partitions(instance, stream, shards.keys() - finished)
     # Those read to their end before the sensor first saw them need no partition.
     needless = {*known, *finished}
     new = [shard_id for shard_id in shards if shard_id not in needless]

@@ -75,10 +75,16 @@ def seconds_followed(tags: Mapping[str, str]) -> float | None:
 
 
 def tagged_span(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
-    """The partitions that a run's tags name; a range counts in the order of `keys`, both ends inclusive."""
+    """The partitions that a run's tags name; a range counts in the order of `keys`, both ends inclusive.
+
+    Args:
+        tags: The run's.
+        keys: The newest partitions, see `newest_partitions`; a range that begins before them counts from the
+            first of them.
+    """
     if PARTITION_NAME_TAG in tags:
         return [tags[PARTITION_NAME_TAG]]
     first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
-    if first not in keys or last not in keys:
+    if first is None or last not in keys:
         return []
-    return keys[keys.index(first) : keys.index(last) + 1]
+    return keys[keys.index(first) if first in keys else 0 : keys.index(last) + 1]

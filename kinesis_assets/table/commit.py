@@ -35,6 +35,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.delta import HISTORY_RETENTION
 from kinesis_assets.table.files import verify, without_shards
+from kinesis_assets.table.ownership import refuse_another
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.positions_file import CommitId
 from kinesis_assets.table.refusals import not_writable
@@ -127,6 +128,8 @@ def freeze(
     def look(*, and_try: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
         standing = snapshot.positions(summary.identity, or_older=replacing_older)
+        # A version that knows of no owner may have begun another stream here, at the same time too.
+        refuse_another(table.uri, snapshot.streams_in_log(), summary.identity)
         if standing is not None and standing.identity == summary.identity:
             return standing
         if standing is not None:

@@ -288,8 +288,16 @@ class TableSnapshot:
         Raises:
             TableUnreachable: Its log cannot be read.
         """
-        if self.owner is not None:
-            return frozenset([self.owner])
+        return self.streams_in_log() if self.owner is None else frozenset([self.owner])
+
+    def streams_in_log(self) -> frozenset[str]:
+        """The ARNs of the streams that the log has transactions of, whatever the table's properties say.
+
+        It may include those of commits after this version.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
         try:
             return arns_of(applications(self._table.files))
         except (OSError, msgspec.MsgspecError) as error:

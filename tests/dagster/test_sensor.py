@@ -5,9 +5,12 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from kinesis_assets import newest_partitions as newest
+from kinesis_assets import sensor
 from kinesis_assets.errors import StreamNotFound, StreamRecreated
 from kinesis_assets.keys import raw_key, shard_partitions, stream_key
 from kinesis_assets.materialize import StreamProject
+from kinesis_assets.newest_partitions import FIRST_PAGE, newest_partitions
 from kinesis_assets.sensor import RUNS_PER_TICK
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
@@ -398,14 +401,53 @@ def test_a_tick_looks_through_the_partitions_as_often_however_many_there_are(sou
             looks.append(self)
             return super().__iter__()
 
-    get = dg.DynamicPartitionsDefinition.get_partition_keys
-    monkeypatch.setattr(
-        dg.DynamicPartitionsDefinition, "get_partition_keys", lambda *args, **more: Keys(get(*args, **more))
-    )
+    monkeypatch.setattr(sensor, "newest_partitions", lambda *args: Keys(newest_partitions(*args)))
     source.create(10)
     daemon.tick()
     assert daemon.partition_keys() == [A, B, C, D, E, F, G, H, I, J]
     assert len(looks) < 10
+
+
+def test_a_tick_does_not_read_the_many_partitions_of_shards_that_ended(source, daemon, monkeypatch):
+    daemon.add_partitions(*(f"shardId-000-{number:08}" for number in range(5000)))
+    source.create(2)
+    daemon.tick()
+    read = []
+    pages = dg.DagsterInstance.get_paginated_dynamic_partitions
+
+    def counted(*args, **more):
+        page = pages(*args, **more)
+        read.extend(page.results)
+        return page
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_paginated_dynamic_partitions", counted)
+    monkeypatch.delattr(dg.DagsterInstance, "get_dynamic_partitions")
+    assert daemon.spans() == [(A, B)]
+    assert len(read) <= FIRST_PAGE
+
+
+def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keeps_its_shards(
+    source, daemon, monkeypatch
+):
+    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+    source.create(2)
+    source.split(B)
+    daemon.tick()
+    daemon.finish(A)
+    daemon.finish(B)
+    daemon.run({FIRST: A, LAST: C})
+    assert daemon.spans() == [(D,)]
+
+
+def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
+    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+    source.create(5)
+    daemon.tick()
+    source.split(E)
+    (request,) = daemon.tick().dynamic_partitions_requests
+    assert request.partition_keys == [F, G]
+    assert daemon.partition_keys() == [A, B, C, D, E, F, G]
+    assert not daemon.tick().dynamic_partitions_requests
 
 
 def test_a_tick_does_not_make_the_table(source, daemon, tmp_path):

@@ -28,8 +28,8 @@ from botocore.config import Config
 from deltalake import DeltaTable
 from deployment import Deployment, kill_one
 from producer import BATCHES_A_SECOND, OnDemandStream, Producer, every
-from slow_bucket import slow_bucket
 
+from benchmarks.slow_bucket import slow_bucket
 from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
 
 mpl.use("Agg")

@@ -18,8 +18,8 @@ from attempts import (
     shards,
     standing,
 )
+from watched_files import WatchedFiles
 
-from benchmarks.fairness import WatchedFiles
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.operations.continuity import breaks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from attempts import Attempt, freeze_all, shards, standing
+from watched_files import WatchedFiles
 
-from benchmarks.fairness import WatchedFiles
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 

@@ -11,7 +11,7 @@ from attempts import STREAM, Attempt, described, freeze_all, rows_by_shard, shar
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.transaction import Transaction
 
-from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream
+from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnotherStream
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
@@ -150,6 +150,67 @@ def test_of_two_streams_that_begin_at_once_in_a_table_one_gets_it(table, monkeyp
         results = list(pool.map(begin, [STREAM, OTHER_NAME]))
     assert sum(isinstance(result, TableOfAnotherStream) for result in results) == 1
     assert len(applications(table.files)) == 1
+
+
+def begun_by_an_older_version(table, identity, snapshot=None):
+    """The commit of a version that knows of no owner, based on the table as it is now or as it was."""
+    elsewhere = PositionedTable(f"{table.uri}-{identity.arn[-5:]}")
+    positions = freeze_all(elsewhere, shards("a"), identity=identity)
+    snapshot = snapshot or TableSnapshot(table, DeltaTable(table.uri))
+    snapshot.commit([], identity=identity, positions=positions)
+    return positions
+
+
+def before_the_freeze(monkeypatch, meanwhile):
+    """Have something done once, after the table was claimed and before the first positions are committed."""
+    claims = TableSnapshot.claim
+
+    def claimed(snapshot, identity):
+        claims(snapshot, identity)
+        meanwhile()
+
+    monkeypatch.setattr(TableSnapshot, "claim", claimed)
+
+
+@OTHERS
+def test_a_stream_that_an_older_version_begins_while_this_one_does_is_refused(table, monkeypatch, other):
+    table.create_if_missing()
+    before_the_freeze(monkeypatch, lambda: begun_by_an_older_version(table, other))
+    with pytest.raises(TableOfAnotherStream, match=other.arn):
+        freeze_all(table, shards("a"))
+    assert applications(table.files) == {f"kinesis/{other.arn}"}
+
+
+@OTHERS
+def test_a_stream_that_an_older_version_begins_beside_this_ones_first_commit_is_refused(
+    table, monkeypatch, other
+):
+    commits = TableSnapshot.commit
+
+    def beside(snapshot, files, *, identity, **more):
+        monkeypatch.setattr(TableSnapshot, "commit", commits)
+        begun_by_an_older_version(table, other)
+        commits(snapshot, files, identity=identity, **more)
+
+    monkeypatch.setattr(TableSnapshot, "commit", beside)
+    with pytest.raises(TableOfAnotherStream, match="belongs to one stream"):
+        freeze_all(table, shards("a"))
+
+
+def test_positions_that_an_older_version_froze_at_once_are_gone_on_from(table, monkeypatch):
+    table.create_if_missing()
+    frozen = []
+    before_the_freeze(monkeypatch, lambda: frozen.append(begun_by_an_older_version(table, STREAM)))
+    assert [freeze_all(table, shards("a"))] == frozen
+
+
+def test_an_older_version_cannot_freeze_what_was_frozen_since_it_opened_the_table(table):
+    table.create_if_missing()
+    opened = TableSnapshot(table, DeltaTable(table.uri))
+    frozen = freeze_all(table, shards("a"))
+    with pytest.raises(CommitOvertaken):
+        begun_by_an_older_version(table, STREAM, opened)
+    assert standing(table) == frozen
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])

@@ -63,7 +63,7 @@ class S3Proxy:
     conditional_puts: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
-        proxy = self
+        proxy: S3Proxy = self
 
         class Handler(_Handler):
             of = proxy
@@ -81,6 +81,7 @@ class S3Proxy:
 
     @property
     def url(self) -> str:
+        """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
@@ -92,6 +93,10 @@ class S3Proxy:
 class _Handler(BaseHTTPRequestHandler):
     of: S3Proxy
     protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a process that dies resets its connections
+            super().handle()
 
     def do_GET(self) -> None:
         time.sleep(self.of.latency)
@@ -137,18 +142,17 @@ class _Handler(BaseHTTPRequestHandler):
         return answer.status, dict(answer.getheaders()), content
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        with suppress(ConnectionError):  # who asked may be dead by now
-            self.send_response(status)
-            length = str(len(content))
-            for name, value in headers.items():
-                if name.lower() == "content-length":
-                    length = value if self.command == "HEAD" else length
-                elif name.lower() not in _OF_THE_CONNECTION:
-                    self.send_header(name, value)
-            self.send_header("Content-Length", length)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
+        self.send_response(status)
+        length = str(len(content))
+        for name, value in headers.items():
+            if name.lower() == "content-length":
+                length = value if self.command == "HEAD" else length
+            elif name.lower() not in _OF_THE_CONNECTION:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         pass

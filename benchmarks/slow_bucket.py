@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
-TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS.parent), str(TESTS / "faults")]
-
-from s3_proxy import S3Proxy  # noqa: E402  # isort: skip
-
-from benchmarks.bucket import create_bucket, moto_endpoint  # noqa: E402
+from benchmarks.bucket import REGION, create_bucket, moto_endpoint
+from benchmarks.s3_proxy import S3Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +21,7 @@ def slow_bucket(latency: float) -> Iterator[str]:
     """Have one while the block runs, to which the environment of this process leads; gives its URI.
 
     Args:
-        latency: Seconds by which each request is delayed.
+        latency: Seconds by which each request is delayed, whoever makes it.
     """
     processes = multiprocessing.get_context("spawn")
     with moto_endpoint() as (endpoint, _):
@@ -35,8 +30,8 @@ def slow_bucket(latency: float) -> Iterator[str]:
         proxy = processes.Process(target=_serve, args=(endpoint, latency, there), daemon=True)
         proxy.start()
         try:
-            os.environ |= here.recv()
-            yield create_bucket(endpoint)
+            with patch.dict(os.environ, here.recv()):
+                yield create_bucket(endpoint)
         finally:
             proxy.kill()
             proxy.join()
@@ -44,5 +39,5 @@ def slow_bucket(latency: float) -> Iterator[str]:
 
 def _serve(endpoint: str, latency: float, there: Connection) -> None:
     with S3Proxy(endpoint, latency) as proxy:
-        there.send(proxy.environment | {"AWS_ALLOW_HTTP": "true"})
+        there.send(proxy.environment | {"AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION})
         there.poll(None)  # until it is killed
