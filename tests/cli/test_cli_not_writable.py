@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from test_cli_run import one_line
 
+from kinesis_assets import materialize
+from kinesis_assets.jobs import replay as jobs_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import delta, heartbeat, positions_chain
@@ -41,6 +43,17 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is one started in the background, where its errors are not seen."""
+
+    def begin(_) -> None:
+        pytest.fail("Spark was started")
+
+    for module in (materialize, jobs_replay):
+        monkeypatch.setattr(module, "begin_session", begin)
+
+
+@pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be written to any table from here on."""
 
@@ -52,7 +65,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions_chain, "write_new", refuse)
 
 
-@pytest.mark.usefixtures("made", "no_java", "refused")
+@pytest.mark.usefixtures("made", "no_java", "no_session", "refused")
 @pytest.mark.parametrize("command", WRITING)
 def test_it_is_one_line_before_spark_is_started(cli, of_stream, command):
     name, *options = WRITING[command]
@@ -70,7 +83,7 @@ def test_what_only_reads_goes_on(cli, of_stream, arguments):
     assert cli(name, *of_stream, *options).exit_code == 0
 
 
-@pytest.mark.usefixtures("no_java")
+@pytest.mark.usefixtures("no_java", "no_session")
 def test_a_replay_of_a_table_that_is_not_there_says_so_before_spark_is_started(
     cli, of_stream, kinesis, stream, tmp_path
 ):
