@@ -128,6 +128,7 @@ def run_replay(
         # The job refuses the same; here it is known before Spark is started.
         table = manager.positioned_table()
         table.snapshot().refuse_another(manager.client().describe().identity)
+        prepare(manager.spark_config)
         table.require_writable()
         begin_session(manager.spark_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
