@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -424,6 +425,22 @@ def test_a_restore_after_the_one_that_was_accepted_is_not_accepted_with_it(bench
         bench.run()
     with pytest.raises(TableRewritten):
         bench.run()
+
+
+def test_a_restore_whose_entry_the_log_no_longer_has_is_accepted(bench):
+    restored(bench)
+    gone = log_of(bench)
+    DeltaTable(bench.table.uri).alter.set_table_properties({"delta.appendOnly": "false"})
+    DeltaTable(bench.table.uri).create_checkpoint()
+    Path(bench.table.uri, "_delta_log", f"{gone:020}.json").unlink()
+    with pytest.raises(TableRewritten):
+        bench.run()
+    (rewrite,) = bench.adopt().accepted
+    assert rewrite.version == gone
+    bench.run()
+    assert bench.items == each(1, 3)
+    with pytest.raises(InvalidInput, match="nothing to adopt"):
+        bench.adopt()
 
 
 def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):
