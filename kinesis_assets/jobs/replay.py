@@ -126,7 +126,10 @@ def run_replay(
     config = {"start": start, "end": end, "shards": list(shard_ids)}
     with project.manager() as manager:
         # The job refuses the same; here it is known before Spark is started.
-        manager.positioned_table().snapshot().refuse_another(manager.client().describe().identity)
+        table = manager.positioned_table()
+        table.snapshot().refuse_another(manager.client().describe().identity)
+        prepare(manager.spark_config)
+        table.require_writable()
         begin_session(manager.spark_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:

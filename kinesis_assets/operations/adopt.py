@@ -99,7 +99,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     # Where an older stream of that name was restored, that has to be accepted before a new one can begin.
     positions = snapshot.positions(identity, or_older=True)
     if positions is not None:
-        rewrites = unaccepted(snapshot, identity, table.rewrites.since(positions, snapshot.version))
+        rewrites = unaccepted(table, snapshot, positions)
         if not rewrites:
             snapshot.positions(identity)  # refuses those of an older stream
             raise InvalidInput(

@@ -27,14 +27,15 @@ from kinesis_assets.errors import (
     PastChanged,
     ReplayUnfinished,
     ShardListIncomplete,
-    ShardVanished,
     StreamRecreated,
 )
 from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.operations.filled_gaps import filled_gaps
+from kinesis_assets.operations.unlisted import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
 from kinesis_assets.table.commit import LONGEST_READING, read_until
@@ -43,17 +44,16 @@ from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.loss import Gap
-    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.held import HeldFile
     from kinesis_assets.table.past import ClearedGap, Past
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions import ShardPosition
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
 """Fills ranges of different shards, as `fill` does in Spark."""
@@ -287,7 +287,11 @@ def plan_replay(
     client: StreamClient, table: PositionedTable, span: Span, shard_ids: Sequence[str] = ()
 ) -> ReplayPlan:
     """What one attempt reads; arguments and errors as of `replay`."""
-    return relisted(client, lambda listing: _plan(client, table, span, shard_ids, listing))
+    try:
+        return relisted(client, lambda listing: _plan(client, table, span, shard_ids, listing))
+    except ShardListIncomplete as error:
+        # The shards that are listed need not wait for those that each list leaves out.
+        return _plan(client, table, span, shard_ids, client.listing(whole=False), incomplete=error)
 
 
 def _plan(
@@ -296,7 +300,10 @@ def _plan(
     span: Span,
     shard_ids: Sequence[str],
     listing: StreamListing,
+    *,
+    incomplete: ShardListIncomplete | None = None,
 ) -> ReplayPlan:
+    """See `plan_replay`; with the error of the lists before, shards that this one leaves out fail alone."""
     stream, now = client.stream, listing.summary.service_time
     snapshot = table.snapshot()
     positions = snapshot.positions(listing.summary.identity)
@@ -304,13 +311,10 @@ def _plan(
         raise InvalidInput(f"table {table.uri} has nothing of stream {stream}; the first run begins it")
     # With the retention of now: after it was lowered, shards go earlier.
     positions = snapshot.with_archive(positions).with_listing(listing)
-    listed = {shard.shard_id: shard for shard in listing.shards}
+    listed, whole = {shard.shard_id: shard for shard in listing.shards}, covers_all_hash_keys(listing.shards)
     asked = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [shard_id for shard_id in asked if shard_id not in listed and shard_id not in positions.shards]
-    _refuse_incomplete(listing, positions, asked)
-    if unknown:
-        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
-        raise InvalidInput(f"stream {stream} has no shard {names}")
+    _refuse_unknown(stream, unknown, incomplete)
     if span.names_a_record and len(asked) != 1:
         raise InvalidInput(f"stream {stream}: a sequence number means one shard; name that shard alone")
     if span.start.timestamp is not None and span.start.timestamp > now:
@@ -323,13 +327,24 @@ def _plan(
     not_before = max(start.timestamp or oldest - _KEPT_LONGER, floor or _LONG_AGO)
     ranges: dict[str, ShardRange] = {}
     told: dict[str, ReplayOutcome] = {}
+    left_out: list[str] = []
     for shard_id in asked:
-        range_ = _range(shard_id, start, span, positions.shards.get(shard_id), listed.get(shard_id))
-        if isinstance(range_, ShardRange):
-            judged = listing.judged_by(positions.shards[shard_id].hash_range)
-            ranges[shard_id] = msgspec.structs.replace(range_, hash_range=judged)
-        else:
+        range_ = _range(shard_id, start, span, positions.shards.get(shard_id))
+        if isinstance(range_, ReplayOutcome):
             told[shard_id] = range_
+        elif shard_id in listed:
+            ranges[shard_id] = msgspec.structs.replace(
+                range_,
+                hash_range=listing.judged_by(positions.shards[shard_id].hash_range),
+                closed=listed[shard_id].closed,
+            )
+        elif is_left_out(positions.shards[shard_id], listing.summary, whole=whole):
+            left_out.append(shard_id)
+            told[shard_id] = _failed(shard_id, left_out_error(shard_id, listing.summary))
+        else:
+            told[shard_id] = _gone(shard_id, positions.shards[shard_id], start)
+    if incomplete is None:
+        refuse_left_out(listing.summary, left_out)
     return ReplayPlan(
         batch_id=draw_token(),
         listing=listing,
@@ -352,6 +367,12 @@ def _plan(
         told=told,
         expired=_expired(ranges, listing, oldest),
     )
+
+
+def _refuse_unknown(stream: str, unknown: Sequence[str], incomplete: ShardListIncomplete | None) -> None:
+    if unknown:
+        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
+        raise incomplete or InvalidInput(f"stream {stream} has no shard {names}")
 
 
 def _has_cleared(past: Past | None, shard_id: str, gap: Gap) -> bool:
@@ -377,7 +398,7 @@ def _clipped_start(span: Span, floor: datetime | None, oldest: datetime) -> Posi
 
 
 def _range(
-    shard_id: str, start: Position, span: Span, shard: ShardPosition | None, listed: Shard | None
+    shard_id: str, start: Position, span: Span, shard: ShardPosition | None
 ) -> ShardRange | ReplayOutcome:
     """What is read of a shard: the span up to its position; or what became of it if that is nothing."""
     if shard is None or shard.position.kind in {PositionKind.TRIM_HORIZON, PositionKind.LATEST}:
@@ -389,15 +410,8 @@ def _range(
         up_to = Position.after(span.last)
     if _is_empty(start, until, up_to):
         return ReplayOutcome(shard_id, ReplayState.WHOLE)
-    if listed is None:
-        return _gone(shard_id, shard, start)
     return ShardRange(
-        shard_id=shard_id,
-        start=start,
-        bounds=Bounds(until=until),
-        hash_range=shard.hash_range,
-        closed=listed.closed,
-        up_to=up_to,
+        shard_id=shard_id, start=start, bounds=Bounds(until=until), hash_range=None, up_to=up_to
     )
 
 
@@ -410,36 +424,12 @@ def _is_empty(start: Position, until: datetime | None, up_to: Position | None) -
     return first > end or (first == end and up_to.kind is PositionKind.AT_SEQUENCE_NUMBER)
 
 
-def _refuse_incomplete(listing: StreamListing, positions: StreamPositions, asked: Iterable[str]) -> None:
-    """See that no shard is missing from a list that it cannot have left yet."""
-    summary = listing.summary
-    listed = {shard.shard_id for shard in listing.shards}
-    missing = [
-        shard_id
-        for shard_id in asked
-        if shard_id not in listed
-        and (shard := positions.shards.get(shard_id)) is not None
-        and shard.listed_until is not None
-        and shard.listed_until > summary.service_time
-    ]
-    if missing:
-        raise ShardListIncomplete(
-            summary.identity.name,
-            f"ListShards left out {', '.join(missing)}, which cannot have expired yet; nothing was "
-            "filled in. Try again later",
-        )
-
-
 def _gone(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOutcome:
-    time_, read_until = start.timestamp, shard.complete_until
-    nothing_since = time_ is not None and read_until is not None and read_until < time_
-    if start.kind is PositionKind.TRIM_HORIZON or nothing_since:
-        return ReplayOutcome(shard_id, ReplayState.GONE)
-    error = ShardVanished(
-        shard_id,
-        f"no longer listed: all of it is past the stream's retention, and nothing from {start} on can "
-        "be read again. What the table has of it stays",
-    )
+    error = expired_error(shard_id, shard, start)
+    return ReplayOutcome(shard_id, ReplayState.GONE) if error is None else _failed(shard_id, error)
+
+
+def _failed(shard_id: str, error: ShardError) -> ReplayOutcome:
     return ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
 
 

@@ -116,12 +116,10 @@ def maintain(
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
         yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
-    yield from _compact(table, upkeep, since, now.date(), dry_run=dry_run)
-    clock.now()  # delta-rs goes by this machine's clock, here and for the log
-    yield from _vacuum(table, upkeep, dry_run=dry_run)
-    clock.now()
+    yield from _compact(table, upkeep, since, clock, dry_run=dry_run)
+    yield from _vacuum(table, upkeep, clock, dry_run=dry_run)
     if not dry_run:
-        yield from _checkpoint(table, upkeep)
+        yield from _checkpoint(table, upkeep, clock)
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
@@ -144,15 +142,17 @@ def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
 
 
 def _compact(
-    table: PositionedTable, upkeep: Upkeep, since: date | None, today: date, *, dry_run: bool
+    table: PositionedTable, upkeep: Upkeep, since: date | None, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
-    for day, small in _due(table.snapshot().standing_files(), since, today.isoformat()).items():
+    today = clock.now().date().isoformat()
+    for day, small in _due(table.snapshot().standing_files(), since, today).items():
         rows, files, size = sizes(small)
         step = Step("compact", day, State.PLANNED, 0, files, size)
         if dry_run:
             yield step
             continue
         for _ in range(_COMPACTIONS):
+            clock.now()  # each compaction deletes entries of the log, by this machine's clock
             done = _unless_in_the_way(step, partial(upkeep.compact, day, size // max(1, rows)))
             if done.state is State.DONE:
                 break
@@ -173,17 +173,19 @@ def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[s
     }
 
 
-def _vacuum(table: PositionedTable, upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
+def _vacuum(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     paths = upkeep.vacuum(dry_run=True)
     if not paths:
         return
     size = sum(info.size or 0 for info in table.files.get_file_info(paths))
     step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
+    clock.now()  # delta-rs goes by this machine's clock, here and for the log
     yield step if dry_run else _unless_in_the_way(step, partial(upkeep.vacuum, dry_run=False))
 
 
-def _checkpoint(table: PositionedTable, upkeep: Upkeep) -> Iterator[Step]:
+def _checkpoint(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock) -> Iterator[Step]:
     before = _files_in(table, "_delta_log")
+    clock.now()
     upkeep.checkpoint()
     left = {info.path for info in _files_in(table, "_delta_log")}
     gone = [info for info in before if info.path not in left]

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import TableRewritten, TableUnreachable
+from kinesis_assets.table.deleted_entries import newest_rows_are_gone
 from kinesis_assets.table.log_entries import read_entry
 from kinesis_assets.table.ownership import application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
 
     import pyarrow.fs
 
-    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import StreamPositions
 
 _REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)
 _OVERWRITE = "overwrite"
+_DELETED = "or one before it, whose entry the log no longer has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,24 @@ class RewriteLog:
             found += rewrites_of(entry)
         return found
 
+    def deleted_since(self, positions: StreamPositions, through: int) -> int | None:
+        """The newest version after those that positions were based on whose entry was deleted from the log.
+
+        Args:
+            positions: From the table at version `through`.
+            through: The last version that is examined.
+
+        Returns:
+            None if there is none, or if the positions are of an older format.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+        if positions.examined is None:
+            return None
+        newest = through - sum(1 for _ in self._back(positions.examined + 1, through))
+        return newest if newest > positions.examined else None
+
     def between(self, base: int, through: int) -> list[Rewrite] | None:
         """The rewrites after one version and up to another; None if an entry of them was deleted.
 
@@ -128,17 +147,22 @@ def rewrites_of(entry: LogEntry) -> list[Rewrite]:
     return [Rewrite(entry.version, operation, entry.at)]
 
 
-def unaccepted(
-    snapshot: TableSnapshot, identity: StreamIdentity, rewrites: Sequence[Rewrite]
-) -> list[Rewrite]:
-    """Those of some rewrites that nobody has accepted.
+def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> list[Rewrite]:
+    """The rewrites after positions that nobody has accepted, newest first.
+
+    Where another engine has deleted entries of the log, the rows are examined instead.
 
     Raises:
         PositionsUnreadable: The table's record of what was accepted cannot be read.
+        TableUnreachable: The log cannot be read.
     """
+    rewrites = table.rewrites.since(positions, snapshot.version)
+    deleted = table.rewrites.deleted_since(positions, snapshot.version)
+    if deleted is not None and newest_rows_are_gone(snapshot, positions):
+        rewrites.append(Rewrite(deleted, _DELETED, None))
     if not rewrites:
         return []
-    past = snapshot.past(identity)
+    past = snapshot.past(positions.identity)
     accepted = -1 if past is None or past.accepted is None else past.accepted
     return [rewrite for rewrite in rewrites if rewrite.version > accepted]
 
@@ -150,8 +174,7 @@ def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions:
         TableRewritten: One did.
         TableUnreachable: The log cannot be read.
     """
-    rewrites = table.rewrites.since(positions, snapshot.version)
-    left = unaccepted(snapshot, positions.identity, rewrites)
+    left = unaccepted(table, snapshot, positions)
     if left:
         raise TableRewritten(
             table.uri,

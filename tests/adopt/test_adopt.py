@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -501,6 +502,22 @@ def test_rows_before_the_time_that_a_seek_skipped_to_are_accepted(bench):
     bench.put(3)
     bench.run()
     assert bench.items == each(1, 3)
+
+
+def test_a_restore_whose_entry_the_log_no_longer_has_is_accepted(bench):
+    restored(bench)
+    gone = log_of(bench)
+    DeltaTable(bench.table.uri).alter.set_table_properties({"delta.appendOnly": "false"})
+    DeltaTable(bench.table.uri).create_checkpoint()
+    Path(bench.table.uri, "_delta_log", f"{gone:020}.json").unlink()
+    with pytest.raises(TableRewritten):
+        bench.run()
+    (rewrite,) = bench.adopt().accepted
+    assert rewrite.version == gone
+    bench.run()
+    assert bench.items == each(1, 3)
+    with pytest.raises(InvalidInput, match="nothing to adopt"):
+        bench.adopt()
 
 
 def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from test_cli_run import one_line
 
+from kinesis_assets import materialize
+from kinesis_assets.jobs import replay as jobs_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import delta, heartbeat, positions_chain
 from kinesis_assets.table.commit import freeze
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WRITING = {
     "run": ["run"],
@@ -35,9 +33,14 @@ def made(kinesis, stream, settings, table) -> None:
 
 
 @pytest.fixture
-def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that wants to start Spark fails by this, and with other words."""
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that starts a session fails, though it is started in the background."""
+
+    def begin(_) -> None:
+        pytest.fail("Spark was started")
+
+    for module in (materialize, jobs_replay):
+        monkeypatch.setattr(module, "begin_session", begin)
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions_chain, "write_new", refuse)
 
 
-@pytest.mark.usefixtures("made", "no_java", "refused")
+@pytest.mark.usefixtures("made", "no_session", "refused")
 @pytest.mark.parametrize("command", WRITING)
 def test_it_is_one_line_before_spark_is_started(cli, of_stream, command):
     name, *options = WRITING[command]
@@ -70,7 +73,7 @@ def test_what_only_reads_goes_on(cli, of_stream, arguments):
     assert cli(name, *of_stream, *options).exit_code == 0
 
 
-@pytest.mark.usefixtures("no_java")
+@pytest.mark.usefixtures("no_session")
 def test_a_replay_of_a_table_that_is_not_there_says_so_before_spark_is_started(
     cli, of_stream, kinesis, stream, tmp_path
 ):
@@ -81,7 +84,7 @@ def test_a_replay_of_a_table_that_is_not_there_says_so_before_spark_is_started(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("no_java")
+@pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize("below", ["", "table"])
 def test_a_table_where_a_file_is_says_so_before_spark_is_started(
     cli, kinesis, stream, settings, tmp_path, below

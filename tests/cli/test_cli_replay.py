@@ -64,6 +64,15 @@ class TestReplay:
         assert done.by_shard[A]["error_class"] == "ReadFailed"
         assert "AccessDenied" in done.by_shard[A]["error"]
 
+    @pytest.mark.usefixtures("holed")
+    def test_a_shard_that_each_list_leaves_out_ends_with_1_beside_the_others(self, cli, of_stream, faults):
+        faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+        done = cli("replay", *of_stream, "--from", "TRIM_HORIZON", "--json")
+
+        assert done.exit_code == 1
+        assert (done.by_shard[A]["state"], done.by_shard[A]["error_class"]) == ("failed", "ShardVanished")
+        assert (done.by_shard[B]["state"], done.by_shard[B]["error"]) == ("unread", None)
+
     @pytest.mark.parametrize(
         ("arguments", "reason"),
         [

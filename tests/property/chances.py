@@ -14,6 +14,8 @@ from histories import (
     Merge,
     Plain,
     Put,
+    Recover,
+    Restore,
     Run,
     Split,
     Sub,
@@ -183,17 +185,27 @@ _all_runs = _some(
 )
 
 
-def _flat(rounds: list[tuple[list[Step], Run]]) -> tuple[Step, ...]:
-    return tuple(step for changes, run in rounds for step in (*changes, run))
+_restores = st.builds(Restore, st.integers(1, 12))
+_restoring = _events(_restores, st.just(1))
+_restored_runs = _runs(events=st.tuples(_restoring))
+_recovers = st.builds(Recover, _some((1, st.just(())), (2, st.tuples(_failing)), (1, st.tuples(_restoring))))
+
+_changed = st.lists(_between, min_size=1, max_size=3)
+_rounds = st.tuples(_changed, _all_runs).map(lambda each: [*each[0], each[1]])
+_restored = st.tuples(_restores | _restored_runs, _changed, _all_runs, _recovers, _all_runs).map(
+    lambda each: [each[0], *each[1], *each[2:]]
+)
+
+
+def _flat(rounds: list[list[Step]]) -> tuple[Step, ...]:
+    return tuple(step for steps in rounds for step in steps)
 
 
 histories = st.builds(
     History,
     shards=st.sampled_from([1, 2, 2, 3, 3]),
     start=st.sampled_from(["TRIM_HORIZON", "TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
-    steps=st.lists(
-        st.tuples(st.lists(_between, min_size=1, max_size=3), _all_runs), min_size=1, max_size=7
-    ).map(_flat),
+    steps=st.lists(_some((9, _rounds), (1, _restored)), min_size=1, max_size=7).map(_flat),
     on_demand=st.sampled_from([False, False, True]),
     old_table=st.sampled_from([False, False, True]),
 )

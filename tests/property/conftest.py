@@ -15,6 +15,7 @@ from stage import House
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis import direct_call, reader
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.operations import replay
 from kinesis_assets.table import commit, files
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
@@ -45,7 +46,8 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
         patch.setattr(reader, "BYTES_PER_SECOND", 10**12)
         patch.setattr(reader, "_LONGEST_WAIT", 0.0)
-        patch.setattr(commit, "_LONGEST_WAIT", 0.0)
+        for module in (commit, replay):
+            patch.setattr(module, "_LONGEST_WAIT", 0.0)
         patch.setattr(reader, "PAGE_LIMIT", 5)
         for module in (client_module, direct_call):
             patch.setattr(module, "LARGEST_BODY", LONG // 2)

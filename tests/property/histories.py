@@ -104,6 +104,27 @@ class Maintain(_AsCode):
     hours: int
 
 
+# What else becomes of the table
+
+
+@dataclass(frozen=True, repr=False)
+class Restore(_AsCode):
+    """RESTORE to so many versions before, as another engine or an operator does it."""
+
+    back: int = 1
+
+
+@dataclass(frozen=True, repr=False)
+class Recover(_AsCode):
+    """The documented way out of that: a replay, then an adoption.
+
+    Attributes:
+        events: What happens in the middle of it; it is done again then.
+    """
+
+    events: tuple[Event, ...] = ()
+
+
 # Runs
 
 
@@ -175,12 +196,17 @@ class Run(_AsCode):
         return any(grave) or any(bend.how not in harmless for bend in self.bends)
 
     @property
+    def is_restored(self) -> bool:
+        """Whether the table is restored in the middle of it."""
+        return any(isinstance(event.what, Restore) for event in self.events)
+
+    @property
     def races(self) -> bool:
         """Whether another run is in the middle of it."""
         return any(isinstance(event.what, Run) for event in self.events)
 
 
-Step = Put | Split | Merge | Wait | Distribute | Maintain | Run
+Step = Put | Split | Merge | Wait | Distribute | Maintain | Restore | Recover | Run
 
 
 @dataclass(frozen=True, repr=False)

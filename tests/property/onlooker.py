@@ -31,12 +31,14 @@ class Onlooker:
         shards: Where the shards stand.
         batches: By batch id, the rows in the table.
         since: By shard, the time from which its records are wanted, where that is not the beginning.
+        is_rewritten: A restore changed the rows, and nobody has accepted that.
     """
 
     def __init__(self, table: PositionedTable, identity: StreamIdentity, ledger: Ledger) -> None:
         self.shards: Mapping[str, ShardPosition] = {}
         self.batches: dict[int, Counter[Row]] = {}
         self.since: dict[str, float] = {}
+        self.is_rewritten = False
         self._table = table
         self._identity = identity
         self._ledger = ledger
@@ -52,6 +54,7 @@ class Onlooker:
             return
         new_rows = self._new_rows(snapshot._delta)
         for positions in self._new_positions(snapshot):
+            assert not self.is_rewritten, "went on from the positions of a restored table"
             if self._token is None:
                 self.since = {
                     shard_id: shard.position.timestamp.timestamp()
@@ -61,6 +64,28 @@ class Onlooker:
             assert new_rows.pop(positions.batch_id, Counter()) == self._passed(positions.shards)
             self._token, self.shards = positions.token, positions.shards
         assert not new_rows, "rows of a batch that no positions tell of"
+
+    def restore(self, back: int) -> None:
+        """Restore the table to so many versions before, unless it has no positions yet."""
+        if not self.is_rewritten:
+            self.look()
+        if self._token is None:
+            return
+        delta = DeltaTable(self._table.uri)
+        delta.restore(max(0, delta.version() - back))
+        files = set(DeltaTable(self._table.uri).file_uris())
+        self.is_rewritten |= files != self._files
+        self._files = files
+
+    def recovered(self) -> None:
+        """See that a restored table has each row that its positions have passed, once."""
+        wanted: Counter[Row] = Counter()
+        for shard_id, rows in self._ledger.by_shard(self.since).items():
+            end = place_of(self.shards.get(shard_id))
+            wanted.update(row for row in rows if row.place <= end)
+        assert self.rows() == wanted
+        self._files = set(DeltaTable(self._table.uri).file_uris())
+        self.is_rewritten = False
 
     def rows(self) -> Counter[Row]:
         """What a reader of the whole table is given."""

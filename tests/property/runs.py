@@ -5,25 +5,36 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING
 
 from ledger import DAMAGED
 from seams import DiskFailed, Killed, LogFailed
 
-from kinesis_assets.errors import KinesisAssetsError, ParentUnfinished, PositionConflict, TooManyBadRecords
+from kinesis_assets.errors import (
+    InvalidInput,
+    KinesisAssetsError,
+    ParentUnfinished,
+    PositionConflict,
+    TableRewritten,
+    TooManyBadRecords,
+)
 from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.operations.adopt import adopt
+from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.spark import side_by_side
+from kinesis_assets.spark.fill import fill_group, filling_of
 from kinesis_assets.spark.land import land_group, landing_of
 from kinesis_assets.spark.manifest import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from histories import Event, Run, Step
+    from histories import Event, Recover, Run, Step
     from ledger import Row
     from onlooker import Onlooker
     from seams import Seams
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reader import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import Land
+    from kinesis_assets.spark.fill import Filling, FillJob
     from kinesis_assets.spark.land import Landing, LandingJob
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.testing import Faults
@@ -66,13 +78,18 @@ class Runner:
     def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
         """Plan and execute; the result, if there is one."""
         stale = 0 < run.plan <= len(self._plans)
-        failing = stale or run.may_fail
+        failing = stale or run.may_fail or run.is_restored
+        refused, reads = self.onlooker.is_rewritten, self.faults.count("GetRecords")
         before = set(self.onlooker.batches)
         plan = result = None
         with self._injected(run), self._bent(run):
             try:
                 plan = self._plans[-run.plan] if stale else self._plan(run, asked)
                 result = execute_run(_landing(run), self.client, self.table, plan)
+                assert not refused or stale, "planned on a restored table"
+            except TableRewritten:
+                assert self.onlooker.is_rewritten
+                assert stale or not refused or self.faults.count("GetRecords") == reads
             except KinesisAssetsError:
                 if not failing:
                     raise
@@ -86,6 +103,23 @@ class Runner:
                 usual = (*_USUAL, PositionConflict) if run.races else _USUAL
                 assert all(isinstance(error, usual) for error in result.errors.values())
         return result
+
+    def recover(self, step: Recover) -> None:
+        """Take the way out of a restored table; with events in its middle, twice."""
+        if not self.onlooker.is_rewritten:
+            return
+        with suppress(KinesisAssetsError), self._injected(step):
+            self._recover()
+        with suppress(InvalidInput):  # the first time has accepted it
+            self._recover()
+        self.onlooker.recovered()
+
+    def _recover(self) -> None:
+        since = min(self.onlooker.since.values(), default=None)
+        start = self.start if since is None else datetime.fromtimestamp(since, UTC).isoformat()
+        result = replay(_fill, self.client, self.table, Span.of(start))
+        assert not result.errors
+        adopt(self.client, self.table, by="property", apply=True)
 
     def _plan(self, run: Run, asked: Sequence[str]) -> RunPlan:
         policy = ReadPolicy(
@@ -117,7 +151,7 @@ class Runner:
             self.faults.clear()
 
     @contextmanager
-    def _injected(self, run: Run) -> Iterator[None]:
+    def _injected(self, run: Run | Recover) -> Iterator[None]:
         """Let its events happen. What is wrong in a step that is taken in its middle is raised at the end."""
         raised: list[BaseException] = []
         wrong: list[BaseException] = []
@@ -160,6 +194,10 @@ def _assert_told(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:
 
 def _or_inf(bound: int | None) -> float:
     return inf if bound is None else bound
+
+
+def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    return filling_of([encode(fill_group(job, ranges))], job, ranges)
 
 
 def _landing(run: Run) -> Land:

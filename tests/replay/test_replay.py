@@ -795,17 +795,67 @@ def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
     assert bench.items == [1, 2]
 
 
-def test_lists_that_lack_a_shard_before_it_can_expire_are_refused(bench, faults):
-    bench.create()
+def without(shard_id: str):
+    """Lists that lack a shard."""
+    return lambda _, answer: answer.but(
+        Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != shard_id]
+    )
+
+
+def test_a_shard_that_each_list_leaves_out_fails_alone(bench, faults):
+    bench.create(2)
     start = bench.now
     bench.put(1)
-    bench.split(A)
+    bench.put(2, part=0.9)
+    bench.split(A, 0.25)
     bench.run()
+    bench.lose(1, 2)
     bench.later(hours=23)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
-    for span in ("TRIM_HORIZON", text(start)):
-        with pytest.raises(ShardListIncomplete, match=A):
-            bench.replay(span)
+    faults.answer("ListShards", without(A))
+    for rows, span in ((1, "TRIM_HORIZON"), (0, text(start))):
+        result = bench.replay(span)
+        assert list(result.errors) == [A]
+        assert isinstance(result.errors[A], ShardVanished)
+        assert "left it out each time" in str(result.errors[A])
+        assert result.outcomes[B].rows == rows
+    assert bench.items == [2]
+    faults.clear()
+    assert states(bench.replay())[A] == (ReplayState.FILLED, 1)
+    assert bench.items == [1, 2]
+
+
+@pytest.mark.parametrize("hours", [1, 47])
+def test_an_open_shard_that_each_list_leaves_out_fails_alone(bench, faults, hours):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.9)
+    bench.run()
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
+    bench.lose(1, 2)
+    bench.later(hours=hours)
+    faults.answer("ListShards", without(A))
+    result = bench.replay()
+    assert states(result)[B] == (ReplayState.FILLED, 1)
+    assert isinstance(result.errors[A], ShardVanished)
+    assert bench.items == [2]
+
+
+def test_a_shard_that_each_list_leaves_out_and_of_which_nothing_was_read_delays_no_other(bench, faults):
+    bench.create(2)
+    bench.put(1)
+    bench.run(max_records=1)
+    bench.lose(1)
+    faults.answer("ListShards", without(B))
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 1), B: (ReplayState.UNREAD, 0)}
+
+
+def test_lists_that_are_incomplete_do_not_say_that_a_shard_is_unknown(bench, faults):
+    bench.create(2)
+    bench.put(1)
+    bench.run()
+    faults.answer("ListShards", without(B))
+    with pytest.raises(ShardListIncomplete):
+        bench.replay("TRIM_HORIZON", None, C)
 
 
 def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):

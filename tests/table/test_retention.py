@@ -17,7 +17,7 @@ from kinesis_assets.errors import ClocksDisagree, CommitFailed, InvalidInput
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, agree
 from kinesis_assets.table.delta import HISTORY_RETENTION, VACUUM_RETENTION, TableSnapshot, Upkeep
-from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, maintain
+from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
 from kinesis_assets.table.past import FORMAT, Past, decode, encode
 from kinesis_assets.table.retention import lower_floor
 from kinesis_assets.table.steps import State
@@ -132,6 +132,40 @@ def test_a_clock_that_is_set_wrong_under_way_ends_the_maintenance_before_its_nex
     with pytest.raises(ClocksDisagree):
         list(steps)
     assert everything_in(filled) >= before
+
+
+def test_the_clocks_are_compared_right_before_each_step_that_deletes(filled, monkeypatch):
+    for _ in range(SMALL_FILES):
+        Attempt(filled, standing(filled), {"a": 2}).commit()
+    events: list[str] = []
+    compact, vacuum, checkpoint = Upkeep.compact, Upkeep.vacuum, Upkeep.checkpoint
+
+    def machine():
+        events.append("clocks")
+        return NOW
+
+    def compacting(upkeep, *arguments):
+        events.append("compact")
+        if events.count("compact") == 1:
+            raise CommitFailed(filled.uri, "another commit was in the way")
+        return compact(upkeep, *arguments)
+
+    def vacuuming(upkeep, *, dry_run):
+        events.append("plan" if dry_run else "vacuum")
+        return vacuum(upkeep, dry_run=dry_run)
+
+    def checkpointing(upkeep):
+        events.append("checkpoint")
+        checkpoint(upkeep)
+
+    monkeypatch.setattr(Upkeep, "compact", compacting)
+    monkeypatch.setattr(Upkeep, "vacuum", vacuuming)
+    monkeypatch.setattr(Upkeep, "checkpoint", checkpointing)
+    steps_of(filled, machine=machine)
+
+    deleting = [number for number, event in enumerate(events) if event not in {"clocks", "plan"}]
+    assert [events[number] for number in deleting] == ["compact", "compact", "vacuum", "checkpoint"]
+    assert {events[number - 1] for number in deleting} == {"clocks"}
 
 
 def test_the_services_clock_goes_on_while_a_maintenance_runs():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
-from attempts import STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
+from attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
@@ -145,10 +147,107 @@ def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
     list(maintain(filled, described(), dry_run=dry_run))
 
 
-def test_entries_that_the_log_no_longer_has_are_passed_over(filled):
-    delta(filled).create_checkpoint()
-    for entry in Path(filled.uri, "_delta_log").glob("0*[0-9].json"):
+# Entries that another engine has deleted from the log
+
+
+def delete_entries(table):
+    """Leave the log's newest entry, which is another engine's change of a property, and a checkpoint."""
+    properties = {"delta.appendOnly": "false"}
+    delta(table).alter.set_table_properties(properties)
+    delta(table).create_checkpoint()
+    for entry in sorted(Path(table.uri, "_delta_log").glob("0*[0-9].json"))[:-1]:
         entry.unlink()
+
+
+def change(table, **fields):
+    """Record a change behind the positions."""
+    snapshot = table.snapshot()
+    entry = past_file.following(
+        snapshot.past(STREAM), batch_id=draw_token(), at=STREAM.created, by=None, **fields
+    )
+    snapshot.commit([], identity=STREAM, past=entry)
+
+
+def test_entries_that_the_log_no_longer_has_are_passed_over_while_the_newest_rows_are_there(filled):
+    delete_entries(filled)
+    examine(filled)
+    delta(filled).optimize.compact()
+    delete_entries(filled)
+    examine(filled)
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_a_restore_whose_entry_was_deleted_is_found_by_the_missing_rows(filled, back):
+    restore(filled, back)
+    restored = delta(filled).version()
+    delete_entries(filled)
+    with pytest.raises(TableRewritten, match=f"version {restored} .or one before it, whose entry the log"):
+        examine(filled)
+    with pytest.raises(TableRewritten):
+        Attempt(filled, standing(filled), {"a": 3}).commit()
+    with pytest.raises(TableRewritten):
+        list(maintain(filled, described()))
+
+
+def test_it_is_found_behind_commits_without_rows(filled):
+    before = delta(filled).version() - 1
+    for _ in range(3):
+        Attempt(filled, standing(filled), {"a": 0}).commit()
+    delta(filled).restore(before)
+    delete_entries(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_once_accepted_it_is_gone_on_from(filled):
+    restore(filled)
+    delete_entries(filled)
+    accept(filled)
+    examine(filled)
+    delete_entries(filled)
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    examine(filled)
+
+
+def test_rows_that_a_seek_has_removed_are_not_missed(filled):
+    delta(filled).delete("sequence_number >= '4'")
+    change(filled, rewound=("a",))
+    delete_entries(filled)
+    examine(filled)
+
+
+@pytest.mark.parametrize(("days", "lowered"), [(0, True), (1, True), (1, False)])
+def test_rows_that_have_expired_are_not_missed(table, days, lowered):
+    arrived = datetime.fromtimestamp(NOON, UTC)
+    freeze_all(table, shards("a"))
+    floor = arrived.date() + timedelta(days=days)
+    change(table, floor=floor)
+    attempt = Attempt(table, standing(table), {"a": 3})
+    attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=arrived)
+    attempt.commit()
+    delta(table).delete()
+    if lowered:
+        change(table, floor=floor - timedelta(days=5), lowered_from=floor)
+    delete_entries(table)
+    if days:
+        examine(table)
+    else:
+        with pytest.raises(TableRewritten):
+            examine(table)
+
+
+@pytest.mark.parametrize("first", ["1", "4"])
+def test_files_without_statistics_may_have_the_rows(filled, first):
+    rows = delta(filled).to_pyarrow_table(filters=[("sequence_number", ">=", first)])
+    delta(filled).delete(f"sequence_number >= '{first}'")
+    write_deltalake(filled.uri, rows, mode="append")
+    entry = Path(filled.uri, "_delta_log", f"{delta(filled).version():020}.json")
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    entry.write_text("\n".join(map(json.dumps, actions)))
+    delete_entries(filled)
     examine(filled)
 
 
@@ -186,3 +285,13 @@ def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
     assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
     snapshot = filled.snapshot()
     assert snapshot.version_of(standing(filled).token) == snapshot.version
+
+
+def test_a_table_without_statistics_may_have_the_rows(filled):
+    rows = delta(filled).to_pyarrow_table()
+    columns = {"delta.dataSkippingStatsColumns": "stream"}
+    delta(filled).alter.set_table_properties(columns)
+    delta(filled).delete()
+    write_deltalake(filled.uri, rows, mode="append")
+    delete_entries(filled)
+    examine(filled)

@@ -1,0 +1,93 @@
+"""A restore whose entry another engine has deleted from the log: only the rows can show it.
+
+A restore to a version before the newest commit that has rows removes all of that commit's rows. What else may
+have removed them is recorded, or it leaves others of them: then nothing is concluded.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kinesis_assets.errors import PositionsUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from kinesis_assets.table.delta import TableSnapshot
+    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.positions import StreamPositions
+
+_MOST_COMMITS = 100
+"""Commits that are searched for one with rows: each may be a file to read."""
+
+_BATCH = ("min.batch_id", "max.batch_id")
+
+
+def newest_rows_are_gone(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
+    """Whether all rows of the newest commit that had any are gone, and nothing recorded explains that.
+
+    A file without statistics may have them. So may one that was compacted from older and newer rows.
+
+    Args:
+        snapshot: The table.
+        positions: Its positions.
+
+    Raises:
+        PositionsUnreadable: The table's record of later changes cannot be read.
+    """
+    newest = _newest_with_rows(snapshot, positions)
+    if newest is None or _may_be_explained(snapshot, newest):
+        return False
+    return not _may_hold(snapshot.delta, newest.batch_id)
+
+
+def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
+    return next((each for each in islice(_chain(snapshot, positions), _MOST_COMMITS) if each.landed), None)
+
+
+def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[StreamPositions]:
+    yield positions
+    while positions.previous is not None:
+        try:
+            positions = snapshot.positions_at(positions.previous)
+        except PositionsUnreadable:  # it was pruned
+            return
+        yield positions
+
+
+def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
+    """Whether an operator accepted it, or a position set back or the table's retention may account for it."""
+    past = snapshot.past(newest.identity)
+    if past is None:
+        return False
+    if past.accepted is not None and past.accepted > (newest.examined or 0):
+        return True
+    floors = [past.floor]
+    link: Past | None = past
+    while link is not None and link.token > newest.token:
+        if link.rewound:
+            return True
+        floors += [link.floor, link.lowered_from]
+        link = None if link.previous is None else snapshot.past_at(link.previous)
+    return _may_have_expired(newest, max((floor for floor in floors if floor is not None), default=None))
+
+
+def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
+    arrivals = [newest.shards[shard_id].last_arrival for shard_id in newest.landed]
+    return floor is not None and all(arrival is None or arrival.date() < floor for arrival in arrivals)
+
+
+def _may_hold(delta: DeltaTable, batch_id: int) -> bool:
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    # Statistics that no file has are not there at all.
+    unknown = [None] * actions.num_rows
+    first, last = (actions[name].to_pylist() if name in actions.column_names else unknown for name in _BATCH)
+    return any(
+        low is None or high is None or low <= batch_id <= high for low, high in zip(first, last, strict=True)
+    )
