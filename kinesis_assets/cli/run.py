@@ -38,12 +38,15 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     Exit 0 only if every shard is committed or finished.
     """
-    project = project_of(**stream)
+    from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command loads what it needs
+
+    project, instance = project_of(**stream), dagster_instance()
     with project.manager() as manager:
         standing = manager.listed_shards(shard_ids)[1]
         unknown = sorted(set(shard_ids) - set(standing))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+        prepare(manager.spark_config)  # what is missing is reported before anything is written
         manager.positioned_table().require_writable()  # before Spark is started
     asked = [
         shard_id
@@ -52,7 +55,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     ]
     rows: list[dict[str, Any]] = []
     try:
-        for facts in project.materialize(dagster_instance(), asked):
+        for facts in project.materialize(instance, asked):
             rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # kept on an error
     finally:
         print_rows(rows, as_json=as_json)

@@ -1,4 +1,4 @@
-"""A DAGSTER_HOME that cannot be used: one line, and nothing is read."""
+"""A DAGSTER_HOME that cannot be used: one line, and nothing is read or written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def bad(script, of_stream, kinesis, stream, home, faults):
+def bad(script, of_stream, kinesis, stream, home, faults, tmp_path):
     """Runs a stream; the line by which that is refused as bad input."""
     del home
 
@@ -34,6 +34,7 @@ def bad(script, of_stream, kinesis, stream, home, faults):
         assert (done.exit_code, done.out) == (2, "")
         assert re.fullmatch(r"Error: .+\n", done.err), done.err
         assert faults.count("GetRecords") == 0
+        assert not (tmp_path / "table").exists()
         return done.err
 
     return bad

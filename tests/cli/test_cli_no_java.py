@@ -21,6 +21,14 @@ def written(table) -> set[Path]:
     return {path for path in Path(table.uri).rglob("*") if path.is_file()}
 
 
+def test_a_run(script, of_stream, kinesis, stream, table):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    done = script("run", *of_stream)
+    assert done.exit_code == 1
+    assert "Spark needs Java 17 or newer: JAVA_HOME is" in one_line(done.err)
+    assert not Path(table.uri).exists()
+
+
 def test_a_replay(script, of_stream, kinesis, stream, settings, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
