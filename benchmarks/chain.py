@@ -12,8 +12,8 @@ import msgspec
 
 from benchmarks.contention import STREAM
 from benchmarks.section import Goal, Section, Target, table
+from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.local.sequence_numbers import SequenceNumber
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_chain import ChainPolicy

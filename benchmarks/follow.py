@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from benchmarks.measure import Spread, of_rounds, tree_cpu
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.pace import COMMIT_INTERVAL
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ FULL_CASES = [*CASES, Case("records of 1 byte", 1, 10_000)]
 @contextmanager
 def endpoint() -> Iterator[str]:
     """The embedded stream in a process of its own."""
-    serve = "from kinesis_assets.local import serve; serve(0)"
+    serve = "from kinesis_assets.emulator import serve; serve(0)"
     command = [sys.executable, "-u", "-c", serve]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

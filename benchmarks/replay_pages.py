@@ -12,7 +12,7 @@ import time
 import msgspec
 
 from benchmarks.payloads import Payloads
-from kinesis_assets.local.sequence_numbers import SequenceNumber
+from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 
 MIB = 1 << 20
 PAYLOADS = 4096

@@ -37,7 +37,7 @@ def dev(port: int) -> None:
 @click.option("--port", type=_PORT, default=4567, show_default=True, help="On loopback; 0 for a free one.")
 def local(port: int) -> None:
     """Serve the embedded stream: a small Kinesis endpoint in memory."""
-    from kinesis_assets.local import serve  # noqa: PLC0415
+    from kinesis_assets.emulator import serve  # noqa: PLC0415
 
     try:
         serve(port)

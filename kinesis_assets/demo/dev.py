@@ -16,8 +16,8 @@ import click
 
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.show import embedded_stream
+from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.local import LocalKinesis
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.keeper import Keeper
 from kinesis_assets.spark.server import SparkServer

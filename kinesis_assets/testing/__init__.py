@@ -7,7 +7,7 @@
 It needs no test framework. How it is used is told in docs/testing.md.
 """
 
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 from kinesis_assets.testing.calls import Answer, Call
 from kinesis_assets.testing.clock import Clock

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.local import tokens
-from kinesis_assets.local.errors import InvalidArgumentException
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.errors import InvalidArgumentException
 from kinesis_assets.testing.routing import shards_of
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
+    from kinesis_assets.emulator.account import Account
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Call:
         stream = arguments.get("StreamName") or str(arguments.get("StreamARN", "")).rpartition("/")[2]
         shard_id = arguments.get("ShardId")
         if "ShardIterator" in arguments:
-            position = _decoded(arguments["ShardIterator"], tokens.ShardPosition)
+            position = _decoded(arguments["ShardIterator"], iterators.ShardPosition)
             if position is not None:
                 stream, shard_id = position.stream_name, position.shard_id
         elif operation == "ListShards" and "NextToken" in arguments:
-            listing = _decoded(arguments["NextToken"], tokens.ShardListing)
+            listing = _decoded(arguments["NextToken"], iterators.ShardListing)
             stream = stream if listing is None else listing.stream_name
         elif operation == "PutRecord":
             shard_id = next(iter(shards_of(operation, arguments, account)), None)
@@ -95,9 +95,9 @@ class Answer:
         return self.with_body(json.dumps(self.members | members).encode())
 
 
-def _decoded(text: Any, kind: type[tokens.T]) -> tokens.T | None:
+def _decoded(text: Any, kind: type[iterators.T]) -> iterators.T | None:
     """What a token stands for, however old it is; None if it is none of that kind."""
     try:
-        return tokens.decode(str(text), kind, now=0)
+        return iterators.decode(str(text), kind, now=0)
     except InvalidArgumentException:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kinesis_assets.local import LocalKinesis
+    from kinesis_assets.emulator import LocalKinesis
 
 
 def aws_environment(local: LocalKinesis) -> dict[str, str]:

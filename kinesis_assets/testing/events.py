@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.emulator.errors import ResourceNotFoundException
+from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.errors import InvalidInput, ShardUnknown
-from kinesis_assets.local.errors import ResourceNotFoundException
-from kinesis_assets.local.sequence_numbers import SequenceNumber
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.shards import Shard
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.shards import Shard
+    from kinesis_assets.emulator.streams import Stream
 
 
 def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:

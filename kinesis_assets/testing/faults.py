@@ -12,10 +12,10 @@ from weakref import WeakSet
 
 from msgspec import structs
 
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
+from kinesis_assets.emulator.shards import PAGE_RECORDS
 from kinesis_assets.errors import InvalidInput, StreamNotFound
-from kinesis_assets.local import tokens
-from kinesis_assets.local.operations.listing import PAGE_SHARDS
-from kinesis_assets.local.shards import PAGE_RECORDS
 from kinesis_assets.testing import events, pages
 from kinesis_assets.testing.calls import Answer, Call
 from kinesis_assets.testing.layers import Fault, Layer, Rest, Which, check_operation
@@ -27,8 +27,8 @@ from kinesis_assets.testing.wire import Exchange, HeldAnswers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.app import App, KinesisApp, Receive, Scope, Send
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.app import App, KinesisApp, Receive, Scope, Send
 
 _PAGES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
 
@@ -192,11 +192,11 @@ class Faults:
             answer = await rest(call)
             if answer.status != HTTPStatus.OK:
                 return answer
-            here = tokens.decode(call.arguments["ShardIterator"], tokens.ShardPosition, now=0)
+            here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
             again = structs.replace(here, issued_at=rest.account.clock.now())
             page = {
                 "Records": [],
-                "NextShardIterator": tokens.encode(again),
+                "NextShardIterator": iterators.encode(again),
                 "MillisBehindLatest": behind_ms,
             }
             return answer.with_body(json.dumps(page).encode())

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, TypedDict
 
+from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.local.operations import OPERATIONS
 from kinesis_assets.testing.calls import Answer, Call
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
+    from kinesis_assets.emulator.account import Account
 
 
 class Which(TypedDict, total=False):

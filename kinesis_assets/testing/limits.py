@@ -12,7 +12,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.local.shards import record_size
+from kinesis_assets.emulator.shards import record_size
 from kinesis_assets.testing.calls import Answer
 from kinesis_assets.testing.layers import Fault
 from kinesis_assets.testing.puts import put_but

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from kinesis_assets.local import tokens
+from kinesis_assets.emulator import iterators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ async def repeated(call: Call, rest: Rest, back: int) -> Answer:
     answer = await rest(call)
     if answer.status != HTTPStatus.OK:
         return answer
-    here = tokens.decode(call.arguments["ShardIterator"], tokens.ShardPosition, now=0)
+    here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
     before = structs.replace(here, issued_at=rest.account.clock.now(), position=max(0, here.position - back))
-    again = await rest(replace(call, arguments={**call.arguments, "ShardIterator": tokens.encode(before)}))
+    again = await rest(replace(call, arguments={**call.arguments, "ShardIterator": iterators.encode(before)}))
     return again if again.status != HTTPStatus.OK else answer.but(Records=again.members["Records"])
 
 

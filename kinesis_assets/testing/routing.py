@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.local.errors import ServiceError
-from kinesis_assets.local.hash_keys import hash_key
-from kinesis_assets.local.operations.writing import PutRecord, PutRecords
+from kinesis_assets.emulator.errors import ServiceError
+from kinesis_assets.emulator.hash_keys import hash_key
+from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
+    from kinesis_assets.emulator.account import Account
 
 
 def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> list[str]:

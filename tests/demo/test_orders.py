@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from kinesis_assets.demo.orders import STREAM, order, put_orders
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 
 
 def test_an_order_is_always_the_same():

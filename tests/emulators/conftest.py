@@ -13,7 +13,7 @@ from differences import is_asked
 from emulators import Emulator, Service, install, running
 from talk import Talk
 
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

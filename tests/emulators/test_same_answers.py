@@ -6,7 +6,7 @@ import pytest
 from conversations import putting, reading, resharding, shards, streams
 from differences import lines
 
-from kinesis_assets.local.operations import OPERATIONS
+from kinesis_assets.emulator.operations import OPERATIONS
 
 CONVERSATIONS = [
     each

@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 
 
 class Clock:

@@ -5,7 +5,7 @@ import botocore.session
 import pytest
 from msgspec import inspect
 
-from kinesis_assets.local.operations import OPERATIONS
+from kinesis_assets.emulator.operations import OPERATIONS
 
 JSON = "application/x-amz-json-1.1"
 LIST_STREAMS = "Kinesis_20131202.ListStreams"

@@ -14,9 +14,9 @@ from multiprocessing import get_context
 import boto3
 import pytest
 
-from kinesis_assets.local import LocalKinesis
+from kinesis_assets.emulator import LocalKinesis
 
-SERVE = "import sys; from kinesis_assets.local import serve; serve(0, lambda url: print(url, flush=True))"
+SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
 
 
 def test_a_server_takes_requests_as_soon_as_it_is_entered(connect):

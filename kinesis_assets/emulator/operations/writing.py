@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator.errors import (
     DryRunOperationException,
     InvalidArgumentException,
     SerializationException,
 )
-from kinesis_assets.local.hash_keys import HASH_KEYS, hash_key
-from kinesis_assets.local.members import HashKey, Member, PartitionKey, SequenceNumberText
-from kinesis_assets.local.requests import StreamRequest, invalid, violation
-from kinesis_assets.local.sequence_numbers import SequenceNumber
-from kinesis_assets.local.shards import record_size
+from kinesis_assets.emulator.hash_keys import HASH_KEYS, hash_key
+from kinesis_assets.emulator.requests import StreamRequest, invalid, violation
+from kinesis_assets.emulator.sequence_numbers import SequenceNumber
+from kinesis_assets.emulator.shapes import HashKey, Member, PartitionKey, SequenceNumberText
+from kinesis_assets.emulator.shards import record_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.streams import Stream
 
 CALL_BYTES = 10 * 1024 * 1024
 """The most that one PutRecords takes, in bytes of decoded data and partition keys."""

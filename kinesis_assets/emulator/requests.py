@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import inspect
 
-from kinesis_assets.local.errors import SerializationException, ValidationException
-from kinesis_assets.local.members import Member, StreamARN, StreamName
+from kinesis_assets.emulator.errors import SerializationException, ValidationException
+from kinesis_assets.emulator.shapes import Member, StreamARN, StreamName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.streams import Stream
 
 
 class Request(Member):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from kinesis_assets.local import tokens
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.errors import (
     DryRunOperationException,
     InvalidArgumentException,
 )
-from kinesis_assets.local.members import (
+from kinesis_assets.emulator.operations.shards import ChildShard
+from kinesis_assets.emulator.requests import Request, StreamRequest
+from kinesis_assets.emulator.sequence_numbers import LAST_ORDINAL, SequenceNumber
+from kinesis_assets.emulator.shapes import (
     Member,
     PageLimit,
     SequenceNumberText,
@@ -19,14 +22,11 @@ from kinesis_assets.local.members import (
     Timestamp,
     milliseconds,
 )
-from kinesis_assets.local.operations.shards import ChildShard
-from kinesis_assets.local.requests import Request, StreamRequest
-from kinesis_assets.local.sequence_numbers import LAST_ORDINAL, SequenceNumber
-from kinesis_assets.local.shards import PAGE_RECORDS, Record, Shard
+from kinesis_assets.emulator.shards import PAGE_RECORDS, Record, Shard
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.streams import Stream
 
 
 class GetShardIteratorOutput(Member):
@@ -111,7 +111,7 @@ class GetRecords(Request, kw_only=True):
     def answer(self, account: Account) -> GetRecordsOutput:
         """The page, and the iterator after it."""
         now = account.clock.now()
-        token = tokens.decode(self.shard_iterator, tokens.ShardPosition, now)
+        token = iterators.decode(self.shard_iterator, iterators.ShardPosition, now)
         if self.stream_arn is not None and self.stream_arn.rpartition("/")[2] != token.stream_name:
             raise InvalidArgumentException(f"StreamARN {self.stream_arn} is not that of the ShardIterator.")
         stream = account.same_stream(
@@ -129,8 +129,8 @@ class GetRecords(Request, kw_only=True):
 
 
 def _iterator(stream: Stream, shard: Shard, position: int) -> str:
-    return tokens.encode(
-        tokens.ShardPosition(stream.clock.now(), stream.name, stream.created_at, shard.shard_id, position)
+    return iterators.encode(
+        iterators.ShardPosition(stream.clock.now(), stream.name, stream.created_at, shard.shard_id, position)
     )
 
 

@@ -3,10 +3,10 @@
 The reference of all of them: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
 """
 
-from kinesis_assets.local.operations.listing import ListShards
-from kinesis_assets.local.operations.reading import GetRecords, GetShardIterator
-from kinesis_assets.local.operations.resharding import MergeShards, SplitShard, UpdateShardCount
-from kinesis_assets.local.operations.streams import (
+from kinesis_assets.emulator.operations.listing import ListShards
+from kinesis_assets.emulator.operations.reading import GetRecords, GetShardIterator
+from kinesis_assets.emulator.operations.resharding import MergeShards, SplitShard, UpdateShardCount
+from kinesis_assets.emulator.operations.streams import (
     CreateStream,
     DecreaseStreamRetentionPeriod,
     DeleteStream,
@@ -18,8 +18,8 @@ from kinesis_assets.local.operations.streams import (
     UpdateStreamMode,
     UpdateStreamRecordDistributionStrategy,
 )
-from kinesis_assets.local.operations.writing import PutRecord, PutRecords
-from kinesis_assets.local.requests import Request
+from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
+from kinesis_assets.emulator.requests import Request
 
 OPERATIONS: dict[str, type[Request]] = {
     operation.__name__: operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.local.members import milliseconds
+from kinesis_assets.emulator.shapes import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

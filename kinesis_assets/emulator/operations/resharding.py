@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator.errors import (
     InvalidArgumentException,
     LimitExceededException,
     ValidationException,
 )
-from kinesis_assets.local.members import HashKey, Member, PositiveInteger, ShardId
-from kinesis_assets.local.requests import StreamRequest
+from kinesis_assets.emulator.requests import StreamRequest
+from kinesis_assets.emulator.shapes import HashKey, Member, PositiveInteger, ShardId
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.streams import Stream
 
 
 class SplitShard(StreamRequest, kw_only=True):

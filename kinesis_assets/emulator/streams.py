@@ -6,15 +6,15 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kinesis_assets.local.errors import InvalidArgumentException, ResourceNotFoundException
-from kinesis_assets.local.hash_keys import HashKeyRange, uniform_ranges
-from kinesis_assets.local.shards import Shard
+from kinesis_assets.emulator.errors import InvalidArgumentException, ResourceNotFoundException
+from kinesis_assets.emulator.hash_keys import HashKeyRange, uniform_ranges
+from kinesis_assets.emulator.shards import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.local.clock import Clock
-    from kinesis_assets.local.members import RecordDistributionStrategy, StreamMode
+    from kinesis_assets.emulator.clock import Clock
+    from kinesis_assets.emulator.shapes import RecordDistributionStrategy, StreamMode
 
 HOUR = 3_600_000
 _start = attrgetter("hash_key_range.start")

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import msgspec
 
-from kinesis_assets.local import requests
-from kinesis_assets.local.errors import ServiceError, UnknownOperationException
-from kinesis_assets.local.operations import OPERATIONS
+from kinesis_assets.emulator import requests
+from kinesis_assets.emulator.errors import ServiceError, UnknownOperationException
+from kinesis_assets.emulator.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
+    from kinesis_assets.emulator.account import Account
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -1,5 +1,5 @@
 """The embedded stream: a small, faithful Kinesis endpoint in memory, for demos and tests."""
 
-from kinesis_assets.local.server import LocalKinesis, serve
+from kinesis_assets.emulator.server import LocalKinesis, serve
 
 __all__ = ["LocalKinesis", "serve"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.local import tokens
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.errors import (
     InvalidArgumentException,
     ValidationException,
 )
-from kinesis_assets.local.members import (
+from kinesis_assets.emulator.operations.shards import ShardMember
+from kinesis_assets.emulator.requests import Request, StreamRequest
+from kinesis_assets.emulator.shapes import (
     MaxRecordSizeInKiB,
     Member,
     NextToken,
@@ -21,12 +23,10 @@ from kinesis_assets.local.members import (
     StreamMode,
     StreamName,
 )
-from kinesis_assets.local.operations.shards import ShardMember
-from kinesis_assets.local.requests import Request, StreamRequest
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.streams import Stream
 
 PAGE_STREAMS = 100
 PAGE_DESCRIBED_SHARDS = 100
@@ -207,7 +207,7 @@ class ListStreams(Request):
         """One page, after the name or from the token."""
         after = self.exclusive_start_stream_name or ""
         if self.next_token is not None:
-            token = tokens.decode(self.next_token, tokens.StreamListing, account.clock.now())
+            token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
             after = max(after, token.after)
         limit = min(self.limit or PAGE_STREAMS, PAGE_STREAMS)
         names = [name for name in account.stream_names if name > after]
@@ -217,7 +217,9 @@ class ListStreams(Request):
             stream_names=page,
             stream_summaries=[StreamSummary(**_summary(account.stream(name))) for name in page],
             has_more_streams=more,
-            next_token=tokens.encode(tokens.StreamListing(account.clock.now(), page[-1])) if more else None,
+            next_token=iterators.encode(iterators.StreamListing(account.clock.now(), page[-1]))
+            if more
+            else None,
         )
 
 

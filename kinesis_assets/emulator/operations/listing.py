@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from kinesis_assets.local import tokens
-from kinesis_assets.local.errors import InvalidArgumentException, ResourceNotFoundException
-from kinesis_assets.local.members import Member, NextToken, PageLimit, ShardId, Timestamp, milliseconds
-from kinesis_assets.local.operations.shards import ShardMember
-from kinesis_assets.local.requests import StreamRequest
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.errors import InvalidArgumentException, ResourceNotFoundException
+from kinesis_assets.emulator.operations.shards import ShardMember
+from kinesis_assets.emulator.requests import StreamRequest
+from kinesis_assets.emulator.shapes import Member, NextToken, PageLimit, ShardId, Timestamp, milliseconds
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.account import Account
-    from kinesis_assets.local.shards import Shard
-    from kinesis_assets.local.streams import Stream
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.shards import Shard
+    from kinesis_assets.emulator.streams import Stream
 
 PAGE_SHARDS = 1000
 
@@ -103,7 +103,7 @@ class ListShards(StreamRequest, kw_only=True):
         if len(listed) == len(shards):
             return ListShardsOutput(shards)
         following = replace(listing, issued_at=account.clock.now(), after=shards[-1].shard_id)
-        return ListShardsOutput(shards, tokens.encode(following))
+        return ListShardsOutput(shards, iterators.encode(following))
 
     def _named_stream(self, account: Account) -> Stream:
         if self.stream_name is None and self.stream_arn is None:
@@ -115,16 +115,16 @@ class ListShards(StreamRequest, kw_only=True):
             raise ResourceNotFoundException(f"No {stream} was created at {created_at}.")
         return stream
 
-    def _first(self, stream: Stream) -> tokens.ShardListing:
+    def _first(self, stream: Stream) -> iterators.ShardListing:
         shard_filter = self.shard_filter or ShardFilter("FROM_TRIM_HORIZON")
         shard_filter.check()
         after = max(self.exclusive_start_shard_id or "", shard_filter.shard_id or "")
         span = shard_filter.span(stream)
-        return tokens.ShardListing(
+        return iterators.ShardListing(
             stream.clock.now(), stream.name, stream.created_at, after, *span, stream.arn
         )
 
-    def _continued(self, account: Account, next_token: str) -> tokens.ShardListing:
+    def _continued(self, account: Account, next_token: str) -> iterators.ShardListing:
         for name, value in (
             ("StreamName", self.stream_name),
             ("StreamARN", self.stream_arn),
@@ -134,10 +134,10 @@ class ListShards(StreamRequest, kw_only=True):
         ):
             if value is not None:
                 raise InvalidArgumentException(f"NextToken and {name} cannot be provided together.")
-        return tokens.decode(next_token, tokens.ShardListing, account.clock.now())
+        return iterators.decode(next_token, iterators.ShardListing, account.clock.now())
 
 
-def _is_listed(shard: Shard, listing: tokens.ShardListing) -> bool:
+def _is_listed(shard: Shard, listing: iterators.ShardListing) -> bool:
     return (
         shard.shard_id > listing.after
         and (shard.closed_at is None or shard.closed_at >= listing.since)

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator.errors import (
     ExpiredIteratorException,
     ExpiredNextTokenException,
     InvalidArgumentException,

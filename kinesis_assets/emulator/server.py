@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 import uvicorn
 
-from kinesis_assets.local.account import ACCOUNT_ID, REGION, Account
-from kinesis_assets.local.app import App, KinesisApp, Receive, Scope, Send
-from kinesis_assets.local.errors import ResourceNotFoundException
+from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account
+from kinesis_assets.emulator.app import App, KinesisApp, Receive, Scope, Send
+from kinesis_assets.emulator.errors import ResourceNotFoundException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.local.members import Member
+from kinesis_assets.emulator.shapes import Member
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.hash_keys import HashKeyRange
-    from kinesis_assets.local.shards import Shard
+    from kinesis_assets.emulator.hash_keys import HashKeyRange
+    from kinesis_assets.emulator.shards import Shard
 
 
 class HashKeyRangeMember(Member):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from kinesis_assets.local.clock import Clock
-from kinesis_assets.local.errors import (
+from kinesis_assets.emulator.clock import Clock
+from kinesis_assets.emulator.errors import (
     AccessDeniedException,
     InvalidArgumentException,
     LimitExceededException,
     ResourceInUseException,
     ResourceNotFoundException,
 )
-from kinesis_assets.local.streams import Stream
+from kinesis_assets.emulator.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kinesis_assets.local.members import Member
-from kinesis_assets.local.sequence_numbers import LAST_ORDINAL, SequenceNumber
+from kinesis_assets.emulator.sequence_numbers import LAST_ORDINAL, SequenceNumber
+from kinesis_assets.emulator.shapes import Member
 
 if TYPE_CHECKING:
-    from kinesis_assets.local.hash_keys import HashKeyRange
+    from kinesis_assets.emulator.hash_keys import HashKeyRange
 
 PAGE_RECORDS = 10_000
 """The most records that one page holds."""
