@@ -9,11 +9,11 @@ It needs no test framework. How it is used is told in docs/testing.md.
 
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
-from kinesis_assets.testing.calls import Answer, Call
 from kinesis_assets.testing.clock import Clock
 from kinesis_assets.testing.environment import aws_environment
+from kinesis_assets.testing.fault_chain import Which
 from kinesis_assets.testing.faults import Faults
-from kinesis_assets.testing.layers import Which
+from kinesis_assets.testing.messages import Answer, Call
 
 __all__ = [
     "Answer",

@@ -17,12 +17,12 @@ from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shards import PAGE_RECORDS
 from kinesis_assets.errors import InvalidInput, StreamNotFound
 from kinesis_assets.testing import events, pages
-from kinesis_assets.testing.calls import Answer, Call
-from kinesis_assets.testing.layers import Fault, Layer, Rest, Which, check_operation
+from kinesis_assets.testing.exchange import Exchange, HeldAnswers
+from kinesis_assets.testing.fault_chain import Fault, Layer, Rest, Which, check_operation
 from kinesis_assets.testing.limits import THROTTLED, Limits
-from kinesis_assets.testing.puts import put_but
+from kinesis_assets.testing.messages import Answer, Call
+from kinesis_assets.testing.partial_puts import put_but
 from kinesis_assets.testing.routing import shards_of
-from kinesis_assets.testing.wire import Exchange, HeldAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.emulator.shards import record_size
-from kinesis_assets.testing.calls import Answer
-from kinesis_assets.testing.layers import Fault
-from kinesis_assets.testing.puts import put_but
+from kinesis_assets.testing.fault_chain import Fault
+from kinesis_assets.testing.messages import Answer
+from kinesis_assets.testing.partial_puts import put_but
 from kinesis_assets.testing.routing import shards_of
 
 if TYPE_CHECKING:
-    from kinesis_assets.testing.calls import Call
-    from kinesis_assets.testing.layers import Rest
+    from kinesis_assets.testing.fault_chain import Rest
+    from kinesis_assets.testing.messages import Call
 
 THROTTLED = "ProvisionedThroughputExceededException"
 

@@ -13,8 +13,8 @@ from kinesis_assets.emulator import iterators
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.testing.calls import Answer, Call
-    from kinesis_assets.testing.layers import Rest
+    from kinesis_assets.testing.fault_chain import Rest
+    from kinesis_assets.testing.messages import Answer, Call
 
 
 async def repeated(call: Call, rest: Rest, back: int) -> Answer:

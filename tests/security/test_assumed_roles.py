@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
 from kinesis_assets.spark.land import LandingJob
-from kinesis_assets.testing.calls import Answer
+from kinesis_assets.testing.messages import Answer
 
 from token_service import BASE_SECRET, EXTERNAL_ID, ROLE, Signers, Sts  # isort: skip  # this folder's own
 

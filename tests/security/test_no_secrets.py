@@ -23,7 +23,7 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import LandingJob, land_group
 from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.testing.calls import Answer
+from kinesis_assets.testing.messages import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

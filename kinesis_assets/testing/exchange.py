@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.emulator.app import read_body
-from kinesis_assets.testing.calls import Answer
+from kinesis_assets.testing.messages import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from kinesis_assets.emulator.app import KinesisApp, Message, Receive, Scope, Send
-    from kinesis_assets.testing.calls import Call
+    from kinesis_assets.testing.messages import Call
 
 _NO_LINGER = struct.pack("ii", 1, 0)
 """For SO_LINGER: a connection that is closed now is reset."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.testing.calls import Answer, Call
+from kinesis_assets.testing.messages import Answer, Call
 
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account

@@ -7,13 +7,13 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from kinesis_assets.testing.calls import Answer
+from kinesis_assets.testing.messages import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kinesis_assets.testing.calls import Call
-    from kinesis_assets.testing.layers import Rest
+    from kinesis_assets.testing.fault_chain import Rest
+    from kinesis_assets.testing.messages import Call
 
 
 async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -> Answer:
