@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from kinesis_assets.decoders.compression import Gzip, Zstd
-from kinesis_assets.decoders.documents import Json
+from kinesis_assets.decoders.decode import decode
 from kinesis_assets.decoders.glue import Glue
-from kinesis_assets.decoders.registry import GlueRegistry, SchemaVersion
-from kinesis_assets.decoders.rows import decode
+from kinesis_assets.decoders.json_documents import Json
+from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
 
 __all__ = ["Glue", "GlueRegistry", "Gzip", "Json", "SchemaVersion", "Zstd", "decode"]

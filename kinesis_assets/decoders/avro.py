@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.exact_numbers import exact
-from kinesis_assets.decoders.steps import Undecodable
-from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:

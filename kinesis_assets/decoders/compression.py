@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
 
-from kinesis_assets.decoders.steps import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from kinesis_assets.decoders.avro import avro_reader
 from kinesis_assets.decoders.compression import uncompressed
-from kinesis_assets.decoders.documents import json_reader
-from kinesis_assets.decoders.registry import GlueRegistry, SchemaVersion
-from kinesis_assets.decoders.steps import MAX_BYTES, Decoding, Undecodable, check_max_bytes
-from kinesis_assets.decoders.value_types import parsed
+from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.json_documents import json_reader
+from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
+from kinesis_assets.decoders.spark_types import parsed
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:

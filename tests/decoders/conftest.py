@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.decoders.rows import _decoded_batches
-from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.decoders.decode import _decoded_batches
+from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.table.files import TABLE_SCHEMA
 
 if TYPE_CHECKING:

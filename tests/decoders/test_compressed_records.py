@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kinesis_assets.decoders import Gzip, Zstd
 from kinesis_assets.decoders.compression import uncompressed
-from kinesis_assets.decoders.steps import Undecodable
+from kinesis_assets.decoders.decoder import Undecodable
 
 PLAIN = b"the same words and the same words " * 40
 

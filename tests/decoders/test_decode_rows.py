@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from kinesis_assets.decoders import Glue, GlueRegistry, Gzip, Json, SchemaVersion, Zstd, decode
-from kinesis_assets.decoders.rows import BATCH_BYTES, _decoded_batches
+from kinesis_assets.decoders.decode import BATCH_BYTES, _decoded_batches
 from kinesis_assets.errors import InvalidInput
 
 ORDER = "order_id long, amount double"

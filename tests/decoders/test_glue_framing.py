@@ -19,8 +19,8 @@ from pyspark.sql.types import DataType, LongType, StringType, StructType
 
 from kinesis_assets.decoders import Glue, SchemaVersion
 from kinesis_assets.decoders.avro import avro_reader
-from kinesis_assets.decoders.steps import Undecodable
-from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
 
 SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, StructType
 
 from kinesis_assets.decoders import Json
-from kinesis_assets.decoders.documents import json_reader
-from kinesis_assets.decoders.steps import Undecodable
+from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.json_documents import json_reader
 
 
 @pytest.mark.parametrize(

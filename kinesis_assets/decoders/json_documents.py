@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import msgspec
 
+from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.exact_numbers import exact, number
-from kinesis_assets.decoders.steps import Decoding, Undecodable
-from kinesis_assets.decoders.value_types import parsed, value_type
+from kinesis_assets.decoders.spark_types import parsed, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
+from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.glue import Glue
-from kinesis_assets.decoders.steps import Decoding, Undecodable
-from kinesis_assets.decoders.value_types import value_type
+from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.decoders.steps import Decoder
+    from kinesis_assets.decoders.decoder import Decoder
 
 BATCH_BYTES = 16 << 20
 """Decoded rows are handed on when they have grown to this, whatever they were before."""
