@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.environments import python_of, version_of
 from benchmarks.section import Section, table
-from kinesis_assets.kinesis.aggregation import deaggregate
-from kinesis_assets.kinesis.pages import Record
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records.aggregation import deaggregate
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
@@ -53,12 +53,12 @@ def unpaced() -> Iterator[None]:
 
     The pace is the service's, five calls and 2 MB a second and shard; it costs time and no CPU.
     """
-    kept = reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND
-    reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND = 0.0, _NO_LIMIT
+    kept = reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND
+    reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND = 0.0, _NO_LIMIT
     try:
         yield
     finally:
-        reader.SECONDS_BETWEEN_CALLS, reader.BYTES_PER_SECOND = kept
+        reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND = kept
 
 
 def whole_run(url: str, stream: str, folder: str) -> Once:

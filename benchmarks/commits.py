@@ -22,10 +22,10 @@ from benchmarks.bucket import bucket, upload
 from benchmarks.contention import BEGINNING, LISTING, SHARDS, STREAM
 from benchmarks.section import Goal, Section, Target
 from benchmarks.section import table as tabulated
-from kinesis_assets.kinesis.checksums import checksum
-from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.delta import HISTORY_RETENTION, PositionedTable, Upkeep

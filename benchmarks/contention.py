@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.section import Section, table
-from kinesis_assets.kinesis.checksums import checksum
-from kinesis_assets.kinesis.pages import Record
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze

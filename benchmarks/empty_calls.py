@@ -13,7 +13,7 @@ from benchmarks.measure import Spread
 from benchmarks.replay_pages import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import PAGE_LIMIT
+from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.settings import ClientSettings
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from benchmarks.marks import Order, Read, private_stdout, take_orders
 from benchmarks.measure import GB, Command, Spread, started
 from benchmarks.payloads import Payloads
 from benchmarks.section import Section, table
-from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.files import FILE_BYTES, TABLE_SCHEMA, DataFileWriter
 from kinesis_assets.table.maintenance import SMALL_BYTES, SMALL_FILES_TODAY

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from benchmarks.marks import Order, Read, private_stdout, take_orders
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import PAGE_LIMIT
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
+from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.pages import Records
+    from kinesis_assets.kinesis.records.wire import Records
 
 BATCH_ID = 1 << 61
 

@@ -26,14 +26,14 @@ from benchmarks.landing_child import tables, written
 from benchmarks.marks import Order
 from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.direct_call import DirectCall
-from kinesis_assets.kinesis.pages import WirePage
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import PAGE_LIMIT, ShardRange, ShardReading
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.transport.signed_call import DirectCall
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.side_by_side import CALLS as CALLS_AT_ONCE
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from benchmarks.replay import ReplayServer
-    from kinesis_assets.kinesis.pages import Page
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.records.wire import Page
+    from kinesis_assets.kinesis.transport.awaitables import Waits
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 WHOLE = StreamSpec("whole", shards=32, pages=12, page_records=1000)

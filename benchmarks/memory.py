@@ -19,10 +19,10 @@ import botocore.config
 
 from benchmarks.measure import Spread, of_rounds
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import LandingJob, land_group
 from kinesis_assets.spark.side_by_side import CALLS

@@ -29,7 +29,7 @@ from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import PAGE_LIMIT
+from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.sensor import evaluate

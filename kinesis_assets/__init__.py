@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         TooManyBadRecords,
     )
     from kinesis_assets.io_manager import ShardIOManager
-    from kinesis_assets.kinesis.bounds import Bounds
+    from kinesis_assets.kinesis.limits import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind
     from kinesis_assets.plan import RunPlan
     from kinesis_assets.resources import KinesisResource
@@ -126,7 +126,7 @@ __all__ = [
 # Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta. What is not
 # named here is an error.
 _HOMES = {
-    "Bounds": "kinesis.bounds",
+    "Bounds": "kinesis.limits",
     "KinesisDataSource": "spark.source",
     "KinesisResource": "resources",
     "KinesisStreamComponent": "component",

@@ -15,9 +15,9 @@ from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedu
 from kinesis_assets.jobs.replay import build_replay_job
 from kinesis_assets.jobs.seek import build_seek_job
 from kinesis_assets.keys import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
-from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
-from kinesis_assets.kinesis.loss import OnDataLoss
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.plan import OnRecreated, RunPlan

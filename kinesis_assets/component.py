@@ -9,7 +9,7 @@ import dagster as dg
 from kinesis_assets.assets import build_kinesis_stream
 from kinesis_assets.io_manager import STOP_TIMEOUT
 from kinesis_assets.jobs.maintain import SCHEDULE
-from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
+from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.pace import COMMIT_INTERVAL
 
 

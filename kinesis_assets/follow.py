@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import READ_TIMEOUT
-from kinesis_assets.kinesis.progress import STALL_SECONDS
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.plan import plan_run
 from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run

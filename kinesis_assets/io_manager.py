@@ -13,10 +13,10 @@ from pydantic import Field, PrivateAttr
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.keys import stream_key
-from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
-from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.metadata import event_metadata
 from kinesis_assets.pace import COMMIT_INTERVAL, Pace

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.loss import Expiry, OnDataLoss
+from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.stale_list import check_first_list, check_list
 from kinesis_assets.table.positions import initial_positions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
@@ -185,7 +185,7 @@ def plan_run(
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
             restored or overwritten.
     """
-    from kinesis_assets.kinesis.reader import ShardRange  # noqa: PLC0415  # definitions plan nothing
+    from kinesis_assets.kinesis.reading.reading import ShardRange  # noqa: PLC0415  # definitions plan nothing
 
     asked = list(dict.fromkeys(asked))
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut, StreamRecreated
-from kinesis_assets.kinesis.bounds import Allowance
-from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardRange
+from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.delta import PositionedTable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import CallFailed, ParentUnfinished, ShardVanished
-from kinesis_assets.kinesis.loss import Gap, OnDataLoss
+from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 
 if TYPE_CHECKING:

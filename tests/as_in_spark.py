@@ -11,8 +11,8 @@ from kinesis_assets.spark.manifest import encode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.kinesis.bounds import Allowance
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, FillJob
     from kinesis_assets.spark.land import Landing, LandingJob
 

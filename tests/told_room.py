@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.room import Seat
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.memory_limiter import Seat
 
 
 class ToldRoom(Room):

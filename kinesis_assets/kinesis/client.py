@@ -19,23 +19,14 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from botocore.loaders import create_loader
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
-from kinesis_assets.kinesis.http_endpoint import ResponseTooLong
-from kinesis_assets.kinesis.page_checks import LATEST_ARRIVAL
-from kinesis_assets.kinesis.pages import (
+from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
+from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
+from kinesis_assets.kinesis.records.wire import (
     IncompleteBody,
     Page,
     WireIterator,
     WirePage,
     page_of,
-)
-from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
-from kinesis_assets.kinesis.room import Room, Seat
-from kinesis_assets.kinesis.sdk_internals import (
-    SdkInternalMissing,
-    data_endpoint,
-    parser_error,
-    warn_that_the_sdk_calls,
 )
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
@@ -46,13 +37,22 @@ from kinesis_assets.kinesis.shards import (
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.kinesis.waits import by_a_thread, waited_out
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread, waited_out
+from kinesis_assets.kinesis.transport.http_connection import ResponseTooLong
+from kinesis_assets.kinesis.transport.memory_limiter import Room, Seat
+from kinesis_assets.kinesis.transport.sdk_internals import (
+    SdkInternalMissing,
+    data_endpoint,
+    parser_error,
+    warn_that_the_sdk_calls,
+)
+from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY, DirectCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kinesis_assets.kinesis.direct_call import AnswerT_co
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
 
 CONNECTIONS = 64
 """Calls that one client makes at once without opening a connection anew."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
 
 if TYPE_CHECKING:
     from datetime import datetime

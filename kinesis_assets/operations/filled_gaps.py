@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.reader import RangeEnd
+from kinesis_assets.kinesis.reading.reading import RangeEnd
 from kinesis_assets.table.after import at, passed
 from kinesis_assets.table.past import ClearedGap
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.spark.fill import ShardFilling
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import SeekRefused
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.after import Passed, at, passed
 

@@ -29,9 +29,9 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
     StreamRecreated,
 )
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.operations.filled_gaps import filled_gaps
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.held import HeldFile

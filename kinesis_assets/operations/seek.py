@@ -17,7 +17,7 @@ import msgspec
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
-from kinesis_assets.kinesis.starts import Starts, try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
 from kinesis_assets.stale_list import check_for_seek
 from kinesis_assets.table import past as past_file

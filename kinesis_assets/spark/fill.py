@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_assets.errors import ShardError
-from kinesis_assets.kinesis.bounds import Allowance
-from kinesis_assets.kinesis.budget import Budget
-from kinesis_assets.kinesis.checksums import checksum
+from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd, ShardReading
-from kinesis_assets.kinesis.records import record_batch
-from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardReading
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.spark.land import BYTES_IN_FLIGHT, Count, LandingJob, client_of, packed, parallelism
 from kinesis_assets.spark.manifest import decode_all, encode
 from kinesis_assets.spark.manifest_checks import check_filling
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.pages import Records
-    from kinesis_assets.kinesis.reader import ShardRange
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.records.wire import Records
+    from kinesis_assets.kinesis.transport.awaitables import Waits
 
 
 @dataclass(frozen=True, slots=True)

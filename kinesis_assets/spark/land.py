@@ -20,14 +20,14 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
-from kinesis_assets.kinesis.budget import Budget
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.columns import binaries
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, RangeEnd, ShardReading
-from kinesis_assets.kinesis.records import record_batch
-from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardReading
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.columns import binaries
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.spark.manifest import decode_all, encode
 from kinesis_assets.spark.manifest_checks import check_landing
 from kinesis_assets.spark.memory import give_memory_back
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.bounds import Allowance
-    from kinesis_assets.kinesis.pages import Records
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.records.wire import Records
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.waits import Wait
+    from kinesis_assets.kinesis.transport.awaitables import Wait
     from kinesis_assets.table.storage import TableFolder
 
 BYTES_IN_FLIGHT = 128 << 20

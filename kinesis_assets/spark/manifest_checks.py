@@ -17,9 +17,9 @@ from kinesis_assets.table.files import is_new_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, ShardFilling
     from kinesis_assets.spark.land import Landing, ShardLanding
     from kinesis_assets.table.files import DataFile

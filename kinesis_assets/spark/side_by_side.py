@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.client import CONNECTIONS
-from kinesis_assets.kinesis.event_loop import EventLoop
-from kinesis_assets.kinesis.pages import Records
+from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from threading import Event
 
-    from kinesis_assets.kinesis.reader import ShardReading
-    from kinesis_assets.kinesis.waits import Wait, Waits
+    from kinesis_assets.kinesis.reading.reading import ShardReading
+    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
 
     Take = Callable[[ShardReading, Records], Iterable[Wait]]
 

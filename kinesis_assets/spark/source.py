@@ -14,11 +14,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange, ShardReading
-from kinesis_assets.kinesis.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP

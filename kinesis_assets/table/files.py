@@ -21,8 +21,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
-from kinesis_assets.kinesis.columns import same_integer
-from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.columns import same_integer
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:

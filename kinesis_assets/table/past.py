@@ -20,7 +20,7 @@ from kinesis_assets.table.tokens import draw_token
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.loss import Gap
+    from kinesis_assets.kinesis.data_loss import Gap
 
 FORMAT = 2
 """Raised with any change that an older version must not read. Files of format 1 name no stream."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import PositionConflict
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.aggregation import MAGIC, AggregatedRecord
+from kinesis_assets.kinesis.records.aggregation import MAGIC, AggregatedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from stream_bench import StreamBench
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.operations.adopt import AdoptResult, adopt
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import RunResult, execute_run
@@ -54,8 +54,8 @@ class Bench(StreamBench):
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
 
 

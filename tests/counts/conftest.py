@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import Land, RunResult, execute_run
 from kinesis_assets.spark.land import land_group
@@ -85,7 +85,7 @@ def counted(
 ) -> Iterator[Counted]:
     """A stream to be created; nobody waits for a page's turn."""
     del environment
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
     faults, answered = Faults(), []
 
     def around(app: Any) -> Any:

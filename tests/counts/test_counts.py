@@ -14,11 +14,11 @@ import pytest
 from botocore.loaders import JSONFileLoader, create_loader
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis import checksums as checksums_module
-from kinesis_assets.kinesis.checksums import checksums
 from kinesis_assets.kinesis.client import StreamClient, _loader
-from kinesis_assets.kinesis.pages import WirePage
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records import checksums as checksums_module
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksums
+from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import land
 from kinesis_assets.table.delta import PositionedTable

@@ -28,7 +28,7 @@ from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.keys import io_manager_key, raw_key, stream_key
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.start_positions import Starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from kinesis_assets.errors import (
     ShardUnknown,
 )
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.sensor import span_tags

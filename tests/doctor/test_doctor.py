@@ -22,7 +22,7 @@ from deltalake import write_deltalake
 
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.keys import raw_key, sensor_name
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.liveness import Liveness, Sign
 from kinesis_assets.reconcile import told_since

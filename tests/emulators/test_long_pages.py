@@ -10,11 +10,11 @@ from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 from emulators import client
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import LARGEST_BODY
-from kinesis_assets.kinesis.page_limit import PageLimit
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.page_limit import PageLimit
+from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 
@@ -37,8 +37,8 @@ FITTING = 1_250
 @pytest.fixture(autouse=True)
 def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call waits for its turn."""
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "BYTES_PER_SECOND", 1e12)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 1e12)
 
 
 @pytest.fixture

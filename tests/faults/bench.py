@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kinesis_assets import follow as follow_module
 from kinesis_assets.follow import Follow
-from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 from kinesis_assets.spark import land
@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 arguments = json.loads(sys.argv[1])
 folder = Path(json.loads(os.environ["FAULT"])["folder"])
-reader.SECONDS_BETWEEN_CALLS = 0.0
+reading.SECONDS_BETWEEN_CALLS = 0.0
 follow_module.SECONDS_LISTED = 0.0  # so that each look passes the points of a list too
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from named_files import NamedFiles
 
-from kinesis_assets.kinesis import reader
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.operations.seek import seek
 from kinesis_assets.spark.fill import fill_group
@@ -57,6 +57,6 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
 
 
 if __name__ == "__main__":
-    reader.SECONDS_BETWEEN_CALLS = 0.0
+    reading.SECONDS_BETWEEN_CALLS = 0.0
     commit._LONGEST_WAIT = 0.01
     operate(json.loads(sys.argv[1]))

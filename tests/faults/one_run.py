@@ -9,9 +9,9 @@ import sys
 from datetime import timedelta
 
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark import land
@@ -19,7 +19,7 @@ from kinesis_assets.table import commit
 from kinesis_assets.table.delta import PositionedTable
 
 arguments = json.loads(sys.argv[1])
-reader.SECONDS_BETWEEN_CALLS = 0.0
+reading.SECONDS_BETWEEN_CALLS = 0.0
 commit._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
     commit.OLDEST_ATTEMPT = timedelta(seconds=arguments["oldest"])

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis import aggregation
-from kinesis_assets.kinesis.aggregation import (
+from kinesis_assets.kinesis.records import aggregation
+from kinesis_assets.kinesis.records.aggregation import (
     MAGIC,
     OUTSIDE_HASH_RANGE,
     any_aggregate,
@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.aggregation import (
     is_aggregate,
     is_damaged,
 )
-from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.records.wire import Record, Records
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 
 ALL_KEYS = ("0", str(2**128 - 1))

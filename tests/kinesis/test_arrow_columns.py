@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_assets.kinesis import columns
+from kinesis_assets.kinesis.records import columns
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)  # Cs: half a surrogate pair
 INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled, TooManyBadRecords
-from kinesis_assets.kinesis import budget as budget_module
-from kinesis_assets.kinesis import progress, reader, waits
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.budget import Budget
-from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis import quota as budget_module
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import stall_detector
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate
 
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
@@ -32,7 +34,7 @@ amounts = st.none() | st.integers(0, 10**12)
 def virtual(monkeypatch):
     """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (reader, progress, budget_module, waits):
+    for module in (reading_module, stall_detector, budget_module, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -250,7 +252,7 @@ def test_no_page_is_asked_for_with_more_records_than_may_be_taken(put, reading_o
 
 
 def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, faults, virtual, monkeypatch):
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
     put(FIRST, *[b"%d" % item for item in range(20)])
     faults.page_size(1)
 
@@ -265,7 +267,7 @@ def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, f
 
 @pytest.mark.usefixtures("virtual")
 def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(reader, "BYTES_PER_SECOND", 1)
+    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 1)
     put(FIRST, b"0_000", b"1_111")
     faults.page_size(1)
     assert data(reading_of(FIRST, max_seconds=1)) == [b"0_000"]
@@ -292,7 +294,7 @@ def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
     began = virtual.now
     with pytest.raises(ShardStalled):
         data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
-    assert virtual.now - began == pytest.approx(progress.STALL_SECONDS, abs=1)
+    assert virtual.now - began == pytest.approx(stall_detector.STALL_SECONDS, abs=1)
 
 
 def test_shard_that_gave_records_and_then_nothing_but_empty_pages_ends_with_what_it_has(
@@ -360,13 +362,13 @@ def test_throttled_shard_that_was_never_answered_has_as_long_as_there_is_patienc
 @pytest.mark.usefixtures("sdk_waits")
 def test_throttled_shard_has_some_tries_however_little_patience(put, reading_of, faults):
     put(FIRST, b"0")
-    faults.throttle(times=reader._LEAST_TRIES - 1)
+    faults.throttle(times=reading_module._LEAST_TRIES - 1)
     assert data(reading_of(FIRST, patience=0.0)) == [b"0"]
     before = faults.count("GetRecords")
     faults.throttle("GetRecords")
     with pytest.raises(ShardThrottled):
         data(reading_of(FIRST, patience=0.0))
-    assert faults.count("GetRecords") - before == reader._LEAST_TRIES
+    assert faults.count("GetRecords") - before == reading_module._LEAST_TRIES
 
 
 @pytest.mark.usefixtures("sdk_waits")
@@ -377,7 +379,7 @@ def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, readin
     began = virtual.now
     with pytest.raises(ShardThrottled):
         data(reading_of(FIRST, patience=2.0))
-    assert virtual.now - began >= progress.STALL_SECONDS
+    assert virtual.now - began >= stall_detector.STALL_SECONDS
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):

@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.errors import CallFailed, InvalidInput, StreamNotFound
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.sdk_internals import data_endpoint
+from kinesis_assets.kinesis.transport.sdk_internals import data_endpoint
 
 OWNER = "111122223333"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)

@@ -18,10 +18,10 @@ from botocore.credentials import Credentials
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import COPIES, DirectCall
-from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.signed_call import COPIES, DirectCall
 
 from raw_peer import RawPeer, Sent  # isort: skip  # this folder's own
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from told_room import ToldRoom
 
-from kinesis_assets.kinesis.event_loop import EventLoop
-from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.waits import Pause, RoomWait, SocketWait, ThreadWait, by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, SocketWait, ThreadWait, by_a_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 
 LONG = 30
 

@@ -10,13 +10,16 @@ import pytest
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import budget, progress, reader, waits
 from kinesis_assets.kinesis import client as client_module
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.pages import Records
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import stall_detector
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate, limits
 
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
@@ -53,7 +56,7 @@ def each(troubles):
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reader, progress, budget, waits):
+    for module in (reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -67,7 +70,7 @@ def drawn(monkeypatch):
         drawn.append((least, most))
         return 0.9 * most
 
-    monkeypatch.setattr(reader, "random", SimpleNamespace(uniform=uniform))
+    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=uniform))
     return drawn
 
 
@@ -146,7 +149,7 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
 def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
     put, reading_of, faults, virtual, monkeypatch
 ):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 30.0)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 30.0)
     put(b"0")
     faults.empty_page()
     reading = reading_of(max_seconds=1)
@@ -205,7 +208,7 @@ def test_throttling_that_lasts_is_waited_out_as_long_as_a_stall(
     began = virtual.now
     with pytest.raises(ReadFailed):
         data(reading_of())
-    assert progress.STALL_SECONDS < virtual.now - began <= progress.STALL_SECONDS + max(drawn)[1]
+    assert stall_detector.STALL_SECONDS < virtual.now - began <= stall_detector.STALL_SECONDS + max(drawn)[1]
 
 
 def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading_of, faults, virtual):
@@ -214,7 +217,7 @@ def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading
     reading, records = reading_of(), 0
     for number, step in enumerate(reading.steps()):
         if number == 0:
-            virtual.sleep(progress.STALL_SECONDS + 1)  # until it has a place
+            virtual.sleep(stall_detector.STALL_SECONDS + 1)  # until it has a place
         if isinstance(step, Records):
             records += len(step)
         else:
@@ -233,7 +236,7 @@ def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, fa
             continue
         records += len(step)
         if records == 1:
-            virtual.sleep(progress.STALL_SECONDS + 1)
+            virtual.sleep(stall_detector.STALL_SECONDS + 1)
             faults.throttle(times=1)
     assert (records, reading.end) == (2, RangeEnd.TIP)
 
@@ -381,7 +384,7 @@ def most_in_a_second(times):
 def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
     put, reading_of, faults, called, monkeypatch, trouble
 ):
-    monkeypatch.setattr(reader, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=lambda least, _most: least))
     put(*[b"%d" % item for item in range(12)])
     faults.page_size(1)
     trouble(faults, after=3, times=5)
@@ -393,7 +396,7 @@ def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
 def test_five_calls_a_second_hold_where_the_service_sees_them_though_calls_are_slow_on_the_way(
     put, reading_of, faults, virtual, monkeypatch
 ):
-    monkeypatch.setattr(reader, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=lambda least, _most: least))
     put(b"0")
     came = []
 

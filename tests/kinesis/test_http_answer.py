@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
-from kinesis_assets.kinesis import http_answer
-from kinesis_assets.kinesis.http_answer import receive
-from kinesis_assets.kinesis.waits import Pause, waited_out
+from kinesis_assets.kinesis.transport import http_response
+from kinesis_assets.kinesis.transport.awaitables import Pause, waited_out
+from kinesis_assets.kinesis.transport.http_response import receive
 
 LARGEST = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -53,7 +53,7 @@ def answer_in(sent, told=lambda _: None):
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED, ENDED])
 @pytest.mark.parametrize("piece", [1, 2, 7, 1 << 16])
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(sent, piece, monkeypatch):
-    monkeypatch.setattr(http_answer, "_PIECE", piece)
+    monkeypatch.setattr(http_response, "_PIECE", piece)
     answer = answer_in(sent)
     assert (answer.status, bytes(answer.body)) == (200, b"hello")
 
@@ -125,7 +125,7 @@ def test_what_was_parsed_is_not_kept_by_the_error_of_what_follows():
     except ProtocolError as error:
         kept = error.with_traceback(None)  # as callers have it
     assert kept
-    found = [each for each in gc.get_objects() if isinstance(each, http_answer._Found)]
+    found = [each for each in gc.get_objects() if isinstance(each, http_response._Found)]
     assert not [each for each in found if each.body == b"here!"]
 
 
@@ -202,7 +202,7 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
 )
 def test_an_answer_that_goes_on_and_on_is_given_up(before, piece, monkeypatch):
     clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
-    monkeypatch.setattr(http_answer, "time", clock)
+    monkeypatch.setattr(http_response, "time", clock)
 
     def go_on(work):
         for _ in work:
@@ -220,7 +220,7 @@ def test_an_answer_that_goes_on_and_on_is_given_up(before, piece, monkeypatch):
 
 def test_the_time_for_a_body_begins_when_there_is_room_for_it(monkeypatch):
     clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
-    monkeypatch.setattr(http_answer, "time", clock)
+    monkeypatch.setattr(http_response, "time", clock)
 
     def room(_):
         clock.seconds += 1000

@@ -18,9 +18,9 @@ from botocore.config import Config
 from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.event_loop import EventLoop
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 from raw_peer import RawPeer, Sent, Then, read_request  # isort: skip  # this folder's own
 

@@ -13,16 +13,16 @@ import pytest
 from told_room import ToldRoom
 
 from kinesis_assets.errors import DataLost, ShardThrottled
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.event_loop import EventLoop
-from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
-from kinesis_assets.kinesis.pages import Records
+from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.waits import Pause, by_a_thread
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class OneShard:
 
 @pytest.fixture
 def shard(clocked: Any, faults: Faults, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     client = StreamClient(stream, clocked.settings)
     return OneShard(clocked.clock, clocked.kinesis, stream, client, faults)

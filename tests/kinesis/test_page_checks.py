@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import CallFailed, ReadFailed
-from kinesis_assets.kinesis import budget, progress, reader, waits
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
-from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import stall_detector
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
+from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import UserRecord, aggregate
 
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
@@ -32,7 +35,7 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reader, progress, budget, waits):
+    for module in (reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 

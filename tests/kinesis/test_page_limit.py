@@ -9,13 +9,16 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.kinesis import budget, progress, reader, waits
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY
-from kinesis_assets.kinesis.page_limit import PageLimit
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import stall_detector
+from kinesis_assets.kinesis.reading.page_limit import PageLimit
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.transport import awaitables
+from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY
 
 from told_room import ToldRoom  # isort: skip  # of the tests' own folder
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
@@ -30,9 +33,9 @@ MIB = 1 << 20
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits; it asks for 16 records at most."""
     virtual = VirtualTime()
-    for module in (reader, progress, budget, waits):
+    for module in (reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
-    monkeypatch.setattr(reader, "PAGE_LIMIT", 16)
+    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
     return virtual
 
 

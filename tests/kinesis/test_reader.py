@@ -9,11 +9,12 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import InvalidInput, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import progress, reader
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import stall_detector
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
@@ -251,7 +252,7 @@ def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
 
 def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, monkeypatch):
     put(0)
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
     faults.empty_page()
     reading = reading_of()
     with pytest.raises(ShardStalled, match=f"{SHARD}.*TRIM_HORIZON.*1000 ms behind"):
@@ -449,7 +450,7 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
 @pytest.fixture
 def patient(stream, settings, monkeypatch):
     """A reading as a Spark task makes it: the SDK tries nothing again; back-off takes no time."""
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
     client = StreamClient(stream, settings, attempts=1)
     return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
@@ -463,7 +464,7 @@ def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, c
 
 
 def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.5)
     put(0)
     faults.throttle()
     with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
@@ -478,7 +479,7 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
 
 
 def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
     put(0)
     behind = iter(range(80_000, 0, -10_000))
     faults.answer(
@@ -494,7 +495,7 @@ def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, f
 def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stall(
     put, reading_of, faults, monkeypatch
 ):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.5)
     put(0)
     behind = itertools.count(10**6, -1)
     faults.answer(
@@ -524,7 +525,7 @@ def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
 
 
 def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(reader, "BYTES_PER_SECOND", 10)
+    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 10)
     put(10_000, 20_000)
     faults.page_size(1)
     data(patient())

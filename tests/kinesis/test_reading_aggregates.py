@@ -8,13 +8,13 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import ReadFailed, TooManyBadRecords
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.aggregation import MAGIC, OUTSIDE_HASH_RANGE
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
+from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.spark.source import KinesisDataSource
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -106,7 +106,7 @@ def test_payload_of_a_sub_record_is_left_alone(put, reading_of, payload):
 
 
 def test_aggregate_of_more_sub_records_than_a_page_has_records_comes_whole(put, reading_of):
-    items = [b"%d" % item for item in range(reader.PAGE_LIMIT + 50)]
+    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
     put(b"before", together(*items), b"after")
     reading = reading_of()
     records = list(chain.from_iterable(reading))
@@ -115,11 +115,11 @@ def test_aggregate_of_more_sub_records_than_a_page_has_records_comes_whole(put, 
 
 
 def test_aggregate_of_more_sub_records_than_a_page_has_records_is_cut_near_its_end(put, reading_of):
-    items = [b"%d" % item for item in range(reader.PAGE_LIMIT + 50)]
+    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
     (number,) = put(together(*items))
-    reading = reading_of(max_records=reader.PAGE_LIMIT + 48)
+    reading = reading_of(max_records=reading_module.PAGE_LIMIT + 48)
     assert data(reading) == items[:-2]
-    assert reading.position == Position.after(number, reader.PAGE_LIMIT + 47)
+    assert reading.position == Position.after(number, reading_module.PAGE_LIMIT + 47)
     assert data(reading_of(reading.position)) == items[-2:]
 
 
@@ -251,7 +251,7 @@ def test_closed_shard_cut_inside_its_last_aggregate_is_not_at_its_end(put, readi
 @pytest.fixture
 def short_lists(monkeypatch):
     """A page comes in several lists, each of no more aggregates than make three records."""
-    monkeypatch.setattr(reader, "PAGE_LIMIT", 3)
+    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 3)
 
 
 @pytest.mark.usefixtures("short_lists")

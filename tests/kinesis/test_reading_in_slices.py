@@ -9,14 +9,15 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.kinesis import aggregation, reader
-from kinesis_assets.kinesis.aggregation import deaggregate, sliced
-from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.page_checks import first_that_is_no_number
-from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.waits import Pause
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.records import aggregation
+from kinesis_assets.kinesis.records.aggregation import deaggregate, sliced
+from kinesis_assets.kinesis.records.page_checks import first_that_is_no_number
+from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"
@@ -27,7 +28,7 @@ BEGINNING = Position.parse("TRIM_HORIZON")
 @pytest.fixture(autouse=True)
 def slices_of_three(monkeypatch):
     monkeypatch.setattr(aggregation, "SLICE", 3)
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def own(steps):
 
 
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 60.0)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 60.0)
     here, sleep = threading.get_ident(), time.sleep
 
     def sleep_elsewhere(seconds):
@@ -146,7 +147,7 @@ def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, fau
 
 
 def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, faults, monkeypatch):
-    monkeypatch.setattr(reader, "LEAST_LIMIT", 1)
+    monkeypatch.setattr(reading_module, "LEAST_LIMIT", 1)
     put(*[b"%03d" % item for item in range(100)])
     faults.page_size(10)
     assert data(reading_of(client, max_bytes=60)) == list(range(20))

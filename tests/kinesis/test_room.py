@@ -9,16 +9,16 @@ import pytest
 from told_room import ToldRoom
 
 from kinesis_assets.errors import CallFailed, ReadFailed
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.direct_call import COPIES, LARGEST_BODY, DirectCall
-from kinesis_assets.kinesis.event_loop import EventLoop
-from kinesis_assets.kinesis.http_answer import HttpAnswer
-from kinesis_assets.kinesis.pages import Page, Records, WirePage
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange, ShardReading
-from kinesis_assets.kinesis.room import Room
-from kinesis_assets.kinesis.waits import Pause, RoomWait, by_a_thread, waited_out
+from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.records.wire import Page, Records, WirePage
+from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, by_a_thread, waited_out
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.http_response import HttpAnswer
+from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY, DirectCall
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))

@@ -13,11 +13,11 @@ from types import ModuleType
 import pytest
 
 import kinesis_assets
-from kinesis_assets.kinesis import sdk_internals
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.transport import sdk_internals
 
 SHARD = "shardId-000000000000"
 PACKAGE = Path(kinesis_assets.__file__).parent
@@ -218,7 +218,7 @@ def test_other_modules_of_the_kinesis_folder_use_no_private_attribute_but_their_
     found = {
         (name, node.attr)
         for name, tree in trees()
-        if name.startswith("kinesis/") and name != "kinesis/sdk_internals.py"
+        if name.startswith("kinesis/") and name != "kinesis/transport/sdk_internals.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
         if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", "look"})

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import ShardRange, ShardReading
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"

@@ -7,11 +7,11 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Bounds
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.settings import ClientSettings
 
 SHARD = "shardId-000000000000"
@@ -22,8 +22,8 @@ MIDDLE = str(1 << 127)
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch):
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
 
 
 @pytest.fixture(params=["own parser", "SDK's parser"])

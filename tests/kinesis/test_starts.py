@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 
 A, B, C = (f"shardId-{number:012}" for number in range(3))

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from kinesis_assets.kinesis.waits import (
+from kinesis_assets.kinesis.transport.awaitables import (
     Pause,
     RoomWait,
     SocketWait,

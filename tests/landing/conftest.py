@@ -10,10 +10,10 @@ import pytest
 from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import Land, RunResult, execute_run
 
@@ -119,8 +119,8 @@ class Bench:
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a shard's pace, nor long to try again."""
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
 
 
 @pytest.fixture

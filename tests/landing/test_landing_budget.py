@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from hours_clock import HoursClock
 
-from kinesis_assets.kinesis import budget
-from kinesis_assets.kinesis.bounds import Allowance
+from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.run import ShardState
 from kinesis_assets.spark import land as land_module
 from kinesis_assets.spark import side_by_side
@@ -48,7 +48,7 @@ def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
     bench, faults, monkeypatch, seconds
 ):
     clock = HoursClock()
-    for module in (budget, land_module, tokens, commit):
+    for module in (quota, land_module, tokens, commit):
         monkeypatch.setattr(module, "time", clock)
     data = filled(bench, 1, 6)
     faults.page_size(1)
@@ -187,7 +187,7 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
 def a_second_a_page(faults, monkeypatch):
     """For a run's bounds, time is the number of pages that were asked for."""
     clock = SimpleNamespace(monotonic=lambda: float(faults.count("GetRecords")))
-    monkeypatch.setattr(budget, "time", clock)
+    monkeypatch.setattr(quota, "time", clock)
 
 
 @pytest.mark.usefixtures("a_second_a_page")

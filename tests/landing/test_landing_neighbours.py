@@ -12,8 +12,8 @@ from botocore.config import Config
 from kinesis_assets import plan
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.kinesis import client as client_module
-from kinesis_assets.kinesis import progress, reader
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading import reading, stall_detector
 from kinesis_assets.run import ShardState
 from kinesis_assets.testing import Faults
 
@@ -47,7 +47,7 @@ TROUBLES = {
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch, request):
     """What lasts for a moment lasts for ever."""
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
     if "no answer" in request.node.name:
         impatient = {"read_timeout": 0.3}
         monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | impatient))
@@ -97,7 +97,7 @@ def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults
 def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_commit_of_its_neighbours(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 300.0)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
     monkeypatch.setattr(plan, "PATIENCE", 0.5)
     first, second = bench.create(2)
     numbers = bench.put(first, b"1-0", b"1-1")
@@ -123,7 +123,7 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
         failed.set()
         return ReadFailed(*reason)
 
-    monkeypatch.setattr(reader, "ReadFailed", told)
+    monkeypatch.setattr(reading, "ReadFailed", told)
     faults.page_size(1)
     faults.fail(status=400, code="AccessDeniedException", shard_id=first)
     faults.before("GetRecords", lambda: failed.wait(timeout=10), shard_id=second, after=1)
@@ -133,7 +133,7 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
 
 
 def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults, monkeypatch):
-    monkeypatch.setattr(progress, "STALL_SECONDS", 300.0)
+    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
     first, second = bench.create(2)
     bench.put(first, b"1-0", b"1-1", b"1-2")
     bench.put(second, b"2-0", b"2-1", b"2-2")

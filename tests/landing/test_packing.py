@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import BYTES_PER_SECOND, ShardRange
+from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, ShardRange
 from kinesis_assets.spark.land import packed
 
 MB = 1_000_000

@@ -24,7 +24,7 @@ from histories import (
 from hypothesis import strategies as st
 from seams import SEAMS, DiskFailed, Killed, LogFailed
 
-from kinesis_assets.kinesis.aggregation import MAGIC
+from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from seams import Seams
 from stage import House
 
 from kinesis_assets.kinesis import client as client_module
-from kinesis_assets.kinesis import direct_call, reader
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.operations import replay
 from kinesis_assets.table import commit, files
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
@@ -43,13 +44,13 @@ def house(environment: None) -> Iterator[House]:
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-        patch.setattr(reader, "BYTES_PER_SECOND", 10**12)
-        patch.setattr(reader, "_LONGEST_WAIT", 0.0)
+        patch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+        patch.setattr(reading, "BYTES_PER_SECOND", 10**12)
+        patch.setattr(reading, "_LONGEST_WAIT", 0.0)
         for module in (commit, replay):
             patch.setattr(module, "_LONGEST_WAIT", 0.0)
-        patch.setattr(reader, "PAGE_LIMIT", 5)
-        for module in (client_module, direct_call):
+        patch.setattr(reading, "PAGE_LIMIT", 5)
+        for module in (client_module, signed_call):
             patch.setattr(module, "LARGEST_BODY", LONG // 2)
         patch.setattr(files, "ROW_GROUP_BYTES", 500)
         patch.setattr(files, "FILE_BYTES", 2000)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from histories import Aggregate, Plain
 
-from kinesis_assets.kinesis.aggregation import MAGIC
+from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from ledger import BEGINNING, DAMAGED, OUTSIDE, Ledger, Row, place_of
 
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.kinesis.aggregation import OUTSIDE_HASH_RANGE
+from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,8 +20,8 @@ from kinesis_assets.errors import (
     TableRewritten,
     TooManyBadRecords,
 )
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seams import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import Land
     from kinesis_assets.spark.fill import Filling, FillJob

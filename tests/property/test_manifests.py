@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
-from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding, landing_of
 from kinesis_assets.spark.manifest import encode

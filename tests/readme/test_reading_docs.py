@@ -16,12 +16,12 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.keys import io_manager_key
-from kinesis_assets.kinesis.bounds import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.progress import STALL_SECONDS
-from kinesis_assets.kinesis.reader import _ATTEMPTS
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.reading.reading import _ATTEMPTS
+from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.plan import PATIENCE
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 

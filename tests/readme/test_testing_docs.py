@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 
-from kinesis_assets.kinesis.aggregation import MAGIC
+from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import Faults, LocalKinesis
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()

@@ -11,9 +11,9 @@ from as_in_spark import fill_as_in_spark, land_as_in_spark
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
-from kinesis_assets.kinesis import reader
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.operations import replay as replay_module
 from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
@@ -108,8 +108,8 @@ class Bench(StreamBench):
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(replay_module, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
 

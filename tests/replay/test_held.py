@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis.pages import Record
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import freeze

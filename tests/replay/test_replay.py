@@ -26,12 +26,12 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
-from kinesis_assets.kinesis import budget
-from kinesis_assets.kinesis.checksums import checksum
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd
-from kinesis_assets.kinesis.room import Room
+from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.replay import ReplayState, Span
@@ -48,7 +48,7 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, FillJob
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
@@ -620,7 +620,7 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
 def hours(monkeypatch, faults):
     """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
     clock, of = HoursClock(), SimpleNamespace(each=0.0)
-    for module in (budget, fill_module, tokens, commit):
+    for module in (quota, fill_module, tokens, commit):
         monkeypatch.setattr(module, "time", clock)
 
     def later(*_):

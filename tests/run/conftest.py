@@ -11,10 +11,11 @@ from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
-from kinesis_assets.kinesis import reader, relist
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis import relist
 from kinesis_assets.kinesis.client import ClientSettings
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
@@ -109,8 +110,8 @@ def faults() -> Iterator[Faults]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call waits for its turn, and no retry for better times."""
-    monkeypatch.setattr(reader, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reader, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.0)
     monkeypatch.setattr(relist, "WAITS", (0.0, 0.0, 0.0))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets import follow as follow_module
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 

@@ -16,7 +16,7 @@ from kinesis_assets.errors import (
     ShardThrottled,
     ShardUnknown,
 )
-from kinesis_assets.kinesis.bounds import Allowance
+from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 

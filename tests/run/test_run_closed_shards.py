@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import ParentUnfinished, ReadFailed, ShardVanished
-from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.data_loss import OnDataLoss
 
 YEAR = 365 * 24 * 3600
 CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}

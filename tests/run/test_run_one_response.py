@@ -17,8 +17,8 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableMissing,
 )
-from kinesis_assets.kinesis.bounds import Bounds
-from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.plan import OnRecreated
 from kinesis_assets.run import execute_run

@@ -7,7 +7,7 @@ import pytest
 from as_in_spark import land_as_in_spark
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.reader import RangeEnd
+from kinesis_assets.kinesis.reading.reading import RangeEnd
 from kinesis_assets.run import ShardState, execute_run
 
 

@@ -16,7 +16,7 @@ from kinesis_assets.errors import (
     ShardVanished,
     TableMissing,
 )
-from kinesis_assets.kinesis.loss import OnDataLoss
+from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.run import ShardState

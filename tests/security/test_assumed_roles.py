@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.spark.land import LandingJob
 from kinesis_assets.testing.messages import Answer
 

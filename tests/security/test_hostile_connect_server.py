@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 RUN = """
 import math, sys
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import LandingJob, land
 from kinesis_assets.spark.session import failures_told, start_session

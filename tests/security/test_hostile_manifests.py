@@ -16,9 +16,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import LandingFailed, ReadFailed, ShardError
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.kinesis.starts import Starts
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.plan import ReadPolicy, plan_run

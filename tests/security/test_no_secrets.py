@@ -28,7 +28,7 @@ from kinesis_assets.testing.messages import Answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.kinesis.reader import ShardRange
+    from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.land import Landing
     from kinesis_assets.testing import Faults
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reader import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.spark.land import Landing, LandingJob, land_group
 from kinesis_assets.spark.manifest import decode_all, encode
 from kinesis_assets.spark.side_by_side import CALLS

@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
-from kinesis_assets.kinesis.bounds import Bounds
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.run import ShardState
 from kinesis_assets.spark import land as land_module

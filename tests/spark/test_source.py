@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.spark.source import KinesisDataSource
 from kinesis_assets.testing import UserRecord, aggregate
 

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.records import record_batch
+from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.table import files as files_module
 from kinesis_assets.table.files import FILE_SCHEMA, DataFileWriter, verify, without_shards
 

@@ -28,8 +28,8 @@ from attempts import (
 from deltalake import DeltaTable, Schema
 
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
-from kinesis_assets.kinesis import records as records_module
-from kinesis_assets.kinesis.records import RECORD_SCHEMA
+from kinesis_assets.kinesis.records import arrow as records_module
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table import delta as delta_module
 from kinesis_assets.table import files as files_module

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity

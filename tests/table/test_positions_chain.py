@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.chain import MOST_BYTES, THREE_DAYS, BusyStream, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.kinesis.loss import Gap
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.delta import PositionedTable

@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_assets.kinesis.http_endpoint import HttpEndpoint
-from kinesis_assets.kinesis.pages import IncompleteBody
-from kinesis_assets.kinesis.sdk_internals import Signing, connections_of, parser_error
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.records.wire import IncompleteBody
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.http_connection import HttpEndpoint
+from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.http_answer import HttpAnswer
-    from kinesis_assets.kinesis.room import Seat
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.http_response import HttpAnswer
+    from kinesis_assets.kinesis.transport.memory_limiter import Seat
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 

@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.bounds import Allowance
-    from kinesis_assets.kinesis.pages import Records
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.records.wire import Records
 
 
 class Budget:

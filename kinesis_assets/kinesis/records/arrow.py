@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kinesis_assets.kinesis import columns
-from kinesis_assets.kinesis.pages import Records
+from kinesis_assets.kinesis.records import columns
+from kinesis_assets.kinesis.records.wire import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.pages import Record
+    from kinesis_assets.kinesis.records.wire import Record
 
 RECORD_SCHEMA = pa.schema(
     [

@@ -16,14 +16,14 @@ from botocore import exceptions as named
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from kinesis_assets.kinesis.http_answer import BodyTooLong, HttpAnswer, receive
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.http_response import BodyTooLong, HttpAnswer, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kinesis_assets.kinesis.sdk_internals import ConnectionPool
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 from pybase64 import b64decode
 
-from kinesis_assets.kinesis import columns
-from kinesis_assets.kinesis.columns import letters
-from kinesis_assets.kinesis.page_checks import checked, checked_lag
+from kinesis_assets.kinesis.records import columns
+from kinesis_assets.kinesis.records.columns import letters
+from kinesis_assets.kinesis.records.page_checks import checked, checked_lag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

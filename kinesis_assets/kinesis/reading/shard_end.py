@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
-from kinesis_assets.kinesis.waits import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
 
 UNCONFIRMED = "ShardEndUnconfirmed"
 """The code of the `CallFailed` for a response that ends a shard without proof."""

@@ -7,13 +7,13 @@ from zlib import crc32
 
 import numpy as np
 
-from kinesis_assets.kinesis.columns import letters
+from kinesis_assets.kinesis.records.columns import letters
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.pages import Record, Records
+    from kinesis_assets.kinesis.records.wire import Record, Records
 
 _FEW = 400
 """Numbers are sooner done one by one that are no more than these."""

@@ -16,14 +16,14 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
 from typing import TYPE_CHECKING, assert_never
 
-from kinesis_assets.kinesis.waits import Pause, RoomWait, SocketWait, ThreadWait
+from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, SocketWait, ThreadWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from selectors import BaseSelector
     from socket import socket
 
-    from kinesis_assets.kinesis.waits import Wait, Waits
+    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
 
 
 class EventLoop:

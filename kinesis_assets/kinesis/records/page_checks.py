@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.columns import letters
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.records.columns import letters
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.pages import Records
+    from kinesis_assets.kinesis.records.wire import Records
 
 REPEATED_PAGE = "RepeatedPage"
 """The code of the `CallFailed` that `check_follows` raises."""

@@ -57,8 +57,8 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from kinesis_assets.kinesis.columns import letters
-from kinesis_assets.kinesis.pages import Record, Records
+from kinesis_assets.kinesis.records.columns import letters
+from kinesis_assets.kinesis.records.wire import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.waits import RoomWait
+from kinesis_assets.kinesis.transport.awaitables import RoomWait
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
 
 
 class Room:

@@ -24,30 +24,30 @@ from kinesis_assets.errors import (
     ShardThrottled,
     TooManyBadRecords,
 )
-from kinesis_assets.kinesis.aggregation import any_aggregate, is_damaged, sliced
-from kinesis_assets.kinesis.bounds import Allowance, Bounds
-from kinesis_assets.kinesis.budget import Budget
-from kinesis_assets.kinesis.checksums import checksums
-from kinesis_assets.kinesis.failed_calls import is_throttled, is_too_long, passes, timed_out
-from kinesis_assets.kinesis.loss import Expiry, Gap, OnDataLoss
-from kinesis_assets.kinesis.page_checks import check_follows
-from kinesis_assets.kinesis.page_limit import LARGEST_PAGE_BYTES, PageLimit
-from kinesis_assets.kinesis.pages import Records
+from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.progress import STALL_SECONDS, Progress
+from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLimit
+from kinesis_assets.kinesis.reading.retry_policy import is_throttled, is_too_long, passes, timed_out
+from kinesis_assets.kinesis.reading.shard_end import ShardEnd
+from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS, Progress
+from kinesis_assets.kinesis.records.aggregation import any_aggregate, is_damaged, sliced
+from kinesis_assets.kinesis.records.checksums import checksums
+from kinesis_assets.kinesis.records.page_checks import check_follows
+from kinesis_assets.kinesis.records.wire import Records
 from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
-from kinesis_assets.kinesis.shard_end import ShardEnd
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.kinesis.waits import Pause, by_a_thread, in_time
+from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread, in_time
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Generator, Iterator, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.pages import Page, Record
-    from kinesis_assets.kinesis.room import Room
-    from kinesis_assets.kinesis.waits import Wait, Waits
+    from kinesis_assets.kinesis.records.wire import Page, Record
+    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
+    from kinesis_assets.kinesis.transport.memory_limiter import Room
 
 _T = TypeVar("_T")
 

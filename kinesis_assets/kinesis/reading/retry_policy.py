@@ -5,9 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.page_checks import REPEATED_PAGE
+from kinesis_assets.kinesis.reading.shard_end import UNCONFIRMED
+from kinesis_assets.kinesis.records.page_checks import REPEATED_PAGE
 from kinesis_assets.kinesis.service_time import UNCERTAIN
-from kinesis_assets.kinesis.shard_end import UNCONFIRMED
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed

@@ -11,13 +11,13 @@ import numpy as np
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
-from kinesis_assets.kinesis.waits import until_it_can, when_it_can
+from kinesis_assets.kinesis.transport.awaitables import until_it_can, when_it_can
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
-    from kinesis_assets.kinesis.waits import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Waits
 
 _PIECE = 256 << 10
 """Bytes that are received at once, at most, before it is known how many come: most answers are shorter."""

@@ -1,0 +1,1 @@
+"""Records: from the response to Arrow."""

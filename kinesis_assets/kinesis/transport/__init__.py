@@ -1,0 +1,1 @@
+"""Signed HTTP calls, many at once on one event loop."""
