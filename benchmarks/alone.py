@@ -17,9 +17,9 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import LandingJob, client_of, land_group
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.storage import TableFolder
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,10 +14,10 @@ from benchmarks.contention import STREAM
 from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

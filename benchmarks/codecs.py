@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.measure import GB
 from benchmarks.payloads import Payloads
 from benchmarks.section import Section, table
-from kinesis_assets.table.files import CODEC, DICTIONARIES, FILE_SCHEMA, STATISTICS
+from kinesis_assets.table.data_file import CODEC, DICTIONARIES, FILE_SCHEMA, STATISTICS
 
 RECORD_BYTES = 1000
 GROUPS = 4

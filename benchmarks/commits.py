@@ -28,11 +28,11 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.delta import HISTORY_RETENTION, PositionedTable, Upkeep
-from kinesis_assets.table.files import DataFileWriter
-from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.data_file import DataFileWriter
+from kinesis_assets.table.maintenance.upkeep import maintain
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import HISTORY_RETENTION, PositionedTable, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

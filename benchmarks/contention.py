@@ -23,10 +23,10 @@ from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.data_file import DataFileWriter
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

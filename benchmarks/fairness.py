@@ -13,7 +13,7 @@ from benchmarks.slow_bucket import slow_bucket
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamListing
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized

@@ -24,9 +24,9 @@ from kinesis_assets.materialize import StreamProject
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from benchmarks.contention import SHARDS, attempt, frozen, standing
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from benchmarks.measure import GB, Input, Measured, Spread, interleaved, tree_cp
 from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.table.files import CODEC
+from kinesis_assets.table.data_file import CODEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

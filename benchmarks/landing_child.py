@@ -32,8 +32,8 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land
 from kinesis_assets.spark.session import start_session
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.files import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
+from kinesis_assets.table.data_file import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

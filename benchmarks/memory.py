@@ -26,8 +26,8 @@ from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import LandingJob, land_group
 from kinesis_assets.spark.side_by_side import CALLS
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.storage import TableFolder
-from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

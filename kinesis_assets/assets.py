@@ -23,7 +23,7 @@ from kinesis_assets.pace import COMMIT_INTERVAL
 from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.spans import seconds_followed
-from kinesis_assets.table.columns import COLUMNS
+from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from kinesis_assets.table.heartbeat import heartbeats
 if TYPE_CHECKING:
     import dagster as dg
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 
 def dead_runs(instance: dg.DagsterInstance, stream: str, table: PositionedTable) -> set[str]:

@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.plan import plan_run
 from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
-from kinesis_assets.table.stop import StopObject
+from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kinesis_assets.pace import Pace
     from kinesis_assets.plan import ReadPolicy, RunPlan
     from kinesis_assets.run import Land, RunResult
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable
 
 SECONDS_LISTED = 10.0
 """For so long a list of shards is used again: the streams of an account share 20 DescribeStreamSummary a

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.run import RunResult
     from kinesis_assets.spark.resource import SparkResource  # noqa: TC004  # of a private attribute
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.heartbeat import Heartbeat  # noqa: TC004  # as above
     from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.table import PositionedTable
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -158,7 +158,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     def positioned_table(self) -> PositionedTable:
         """The stream's table."""
-        from kinesis_assets.table.delta import PositionedTable  # noqa: PLC0415  # definitions open none
+        from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions open none
 
         return PositionedTable(self.table)
 
@@ -256,7 +256,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         """
         from kinesis_assets.run import execute_run  # noqa: PLC0415
         from kinesis_assets.spark.land import end_landing, land  # noqa: PLC0415
-        from kinesis_assets.table.stop import StopObject  # noqa: PLC0415
+        from kinesis_assets.table.stop_marker import StopObject  # noqa: PLC0415
 
         if not isinstance(obj, RunPlan):
             raise InvalidInput(

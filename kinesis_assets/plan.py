@@ -17,8 +17,8 @@ from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.stale_list import check_first_list, check_list
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import initial_positions
-from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.unlisted_parents import check_unlisted_parents
 from kinesis_assets.vanished import give_up, why_kept
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 PATIENCE = 30.0

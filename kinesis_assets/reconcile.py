@@ -18,13 +18,13 @@ from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.keys import raw_key
 from kinesis_assets.metadata import landed_metadata
 from kinesis_assets.run import ShardState
-from kinesis_assets.table.tokens import drawn_at
+from kinesis_assets.table.commit_ids import drawn_at
 from kinesis_assets.told import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import Landed, StreamPositions
 
 MOST_FILES = 200

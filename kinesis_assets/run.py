@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.plan import RunPlan
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
 """Lands ranges that do not depend on each other, as `land` does in Spark."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.backoff import Failing
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from kinesis_assets.errors import JavaUnavailable
 from kinesis_assets.kinesis.client import ClientSettings
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:

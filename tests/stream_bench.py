@@ -13,8 +13,8 @@ from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import ClientSettings
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock
 
 HASH_KEYS = 1 << 128

@@ -11,7 +11,7 @@ from kinesis_assets.cli.stream import json_option, of_stream, print_rows, projec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import Predecessor, ShardPosition, StreamPositions
 
 

@@ -40,7 +40,7 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
         config_schema={"dry_run": _DRY_RUN},
     )
     def keep(context: dg.OpExecutionContext) -> None:
-        from kinesis_assets.table.maintenance import maintain  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.table.maintenance.upkeep import maintain  # noqa: PLC0415  # its runs alone
 
         manager: ShardIOManager = getattr(context.resources, manager_key)
         steps: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ def run_maintenance(
     Raises:
         KinesisAssetsError: The job failed; what was yielded is done.
     """
-    from kinesis_assets.table.steps import Step  # noqa: PLC0415  # as above
+    from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above
 
     run_id = str(uuid4())
     name = maintenance_name(stream)

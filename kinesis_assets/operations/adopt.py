@@ -25,12 +25,12 @@ from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
 from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
 from kinesis_assets.stale_list import check_first_list
-from kinesis_assets.table import past as past_file
+from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
-from kinesis_assets.table.tokens import draw_token
 from kinesis_assets.unlisted_parents import check_unlisted_parents
 from kinesis_assets.vanished import exists
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.rewrites import Rewrite
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
 _ALL_HASH_KEYS = ("0", str((1 << 128) - 1))

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.after import passed
+from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

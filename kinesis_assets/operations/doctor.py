@@ -24,13 +24,13 @@ from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, diffe
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
 from kinesis_assets.sensor_runs import DEAD
 from kinesis_assets.stale_list import check_list
-from kinesis_assets.table.after import passed
+from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.log_entries import log_entries
-from kinesis_assets.table.log_files import folder_files, named_files
-from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.ownership import application, past_application
 from kinesis_assets.table.rewrites import rewrites_of
-from kinesis_assets.table.tokens import drawn_at
+from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.spark.scan import Scan
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.log_entries import LogEntry
-    from kinesis_assets.table.past import Past
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _AT_ONCE = 200
 """Commits whose events are looked for together."""

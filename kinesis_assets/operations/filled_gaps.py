@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.reading.reading import RangeEnd
-from kinesis_assets.table.after import at, passed
-from kinesis_assets.table.past import ClearedGap
+from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

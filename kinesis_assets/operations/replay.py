@@ -38,10 +38,10 @@ from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.unlisted import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
 from kinesis_assets.spark.land import LandingJob
+from kinesis_assets.table.amend import fill_in
 from kinesis_assets.table.commit import LONGEST_READING, read_until
-from kinesis_assets.table.past_commit import fill_in
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.delta import PositionedTable
-    from kinesis_assets.table.held import HeldFile
-    from kinesis_assets.table.past import ClearedGap, Past
+    from kinesis_assets.table.amendments import ClearedGap, Past
+    from kinesis_assets.table.file_stats import HeldFile
     from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.table import PositionedTable
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
 """Fills ranges of different shards, as `fill` does in Spark."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.spark.scan import Counted
-from kinesis_assets.table.after import at
+from kinesis_assets.table.row_predicates import at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
 
-    from kinesis_assets.table.after import Passed
     from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.row_predicates import Passed
 
 
 @dataclass(frozen=True, slots=True)

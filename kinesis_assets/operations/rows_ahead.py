@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import TableUnsuitable
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.table.after import at, passed
 from kinesis_assets.table.newest_rows import newest_rows
+from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.table.after import Passed
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.rewrites import Rewrite
+    from kinesis_assets.table.row_predicates import Passed
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _NAMED = 5
 """Shards that an error names; the others are counted."""

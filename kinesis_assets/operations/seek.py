@@ -20,13 +20,13 @@ from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
 from kinesis_assets.stale_list import check_for_seek
-from kinesis_assets.table import past as past_file
-from kinesis_assets.table.after import at, passed, rows_after
+from kinesis_assets.table import amendments as past_file
+from kinesis_assets.table.amendments import ClearedGap, Past
 from kinesis_assets.table.commit import landed_since, until_told
-from kinesis_assets.table.past import ClearedGap, Past
+from kinesis_assets.table.commit_ids import draw_token, drawn_at
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.tokens import draw_token, drawn_at
+from kinesis_assets.table.row_predicates import at, passed, rows_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.sight import Sight
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
 @dataclass(frozen=True, slots=True)

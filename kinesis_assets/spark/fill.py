@@ -29,8 +29,8 @@ from kinesis_assets.spark.manifest import decode_all, encode
 from kinesis_assets.spark.manifest_checks import check_filling
 from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.side_by_side import SideBySide
-from kinesis_assets.table.files import DataFile, DataFileWriter
-from kinesis_assets.table.held import HeldFile, HeldKeys
+from kinesis_assets.table.data_file import DataFile, DataFileWriter
+from kinesis_assets.table.file_stats import HeldFile, HeldKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

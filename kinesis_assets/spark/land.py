@@ -34,8 +34,8 @@ from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
 from kinesis_assets.spark.side_by_side import SideBySide
 from kinesis_assets.spark.worker import settle
-from kinesis_assets.table.files import DataFile, DataFileWriter
-from kinesis_assets.table.stop import StopObject
+from kinesis_assets.table.data_file import DataFile, DataFileWriter
+from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

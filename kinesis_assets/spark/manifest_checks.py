@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.shards import NUMBER
 from kinesis_assets.spark.manifest import invalid
-from kinesis_assets.table.files import is_new_file
+from kinesis_assets.table.data_file import is_new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, ShardFilling
     from kinesis_assets.spark.land import Landing, ShardLanding
-    from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.data_file import DataFile
 
 
 def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:

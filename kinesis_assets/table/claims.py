@@ -8,7 +8,7 @@ from kinesis_assets.table.commit import until_told
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 
 def claim(table: PositionedTable, identity: StreamIdentity) -> None:

@@ -33,14 +33,14 @@ from kinesis_assets.errors import (
     PositionsUnreadable,
     TableUnreachable,
 )
-from kinesis_assets.table.delta import HISTORY_RETENTION
-from kinesis_assets.table.files import verify, without_shards
+from kinesis_assets.table.commit_ids import draw_token, drawn_at
+from kinesis_assets.table.data_file import verify, without_shards
 from kinesis_assets.table.ownership import refuse_another
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.positions_file import CommitId
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.tokens import draw_token, drawn_at
+from kinesis_assets.table.table import HISTORY_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import PositionConflict, TableNotWritable
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-    from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed, ShardPosition
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _Told_co = TypeVar("_Told_co", covariant=True)
 

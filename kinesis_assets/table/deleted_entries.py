@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from kinesis_assets.table.delta import TableSnapshot
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import TableSnapshot
 
 _MOST_COMMITS = 100
 """Commits that are searched for one with rows: each may be a file to read."""

@@ -18,7 +18,7 @@ from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 RUNS = "_kinesis/runs"
 """Where heartbeats are, in a table's folder; each is named by its run."""

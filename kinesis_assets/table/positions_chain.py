@@ -16,11 +16,11 @@ import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
 from kinesis_assets.table import positions_archive, positions_file
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER, Segment
 from kinesis_assets.table.positions_file import ArchiveEnd, CommitId, Stored
 from kinesis_assets.table.storage import write_new
-from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)
 _OVERWRITE = "overwrite"

@@ -17,7 +17,7 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa

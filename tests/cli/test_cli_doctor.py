@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Run
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 A = "shardId-000000000000"
 CHECKS = ["table", "positions", "stream", "shards", "continuity", "log", "restore", "events", "files"]

@@ -17,7 +17,7 @@ from kinesis_assets.table.commit import freeze
 if TYPE_CHECKING:
     from conftest import Run
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 ARGUMENTS = {
     "run": [],

@@ -8,9 +8,9 @@ import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.table.amendments import FORMAT, Past
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.past import FORMAT, Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
 
 COLUMNS = ["stream", "step", "of", "state", "rows", "files", "bytes", "reason"]
 

@@ -12,7 +12,8 @@ from kinesis_assets import materialize
 from kinesis_assets.jobs import replay as jobs_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table import delta, heartbeat, positions_chain
+from kinesis_assets.table import heartbeat, positions_chain
+from kinesis_assets.table import table as table_module
 from kinesis_assets.table.commit import freeze
 
 WRITING = {
@@ -50,7 +51,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(delta, "write_new", refuse)
+    monkeypatch.setattr(table_module, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
     monkeypatch.setattr(positions_chain, "write_new", refuse)
 

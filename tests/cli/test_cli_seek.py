@@ -13,9 +13,9 @@ from kinesis_assets.materialize import StreamProject
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
+from kinesis_assets.table.amendments import ClearedGap, following
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.ownership import application
-from kinesis_assets.table.past import ClearedGap, following
-from kinesis_assets.table.tokens import draw_token
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from kinesis_assets import cli
 from kinesis_assets.errors import StreamNotFound
 from kinesis_assets.jobs.replay import run_replay
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from pipeline import Pipeline

@@ -18,7 +18,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from pipeline import Pipeline

@@ -19,7 +19,7 @@ from kinesis_assets.testing import Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 RECORDS_IN_A_CALL = 500
 

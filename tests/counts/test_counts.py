@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import land
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 OF_A_RUN = {"DescribeStreamSummary": 2, "ListShards": 1}
 RECORDS = 10_000

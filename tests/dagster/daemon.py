@@ -18,7 +18,7 @@ from kinesis_assets.keys import raw_key, shard_partitions
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from kinesis_assets.jobs.maintain import SCHEDULE, STEPS, maintenance_name, run_
 from kinesis_assets.keys import raw_key
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.delta import Upkeep
+from kinesis_assets.table.table import Upkeep
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from kinesis_assets.plan import plan_run
 from kinesis_assets.reconcile import Link, Reconciled, Stretch, missing_events
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table.past import FORMAT, Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.amendments import FORMAT, Past
+from kinesis_assets.table.commit_ids import draw_token
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
 

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets.decoders.decode import _decoded_batches
 from kinesis_assets.decoders.spark_types import value_type
-from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

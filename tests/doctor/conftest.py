@@ -15,18 +15,18 @@ from kinesis_assets.operations.doctor import Doctor, Finding, Level
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table import past as past_file
+from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table import positions_file
-from kinesis_assets.table.past import Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.amendments import Past
+from kinesis_assets.table.commit_ids import draw_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from kinesis_assets.run import RunResult
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass

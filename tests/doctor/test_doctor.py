@@ -28,12 +28,12 @@ from kinesis_assets.liveness import Liveness, Sign
 from kinesis_assets.reconcile import told_since
 from kinesis_assets.sensor import Cursor
 from kinesis_assets.spark.scan import Counted, Scan
+from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
+from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.past import ClearedGap
 from kinesis_assets.table.positions import Seek
-from kinesis_assets.table.retention import lower_floor
-from kinesis_assets.table.tokens import draw_token
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 

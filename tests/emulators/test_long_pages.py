@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from emulators import Service
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 SHARD = "shardId-000000000000"
 RECORDS, RECORD_BYTES = 10_000, 5_300

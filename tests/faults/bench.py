@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 from pipeline import Pipeline  # isort: skip  # of the contract's tests
 

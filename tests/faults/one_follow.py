@@ -18,7 +18,7 @@ from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.pace import Pace
 from kinesis_assets.plan import ReadPolicy
 from kinesis_assets.spark import land
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 TOLD, MORE = "told", "more"
 SECONDS = 60.0

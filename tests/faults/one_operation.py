@@ -17,10 +17,10 @@ from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.operations.seek import seek
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.table import commit
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import maintain
-from kinesis_assets.table.retention import lower_floor
-from kinesis_assets.table.steps import State
+from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.table import PositionedTable
 
 DAYS_LATER = 40
 """Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""

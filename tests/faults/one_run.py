@@ -16,7 +16,7 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark import land
 from kinesis_assets.table import commit
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 arguments = json.loads(sys.argv[1])
 reading.SECONDS_BETWEEN_CALLS = 0.0

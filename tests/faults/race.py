@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attempts import Attempt, standing
 
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier

@@ -13,7 +13,7 @@ from race import Entrant, enter, race
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 RACERS = 8
 ROUNDS = 3

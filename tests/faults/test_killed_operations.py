@@ -21,8 +21,8 @@ from deltalake import DeltaTable
 from fault_points import Fault
 from one_operation import LOWERED, operate
 
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import SMALL_FILES
+from kinesis_assets.table.maintenance.upkeep import SMALL_FILES
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from bench import Bench

@@ -19,8 +19,8 @@ from kinesis_assets.run import Land, RunResult, execute_run
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass

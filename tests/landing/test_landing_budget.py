@@ -14,7 +14,7 @@ from kinesis_assets.spark import land as land_module
 from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.land import Landing, LandingJob, land_group
 from kinesis_assets.spark.side_by_side import CALLS
-from kinesis_assets.table import commit, tokens
+from kinesis_assets.table import commit, commit_ids
 from kinesis_assets.testing import UserRecord, aggregate
 
 
@@ -48,7 +48,7 @@ def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
     bench, faults, monkeypatch, seconds
 ):
     clock = HoursClock()
-    for module in (quota, land_module, tokens, commit):
+    for module in (quota, land_module, commit_ids, commit):
         monkeypatch.setattr(module, "time", clock)
     data = filled(bench, 1, 6)
     faults.page_size(1)

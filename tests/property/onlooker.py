@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "partition_key", "data", "error"]
 

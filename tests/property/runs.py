@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.run import Land
     from kinesis_assets.spark.fill import Filling, FillJob
     from kinesis_assets.spark.land import Landing, LandingJob
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 
 _USUAL = (TooManyBadRecords, ParentUnfinished)

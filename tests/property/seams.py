@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import commit, delta, files, positions_chain
-from kinesis_assets.table.delta import TableSnapshot
+from kinesis_assets.table import commit, data_file, positions_chain, table
+from kinesis_assets.table.table import TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,9 +41,9 @@ SEAMS: dict[str, tuple[Any, str]] = {
     "shard iterator": (StreamClient, "getting_iterator"),
     "page": (StreamClient, "getting_records"),
     # Data files.
-    "open data file": (files, "write_new"),
-    "write data": (files._OpenFile, "_write_row_group"),
-    "close data file": (files._OpenFile, "_end"),
+    "open data file": (data_file, "write_new"),
+    "write data": (data_file._OpenFile, "_write_row_group"),
+    "close data file": (data_file._OpenFile, "_end"),
     "verify data file": (commit, "verify"),
     "take shards out": (commit, "without_shards"),
     # The table.
@@ -52,7 +52,7 @@ SEAMS: dict[str, tuple[Any, str]] = {
     "read positions": (TableSnapshot, "positions_at"),
     "open positions file": (positions_chain, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
-    "accept null": (delta, "accept_null"),
+    "accept null": (table, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),
     "read history": (DeltaTable, "history"),
 }

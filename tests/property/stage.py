@@ -17,8 +17,8 @@ from runs import Runner
 
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
 from kinesis_assets.run import ShardState
-from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.maintenance.upkeep import maintain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seams import Seams
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock, Faults
 
 _YEAR_HOURS = 8760

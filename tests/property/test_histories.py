@@ -9,8 +9,8 @@ from chances import histories
 from hypothesis import given, settings
 from stage import House, Stage
 
-from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from histories import History

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding, landing_of
 from kinesis_assets.spark.manifest import encode
-from kinesis_assets.table.files import DataFile
+from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.storage import TableFolder
 
 NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)

@@ -16,19 +16,19 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table import maintenance
+from kinesis_assets.table.amendments import FORMAT, Past
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, freeze
-from kinesis_assets.table.delta import (
+from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.maintenance import upkeep
+from kinesis_assets.table.maintenance.properties import SETTABLE
+from kinesis_assets.table.table import (
     _PROPERTIES,
     HISTORY_RETENTION,
     VACUUM_RETENTION,
     PositionedTable,
     Upkeep,
 )
-from kinesis_assets.table.files import FILE_BYTES
-from kinesis_assets.table.past import FORMAT, Past
-from kinesis_assets.table.properties import SETTABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -110,14 +110,11 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert HISTORY_RETENTION // timedelta(seconds=1) == pytest.approx(90_000, rel=0.05)
     assert f"a third of that day, {OLDEST_ATTEMPT // timedelta(hours=1)} hours, is refused" in TEXT
     assert OLDEST_ATTEMPT == HISTORY_RETENTION / 3
-    assert timedelta(days=30) == maintenance.CHAIN_KEPT
-    assert timedelta(days=3) == maintenance.CHAIN_NEEDED
-    assert f"more than {maintenance.CHAIN_FILES:,} files or {maintenance.CHAIN_BYTES >> 30} GiB" in TEXT
-    assert f"and today if it has {maintenance.SMALL_FILES_TODAY}" in TEXT
+    assert timedelta(days=30) == upkeep.CHAIN_KEPT
+    assert timedelta(days=3) == upkeep.CHAIN_NEEDED
+    assert f"more than {upkeep.CHAIN_FILES:,} files or {upkeep.CHAIN_BYTES >> 30} GiB" in TEXT
+    assert f"and today if it has {upkeep.SMALL_FILES_TODAY}" in TEXT
     assert f"which is made every {_PROPERTIES['delta.checkpointInterval']}." in TEXT
-    assert timedelta(days=1) == maintenance.STOPS_KEPT
-    assert (
-        f"have {maintenance.SMALL_FILES} files or more of less than {maintenance.SMALL_BYTES >> 20} MiB"
-        in TEXT
-    )
+    assert timedelta(days=1) == upkeep.STOPS_KEPT
+    assert f"have {upkeep.SMALL_FILES} files or more of less than {upkeep.SMALL_BYTES >> 20} MiB" in TEXT
     assert f"about {FILE_BYTES >> 20} MiB" in TEXT

@@ -18,9 +18,9 @@ from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableR
 from kinesis_assets.jobs.replay import replay_name
 from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
-from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.heartbeat import INTERVAL, RUNS
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.table import PositionedTable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
 RUN = "kinesis-assets run --stream clicks --table ./clicks"

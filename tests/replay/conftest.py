@@ -19,13 +19,13 @@ from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
 from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.table import commit
-from kinesis_assets.table.past import Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.amendments import Past
+from kinesis_assets.table.commit_ids import draw_token
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass

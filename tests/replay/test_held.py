@@ -13,11 +13,11 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.files import DataFileWriter
-from kinesis_assets.table.held import HeldFile, HeldKeys
-from kinesis_assets.table.past import Past
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.data_file import DataFileWriter
+from kinesis_assets.table.file_stats import HeldFile, HeldKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

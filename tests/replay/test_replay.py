@@ -39,10 +39,11 @@ from kinesis_assets.operations.seek import seek
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table import commit, delta, log_entries, rewrites, tokens
-from kinesis_assets.table.past import ClearedGap
-from kinesis_assets.table.retention import lower_floor
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
+from kinesis_assets.table import table as table_module
+from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -490,7 +491,7 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
     bench.put(*range(5))
     bench.run()
     bench.lose(2)
-    commit = delta.TableSnapshot.commit
+    commit = table_module.TableSnapshot.commit
     overtaken = []
 
     def late(self, files, **rest):
@@ -499,7 +500,7 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
             bench.change_past()
         commit(self, files, **rest)
 
-    monkeypatch.setattr(delta.TableSnapshot, "commit", late)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
     bench.replay()
 
     assert overtaken
@@ -563,7 +564,7 @@ def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, ot
     bench.put(*range(5))
     bench.run()
     bench.lose(2)
-    commit = delta.TableSnapshot.commit
+    commit = table_module.TableSnapshot.commit
     lost = []
 
     def without_answer(self, files, **rest):
@@ -574,7 +575,7 @@ def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, ot
                 bench.change_past()
             raise OSError("the answer was lost")
 
-    monkeypatch.setattr(delta.TableSnapshot, "commit", without_answer)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", without_answer)
     result = bench.replay()
 
     assert states(result) == {A: (ReplayState.FILLED, 1)}
@@ -591,7 +592,7 @@ def test_a_commit_that_never_comes_about_is_told(bench, monkeypatch):
     def refused(*_, **__):
         raise OSError("no")
 
-    monkeypatch.setattr(delta.TableSnapshot, "commit", refused)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", refused)
     with pytest.raises(CommitFailed):
         bench.replay()
     assert bench.items == [0, 1, 3, 4]
@@ -620,7 +621,7 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
 def hours(monkeypatch, faults):
     """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
     clock, of = HoursClock(), SimpleNamespace(each=0.0)
-    for module in (quota, fill_module, tokens, commit):
+    for module in (quota, fill_module, commit_ids, commit):
         monkeypatch.setattr(module, "time", clock)
 
     def later(*_):
@@ -1001,14 +1002,14 @@ def test_a_restore_at_the_very_commit_makes_it_begin_again(bench, monkeypatch):
     bench.run()
     whole = bench.version
     bench.lose(2, 3)
-    commit_whole = delta.TableSnapshot.commit
+    commit_whole = table_module.TableSnapshot.commit
 
     def late(snapshot, files, **rest):
-        monkeypatch.setattr(delta.TableSnapshot, "commit", commit_whole)
+        monkeypatch.setattr(table_module.TableSnapshot, "commit", commit_whole)
         DeltaTable(bench.table.uri).restore(whole)
         commit_whole(snapshot, files, **rest)
 
-    monkeypatch.setattr(delta.TableSnapshot, "commit", late)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
     bench.replay()
 
     assert bench.items == [0, 1, 2, 3, 4]

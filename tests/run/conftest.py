@@ -23,7 +23,7 @@ from kinesis_assets.testing import Clock, Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass

@@ -6,8 +6,8 @@ import pytest
 
 from kinesis_assets.plan import standing_shards
 from kinesis_assets.run import ShardState
-from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture

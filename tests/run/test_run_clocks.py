@@ -12,8 +12,8 @@ import pytest
 
 from kinesis_assets.errors import DataLost, InvalidInput
 from kinesis_assets.run import ShardState
-from kinesis_assets.table import commit, tokens
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table import commit, commit_ids
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         clock = SimpleNamespace(
             time=lambda: now_ns() / 1e9, time_ns=now_ns, monotonic=time.monotonic, sleep=time.sleep
         )
-        for module in (tokens, commit):
+        for module in (commit_ids, commit):
             monkeypatch.setattr(module, "time", clock)
 
     return off_by

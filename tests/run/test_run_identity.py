@@ -14,8 +14,8 @@ from kinesis_assets.operations.replay import Span, replay
 from kinesis_assets.plan import OnRecreated, standing_shards
 from kinesis_assets.spark.fill import fill_group
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
 @pytest.fixture

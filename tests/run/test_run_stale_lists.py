@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.run import ShardState
 from kinesis_assets.sensor import evaluate
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
 
 from followed import PACE, Followed  # isort: skip  # this folder's own
 

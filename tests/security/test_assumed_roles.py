@@ -24,7 +24,7 @@ from kinesis_assets.testing.messages import Answer
 from token_service import BASE_SECRET, EXTERNAL_ID, ROLE, Signers, Sts  # isort: skip  # this folder's own
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.run import RunResult
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 LATER = 10**40

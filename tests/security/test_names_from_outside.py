@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import RunResult, execute_run
 from kinesis_assets.spark.land import land_group
-from kinesis_assets.table.delta import PositionedTable, sql_text
+from kinesis_assets.table.table import PositionedTable, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

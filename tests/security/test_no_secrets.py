@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import LandingJob, land_group
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
 
 if TYPE_CHECKING:

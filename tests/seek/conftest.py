@@ -11,7 +11,7 @@ from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.table import commit
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture(autouse=True)

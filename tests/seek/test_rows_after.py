@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.after import passed, rows_after
+from kinesis_assets.table.row_predicates import passed, rows_after
 
 SHARD = "it's 'one'; --"
 ROWS = [(str(number), sub) for number in (1, 8, 9, 10, 11, 90, 99, 100, 101, 1000) for sub in range(3)]

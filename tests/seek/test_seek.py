@@ -24,10 +24,10 @@ from kinesis_assets.kinesis.sight import TIME_TO_READ
 from kinesis_assets.operations import seek as seek_module
 from kinesis_assets.operations.moves import Direction
 from kinesis_assets.plan import OnRecreated
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.past import FORMAT, ClearedGap, Past, following
+from kinesis_assets.table.amendments import FORMAT, ClearedGap, Past, following
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable, TableSnapshot
 from kinesis_assets.testing import UserRecord, aggregate
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.table.delta import PositionedTable
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table import PositionedTable
 
 HASH_KEYS = 1 << 128
 

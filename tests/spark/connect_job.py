@@ -13,7 +13,7 @@ from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.run import execute_run
 from kinesis_assets.spark.land import land
 from kinesis_assets.spark.source import KinesisDataSource
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.table import PositionedTable
 
 
 def main(stream: str, endpoint_url: str, until: str, uri: str) -> None:

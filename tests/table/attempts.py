@@ -19,17 +19,17 @@ from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.files import DataFileWriter
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.data_file import DataFileWriter
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.synchronize import Barrier
 
     from kinesis_assets.table.commit import CommitResult
-    from kinesis_assets.table.files import DataFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)

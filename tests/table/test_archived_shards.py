@@ -25,11 +25,11 @@ from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.operations.continuity import breaks
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import CHAIN_KEPT, maintain
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, maintain
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 EAGER = ChainPolicy(most_files=2, least_carried=0, least_archived=2)
 ENDED = {"a", "b"}

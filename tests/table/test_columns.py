@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kinesis_assets.table.columns import COLUMNS
-from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.schema import COLUMNS
 
 
 def test_definitions_show_the_columns_that_the_table_has():

@@ -44,14 +44,14 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table import positions_file
+from kinesis_assets.table.amendments import FORMAT as PAST_FORMAT
+from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.files import TABLE_SCHEMA, without_shards
-from kinesis_assets.table.past import FORMAT as PAST_FORMAT
-from kinesis_assets.table.past import Past
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.data_file import TABLE_SCHEMA, without_shards
 from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 RACERS = 8
 LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))

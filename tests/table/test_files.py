@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.table import files as files_module
-from kinesis_assets.table.files import FILE_SCHEMA, DataFileWriter, verify, without_shards
+from kinesis_assets.table import data_file as files_module
+from kinesis_assets.table.data_file import FILE_SCHEMA, DataFileWriter, verify, without_shards
 
 MIDNIGHT = NOON + 12 * 3600
 

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitable
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table.commit import until_told
-from kinesis_assets.table.delta import PositionedTable
-from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.maintenance.upkeep import maintain
 from kinesis_assets.table.refusals import refusal
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,12 +30,12 @@ from deltalake import DeltaTable, Schema
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
 from kinesis_assets.kinesis.records import arrow as records_module
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import delta as delta_module
-from kinesis_assets.table import files as files_module
-from kinesis_assets.table import nullable, past_commit
-from kinesis_assets.table.delta import TableSnapshot, Upkeep
-from kinesis_assets.table.files import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table import data_file as files_module
+from kinesis_assets.table import table as delta_module
+from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.table import TableSnapshot, Upkeep
 
 RACERS = 4
 
@@ -121,7 +121,7 @@ def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table)
 
 def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
     attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
-    past_commit.fill_in(
+    amend.fill_in(
         old_table,
         identity=STREAM,
         version=old_table.snapshot().version,
@@ -170,7 +170,7 @@ def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_tr
 
     def commit(snapshot, *arguments, **named):
         if not accepts_null(old_table):
-            nullable.accept_null(DeltaTable(old_table.uri))
+            nullable_columns.accept_null(DeltaTable(old_table.uri))
         try:
             whole(snapshot, *arguments, **named)
         except CommitOvertaken as error:
@@ -195,7 +195,7 @@ class Killed(BaseException):
 def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
     def killed(delta):
         if after:
-            nullable.accept_null(delta)
+            nullable_columns.accept_null(delta)
         raise Killed
 
     attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
@@ -218,7 +218,7 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
     def failing(delta):
         error = next(failures, None)
         if error is None or landed:
-            nullable.accept_null(delta)
+            nullable_columns.accept_null(delta)
         if error is not None:
             raise error
 

@@ -7,8 +7,8 @@ from collections import Counter
 from attempts import Attempt, freeze_all, shards, standing
 from watched_files import WatchedFiles
 
-from kinesis_assets.table.delta import PositionedTable
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
+from kinesis_assets.table.table import PositionedTable
 
 
 def test_a_positions_file_is_read_once_by_a_process_however_often_its_attempts_are_overtaken(table):

@@ -13,11 +13,11 @@ from deltalake.transaction import Transaction
 
 from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnotherStream
 from kinesis_assets.table.claims import claim
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.files import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.log_entries import applications
-from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table.maintenance.upkeep import maintain
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 OTHER_ACCOUNT = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("000000000000", "111111111111"))
 OTHER_REGION = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("us-east-1", "eu-west-1"))

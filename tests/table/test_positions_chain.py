@@ -20,13 +20,13 @@ from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.delta import PositionedTable
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.number_columns import pack, unpack
 from kinesis_assets.table.position_changes import apply, changes
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_archive import Segment
 from kinesis_assets.table.positions_chain import ChainPolicy, PositionsChain
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable
 
 SMALL = ChainPolicy(most_files=3, least_carried=4, least_archived=2)
 

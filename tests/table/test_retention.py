@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import ClocksDisagree, CommitFailed, InvalidInput
 from kinesis_assets.kinesis.stream import StreamSummary
+from kinesis_assets.table.amendments import FORMAT, Past, decode, encode
 from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, agree
-from kinesis_assets.table.delta import HISTORY_RETENTION, VACUUM_RETENTION, TableSnapshot, Upkeep
-from kinesis_assets.table.maintenance import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
-from kinesis_assets.table.past import FORMAT, Past, decode, encode
-from kinesis_assets.table.retention import lower_floor
-from kinesis_assets.table.steps import State
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
+from kinesis_assets.table.table import HISTORY_RETENTION, VACUUM_RETENTION, TableSnapshot, Upkeep
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)
 """When the records of `attempts` arrived."""

@@ -12,11 +12,11 @@ from attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table import past as past_file
-from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-from kinesis_assets.table.maintenance import maintain
+from kinesis_assets.table import amendments as past_file
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.upkeep import maintain
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
 @pytest.fixture

@@ -34,26 +34,26 @@ DRIVER = {
     # The plan.
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
-    "create table": ("kinesis_assets.table.delta", "DeltaTable.create"),
-    "open table": ("kinesis_assets.table.delta", "PositionedTable.snapshot"),
-    "read positions": ("kinesis_assets.table.delta", "TableSnapshot.positions_at"),
+    "create table": ("kinesis_assets.table.table", "DeltaTable.create"),
+    "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
+    "read positions": ("kinesis_assets.table.table", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commit", "freeze"),
     # The commit; the first plan's freezing goes the same way.
     "commit": ("kinesis_assets.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
-    "try to commit": ("kinesis_assets.table.delta", "TableSnapshot.commit"),
+    "try to commit": ("kinesis_assets.table.table", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
     "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
-    "commit request": ("kinesis_assets.table.delta", "DeltaTable.create_write_transaction"),
+    "commit request": ("kinesis_assets.table.table", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
 
 WORKER = {
     "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
     "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
-    "open data file": ("kinesis_assets.table.files", "write_new"),
-    "write data file": ("kinesis_assets.table.files", "_OpenFile._write_row_group"),
-    "close data file": ("kinesis_assets.table.files", "_OpenFile._end"),
+    "open data file": ("kinesis_assets.table.data_file", "write_new"),
+    "write data file": ("kinesis_assets.table.data_file", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.data_file", "_OpenFile._end"),
     "land": ("kinesis_assets.spark.land", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
@@ -65,13 +65,13 @@ DAGSTER = {
 
 OPERATIONS = {
     # A rewind's rows, and those that the table's own retention takes out.
-    "delete rows": ("kinesis_assets.table.delta", "DeltaTable.delete"),
+    "delete rows": ("kinesis_assets.table.table", "DeltaTable.delete"),
     # Maintenance, in its order; it claims the table by a property before it compacts and before it vacuums.
     "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
     "compact": ("deltalake.table", "TableOptimizer.compact"),
-    "vacuum": ("kinesis_assets.table.delta", "DeltaTable.vacuum"),
-    "checkpoint": ("kinesis_assets.table.delta", "DeltaTable.create_checkpoint"),
-    "delete old log": ("kinesis_assets.table.delta", "DeltaTable.cleanup_metadata"),
+    "vacuum": ("kinesis_assets.table.table", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.table", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.table", "DeltaTable.cleanup_metadata"),
     "prune a file": ("named_files", "NamedFiles.delete_file"),
 }
 """What a replay, a seek or a maintenance passes beside what a run passes too."""

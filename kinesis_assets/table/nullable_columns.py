@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import Schema
 
-from kinesis_assets.table.files import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.log_entries import KEEP_ENTRIES
 
 if TYPE_CHECKING:

@@ -20,23 +20,23 @@ import pyarrow.fs
 from kinesis_assets.errors import CommitFailed, PositionsUnreadable
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.clocks import AgreedClock, machine_time
-from kinesis_assets.table.delta import PAST_FOLDER, Upkeep
-from kinesis_assets.table.files import FILE_BYTES
+from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.heartbeat import RUNS
+from kinesis_assets.table.maintenance.retention import expire, sizes
+from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
-from kinesis_assets.table.retention import expire, sizes
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.steps import State, Step
-from kinesis_assets.table.stop import STOPS
-from kinesis_assets.table.tokens import drawn_at
+from kinesis_assets.table.stop_marker import STOPS
+from kinesis_assets.table.table import PAST_FOLDER, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import date, datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamSummary
-    from kinesis_assets.table.delta import PositionedTable, StandingFile, TableSnapshot
+    from kinesis_assets.table.table import PositionedTable, StandingFile, TableSnapshot
 
 CHAIN_KEPT = timedelta(days=30)
 """Positions that others took the place of longer ago are pruned: no attempt looks so far back."""

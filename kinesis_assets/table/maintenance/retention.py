@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.amendments import following
 from kinesis_assets.table.commit import until_told
-from kinesis_assets.table.past import following
-from kinesis_assets.table.steps import State, Step
-from kinesis_assets.table.tokens import draw_token
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.steps import State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date, datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.delta import PositionedTable, StandingFile
+    from kinesis_assets.table.table import PositionedTable, StandingFile
 
 
 _IN_THE_FUTURE = (

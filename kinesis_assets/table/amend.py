@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
+from kinesis_assets.table.amendments import following
 from kinesis_assets.table.commit import check_files, until_told
-from kinesis_assets.table.past import following
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.delta import PositionedTable, TableSnapshot
-    from kinesis_assets.table.files import DataFile
-    from kinesis_assets.table.past import ClearedGap, Past
+    from kinesis_assets.table.amendments import ClearedGap, Past
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
 def fill_in(

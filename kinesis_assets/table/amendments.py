@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.tokens import draw_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

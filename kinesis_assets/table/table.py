@@ -38,10 +38,10 @@ from kinesis_assets.errors import (
     TableUnreachable,
     TableUnsuitable,
 )
-from kinesis_assets.table import past as past_file
+from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.clocks import agree
-from kinesis_assets.table.file_cache import FileCache
-from kinesis_assets.table.files import (
+from kinesis_assets.table.commit_ids import draw_token, drawn_at
+from kinesis_assets.table.data_file import (
     DICTIONARIES,
     FILE_BYTES,
     PARTITION_COLUMNS,
@@ -49,24 +49,24 @@ from kinesis_assets.table.files import (
     STATISTICS,
     TABLE_SCHEMA,
 )
-from kinesis_assets.table.held import HeldFile
+from kinesis_assets.table.delta_log import points_at
+from kinesis_assets.table.file_cache import FileCache
+from kinesis_assets.table.file_stats import HeldFile
 from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications, log_entries
-from kinesis_assets.table.log_files import points_at
-from kinesis_assets.table.nullable import accept_null, columns_without_null
+from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
 from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
 from kinesis_assets.table.positions_chain import PositionsChain, decoded, read_file, write_file
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.storage import TableFolder, write_new
-from kinesis_assets.table.tokens import draw_token, drawn_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.files import DataFile
-    from kinesis_assets.table.past import Past
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Header, StreamPositions
     from kinesis_assets.table.positions_chain import ChainPolicy
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.delta import HISTORY_RETENTION, Upkeep
 from kinesis_assets.table.intervals import parse_interval
-from kinesis_assets.table.steps import State, Step
+from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.table import HISTORY_RETENTION, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.table.delta import PositionedTable
+    from kinesis_assets.table.table import PositionedTable
 
 _INTERVALS = {
     "delta.logRetentionDuration": "older versions of the table must stay readable for so long",

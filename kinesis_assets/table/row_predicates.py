@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.table.delta import sql_text
+from kinesis_assets.table.table import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""Compaction, retention, vacuum and table properties."""
