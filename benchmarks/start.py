@@ -16,7 +16,7 @@ from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
 from benchmarks.section import Section, table
 from benchmarks.start_tree import spent
-from kinesis_assets.spark.local import local_settings
+from kinesis_assets.spark.local_settings import local_settings
 from kinesis_assets.spark.server import SparkServer
 
 if TYPE_CHECKING:

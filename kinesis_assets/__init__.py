@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position, PositionKind
     from kinesis_assets.plan import RunPlan
     from kinesis_assets.resources import KinesisResource
-    from kinesis_assets.spark.source import KinesisDataSource
+    from kinesis_assets.spark.data_source import KinesisDataSource
 
 __all__ = [
     "AttemptExpired",
@@ -127,7 +127,7 @@ __all__ = [
 # named here is an error.
 _HOMES = {
     "Bounds": "kinesis.limits",
-    "KinesisDataSource": "spark.source",
+    "KinesisDataSource": "spark.data_source",
     "KinesisResource": "resources",
     "KinesisStreamComponent": "component",
     "Position": "kinesis.position",

@@ -19,8 +19,8 @@ from kinesis_assets.demo.show import embedded_stream
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.keeper import Keeper
 from kinesis_assets.spark.server import SparkServer
+from kinesis_assets.spark.supervisor import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
-from kinesis_assets.spark.archive import archive_path
+from kinesis_assets.spark.class_data_archive import archive_path
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ class SparkServer:
             with self.log.open("ab") as log:
                 # A session of its own, so that Ctrl-C reaches it through `stop` alone.
                 self._process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-m", "kinesis_assets.spark.serve", str(writing)],
+                    [sys.executable, "-m", "kinesis_assets.spark.server_process", str(writing)],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import LandingFailed
+from kinesis_assets.spark.connect import attach, remote_of, require_answer
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local import LOOPBACK, is_local, local_settings
-from kinesis_assets.spark.remote import attach, remote_of, require_answer
+from kinesis_assets.spark.local_settings import LOOPBACK, is_local, local_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.measure import ChildFailed, Usage
 from benchmarks.start import AS_IT_COMES, KEPT, TRIMMED, Starts, Way, told, untold
 from benchmarks.start_tree import spent
-from kinesis_assets.spark.local import local_settings
+from kinesis_assets.spark.local_settings import local_settings
 
 IDLE = "import time; time.sleep(1.5)"  # a run that has no CPU of its own
 BURN = "import time\nwhile time.process_time() < {}: pass"

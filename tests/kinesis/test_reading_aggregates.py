@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
 from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.spark.source import KinesisDataSource
+from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.spark.local import local_settings
+from kinesis_assets.spark.local_settings import local_settings
 from kinesis_assets.spark.server import SECONDS_OF_SILENCE, SIDE_BY_SIDE, TASKS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()

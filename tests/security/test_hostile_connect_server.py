@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 from pyspark.sql.connect.proto.expressions_pb2 import Expression
 
-from kinesis_assets.spark import remote
+from kinesis_assets.spark import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +173,7 @@ def test_a_server_elsewhere_is_warned_of_where_pyspark_unpickles_what_it_returns
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    remote._warn_if_the_server_can_run_code_here("sc://spark.example.com:15002/;token=secret")
+    connect._warn_if_the_server_can_run_code_here("sc://spark.example.com:15002/;token=secret")
     (message,) = caplog.messages
     assert "whoever controls sc://spark.example.com:15002 can run code in this process" in message
 
@@ -186,5 +186,5 @@ def test_a_server_of_this_user_or_a_client_that_unpickles_nothing_needs_no_warni
 ) -> None:
     if is_old:
         monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    remote._warn_if_the_server_can_run_code_here(url)
+    connect._warn_if_the_server_can_run_code_here(url)
     assert caplog.messages == []

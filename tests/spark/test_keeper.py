@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import SparkServerFailed
-from kinesis_assets.spark.keeper import SECONDS_TO_LAST, STARTS, Keeper
-from kinesis_assets.spark.same_code import code_of
+from kinesis_assets.spark.code_version import code_of
+from kinesis_assets.spark.supervisor import SECONDS_TO_LAST, STARTS, Keeper
 
 
 class Server:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.spark.archive import archive_path
-from kinesis_assets.spark.local import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.class_data_archive import archive_path
+from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
 
 ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
 

@@ -20,13 +20,13 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
-from kinesis_assets.spark import remote
+from kinesis_assets.spark import connect
 from kinesis_assets.spark import server as server_module
-from kinesis_assets.spark.keeper import Keeper
-from kinesis_assets.spark.local import JAVA_OPTIONS
-from kinesis_assets.spark.remote import require_answer
-from kinesis_assets.spark.serve import _end_if_silent
+from kinesis_assets.spark.connect import require_answer
+from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
+from kinesis_assets.spark.server_process import _end_if_silent
+from kinesis_assets.spark.supervisor import Keeper
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 SECONDS = 120
@@ -202,7 +202,7 @@ def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, 
 
 def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_asked_of_it(server, monkeypatch):
     require_answer(server.url)
-    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
     with pytest.raises(
         LandingFailed, match=r"other code .* \(there \w{12}, here 0123456789ab\).* start it again"
     ) as told:
@@ -211,8 +211,8 @@ def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_aske
 
 
 def test_a_server_that_does_not_tell_its_code_is_taken_as_it_is(server, monkeypatch):
-    monkeypatch.setattr(remote, "CODE", "spark.kinesis_assets.unknown")
-    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "CODE", "spark.kinesis_assets.unknown")
+    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
     require_answer(server.url)
 
 
@@ -277,7 +277,7 @@ def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path, monk
 
 def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, monkeypatch):
     ended, asked = [], threading.Event()
-    monkeypatch.setattr(remote, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
     monkeypatch.setattr(os, "killpg", lambda *_: ended.append(not asked.is_set()))
     watch = threading.Thread(target=_end_if_silent, args=[server.url, 6.0, 0.0, asked])
     watch.start()

@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets import materialize
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.spark import resource, session
-from kinesis_assets.spark.remote import remote_of
+from kinesis_assets.spark.connect import remote_of
 from kinesis_assets.spark.session import begin_session
 
 CONFIG = {"spark.master": "local[1]"}

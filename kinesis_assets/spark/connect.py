@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.same_code import CODE, code_of
+from kinesis_assets.spark.code_version import CODE, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

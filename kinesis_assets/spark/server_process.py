@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.remote import ask
-from kinesis_assets.spark.same_code import CODE, code_of
+from kinesis_assets.spark.code_version import CODE, code_of
+from kinesis_assets.spark.connect import ask
 
 if TYPE_CHECKING:
     import subprocess

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.spark.archive import archive_options
+from kinesis_assets.spark.class_data_archive import archive_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
