@@ -17,11 +17,11 @@ import msgspec
 
 from benchmarks.section import Section, table
 from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import draw_token
@@ -32,8 +32,8 @@ from kinesis_assets.testing import LocalKinesis, aws_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 FINISHED = 50_000

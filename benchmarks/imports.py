@@ -15,7 +15,7 @@ MOST_SECONDS = 0.3
 DAGSTER = "import dagster"
 LOADED = f"{DAGSTER}; import kinesis_assets.component"
 BUILT = f"{LOADED}; kinesis_assets.build_kinesis_stream('clicks', table='s3://lake/clicks')"
-RUN = f"{LOADED}; import kinesis_assets.follow, kinesis_assets.spark.resource"
+RUN = f"{LOADED}; import kinesis_assets.ingest.continuous_run, kinesis_assets.spark.resource"
 WHAT = {
     DAGSTER: "Dagster",
     LOADED: "and the package, as a code location loads it",

@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.marks import Order, Read, private_stdout, take_orders
+from kinesis_assets.ingest.land import land
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land
 from kinesis_assets.spark.session import start_session
 from kinesis_assets.table.data_file import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
 from kinesis_assets.table.table import PositionedTable

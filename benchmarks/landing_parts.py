@@ -26,6 +26,8 @@ from benchmarks.landing_child import tables, written
 from benchmarks.marks import Order
 from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
+from kinesis_assets.ingest.shard_group import CALLS as CALLS_AT_ONCE
+from kinesis_assets.ingest.worker_memory import give_memory_back
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -34,8 +36,6 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import DirectCall
-from kinesis_assets.spark.memory import give_memory_back
-from kinesis_assets.spark.side_by_side import CALLS as CALLS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,13 +19,13 @@ import botocore.config
 
 from benchmarks.measure import Spread, of_rounds
 from benchmarks.section import Goal, Section, Target, table
+from kinesis_assets.ingest.land import LandingJob, land_group
+from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.spark.land import LandingJob, land_group
-from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.testing import UserRecord, aggregate

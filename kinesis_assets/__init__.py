@@ -59,10 +59,10 @@ if TYPE_CHECKING:
         TableUnsuitable,
         TooManyBadRecords,
     )
+    from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.kinesis.limits import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind
-    from kinesis_assets.plan import RunPlan
     from kinesis_assets.resources import KinesisResource
     from kinesis_assets.spark.data_source import KinesisDataSource
 
@@ -132,7 +132,7 @@ _HOMES = {
     "KinesisStreamComponent": "component",
     "Position": "kinesis.position",
     "PositionKind": "kinesis.position",
-    "RunPlan": "plan",
+    "RunPlan": "ingest.plan",
     "ShardIOManager": "io_manager",
     "build_kinesis_stream": "assets",
 }

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.ingest.plan import OnRecreated, RunPlan
+from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
 from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
 from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
 from kinesis_assets.jobs.replay import build_replay_job
@@ -19,8 +21,6 @@ from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.pace import COMMIT_INTERVAL
-from kinesis_assets.plan import OnRecreated, RunPlan
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.spans import seconds_followed
 from kinesis_assets.table.schema import COLUMNS

@@ -12,6 +12,8 @@ from pydantic import Field, PrivateAttr
 
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
+from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL, Pace
 from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
@@ -19,8 +21,6 @@ from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.metadata import event_metadata
-from kinesis_assets.pace import COMMIT_INTERVAL, Pace
-from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.resources import KinesisResource
 from kinesis_assets.spans import seconds_followed
 from kinesis_assets.spark.session import failures_told, prepare
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from dagster._core.execution.context.system import StepExecutionContext
 
+    from kinesis_assets.ingest.run import RunResult
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.run import RunResult
     from kinesis_assets.spark.resource import SparkResource  # noqa: TC004  # of a private attribute
     from kinesis_assets.table.heartbeat import Heartbeat  # noqa: TC004  # as above
     from kinesis_assets.table.positions import ShardPosition
@@ -215,8 +215,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
             LandingFailed: A Spark job failed.
             ShardsNotCommitted: Some shards fail at the end.
         """
-        from kinesis_assets.follow import Follow  # noqa: PLC0415  # a run's alone, here and below
-        from kinesis_assets.spark.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.ingest.continuous_run import Follow  # noqa: PLC0415  # a run's alone, here and below
+        from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
 
         prepare(self.spark_config)
         with failures_told(self.stream):
@@ -254,8 +254,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
             ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
                 materialized.
         """
-        from kinesis_assets.run import execute_run  # noqa: PLC0415
-        from kinesis_assets.spark.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
         from kinesis_assets.table.stop_marker import StopObject  # noqa: PLC0415
 
         if not isinstance(obj, RunPlan):

@@ -15,9 +15,9 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.keys import raw_key
 from kinesis_assets.metadata import landed_metadata
-from kinesis_assets.run import ShardState
 from kinesis_assets.table.commit_ids import drawn_at
 from kinesis_assets.told import events_of
 

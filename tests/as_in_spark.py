@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_assets.ingest.land import land_group, landing_of
+from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.spark.fill import fill_group, filling_of
-from kinesis_assets.spark.land import land_group, landing_of
-from kinesis_assets.spark.manifest import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_assets.ingest.land import Landing, LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, FillJob
-    from kinesis_assets.spark.land import Landing, LandingJob
 
 
 def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

@@ -17,8 +17,8 @@ from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import RunCanceled
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.run import ShardState
 from kinesis_assets.sensor import evaluate
 from kinesis_assets.spark.java import require_java
 

@@ -20,19 +20,19 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableUnsuitable,
 )
+from kinesis_assets.ingest.stale_list import check_first_list
+from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
+from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import look_at
 from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
-from kinesis_assets.stale_list import check_first_list
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
-from kinesis_assets.unlisted_parents import check_unlisted_parents
-from kinesis_assets.vanished import exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

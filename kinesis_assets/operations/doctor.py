@@ -18,12 +18,12 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableError,
 )
+from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks, unlike_the_log
 from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
 from kinesis_assets.sensor_runs import DEAD
-from kinesis_assets.stale_list import check_list
 from kinesis_assets.table.commit_ids import drawn_at
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.log_entries import log_entries

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.ingest.stale_list import check_for_seek
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.operations.moves import Direction, Move, plan_moves
-from kinesis_assets.stale_list import check_for_seek
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.amendments import ClearedGap, Past
 from kinesis_assets.table.commit import landed_since, until_told

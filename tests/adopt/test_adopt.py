@@ -21,13 +21,13 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations import adopt as adopt_module
 from kinesis_assets.operations.doctor import Doctor, Level
 from kinesis_assets.operations.seek import seek
-from kinesis_assets.plan import OnRecreated, ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.testing import UserRecord, aggregate

@@ -8,7 +8,7 @@ import sys
 
 import dagster as dg
 
-from kinesis_assets import run
+from kinesis_assets.ingest import run
 from kinesis_assets.materialize import StreamProject
 
 arguments = json.loads(sys.argv[1])

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.fairness import commits_of_each
 from benchmarks.slow_bucket import slow_bucket
-from kinesis_assets import run as run_module
-from kinesis_assets.plan import plan_run
+from kinesis_assets.ingest import run as run_module
+from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.table.commit import commit
 
 from pipeline import SPARK_CONFIG, Pipeline  # isort: skip  # this folder's own

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import Land, RunResult, execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import Land, RunResult, execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.testing import Faults, LocalKinesis
 
 if TYPE_CHECKING:

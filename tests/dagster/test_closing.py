@@ -12,9 +12,9 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets import run as run_module
 from kinesis_assets.closing import Closing
 from kinesis_assets.errors import LandingFailed, TableUnreachable
+from kinesis_assets.ingest import run as run_module
 from kinesis_assets.io_manager import ShardIOManager
 from kinesis_assets.keys import raw_key, shard_partitions
 from kinesis_assets.materialize import StreamProject

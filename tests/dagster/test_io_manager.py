@@ -16,10 +16,10 @@ from kinesis_assets.errors import (
     ShardsNotCommitted,
     ShardUnknown,
 )
+from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.sensor import span_tags
 
 if TYPE_CHECKING:

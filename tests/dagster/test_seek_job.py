@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.jobs.seek import seek_name
 from kinesis_assets.keys import op_key, raw_key
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land_group
 
 if TYPE_CHECKING:
     import dagster as dg

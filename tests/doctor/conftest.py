@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.operations.doctor import Doctor, Finding, Level
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.amendments import Past
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kinesis_assets.run import RunResult
+    from kinesis_assets.ingest.run import RunResult
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 

@@ -10,13 +10,13 @@ from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 from emulators import client
 
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

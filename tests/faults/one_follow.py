@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from kinesis_assets import follow as follow_module
-from kinesis_assets.follow import Follow
+from kinesis_assets.ingest import continuous_run as follow_module
+from kinesis_assets.ingest import land
+from kinesis_assets.ingest.continuous_run import Follow
+from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.poll_interval import Pace
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.pace import Pace
-from kinesis_assets.plan import ReadPolicy
-from kinesis_assets.spark import land
 from kinesis_assets.table.table import PositionedTable
 
 TOLD, MORE = "told", "more"

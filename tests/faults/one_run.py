@@ -9,12 +9,12 @@ import sys
 from datetime import timedelta
 
 from kinesis_assets.errors import KinesisAssetsError
+from kinesis_assets.ingest import land
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark import land
 from kinesis_assets.table import commit
 from kinesis_assets.table.table import PositionedTable
 

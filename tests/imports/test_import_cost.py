@@ -55,7 +55,7 @@ def test_a_stream_s_definitions_load_nothing_that_only_its_runs_need(statement):
 
 
 def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_what_talks_to_a_spark_server():
-    run = "import kinesis_assets.follow, kinesis_assets.spark.resource, kinesis_assets.sensor"
+    run = "import kinesis_assets.ingest.continuous_run, kinesis_assets.spark.resource, kinesis_assets.sensor"
     never = {
         "pandas",
         "grpc",
@@ -73,7 +73,7 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.spark.land import LandingJob, _task, landing_of
+from kinesis_assets.ingest.land import LandingJob, _task, landing_of
 from kinesis_assets.table.storage import TableFolder
 import math, pyarrow
 

@@ -8,6 +8,7 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -15,7 +16,6 @@ from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.records.wire import Record, Records
-from kinesis_assets.plan import ReadPolicy, plan_run
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"

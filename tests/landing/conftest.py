@@ -10,12 +10,12 @@ import pytest
 from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import Land, RunResult, execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.run import Land, RunResult, execute_run
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position

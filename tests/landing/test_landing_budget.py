@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from hours_clock import HoursClock
 
+from kinesis_assets.ingest import land as land_module
+from kinesis_assets.ingest import shard_group
+from kinesis_assets.ingest.land import Landing, LandingJob, land_group
+from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.run import ShardState
-from kinesis_assets.spark import land as land_module
-from kinesis_assets.spark import side_by_side
-from kinesis_assets.spark.land import Landing, LandingJob, land_group
-from kinesis_assets.spark.side_by_side import CALLS
 from kinesis_assets.table import commit, commit_ids
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -217,7 +217,7 @@ def test_the_shards_of_a_task_share_its_seconds(bench, faults):
 
 @pytest.mark.usefixtures("a_second_a_page")
 def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults, monkeypatch):
-    monkeypatch.setattr(side_by_side, "CALLS", 2)
+    monkeypatch.setattr(shard_group, "CALLS", 2)
     data = filled(bench, 8, 10)
     faults.page_size(1)
     result = bench.run(allowance=Allowance(seconds=3.0))
@@ -235,7 +235,7 @@ def test_children_have_the_seconds_that_their_parent_left(bench, monkeypatch):
         return land_group(job, ranges, allowance)
 
     clock = SimpleNamespace(monotonic=iter(range(0, 1000, 10)).__next__)
-    monkeypatch.setattr("kinesis_assets.run.time", clock)
+    monkeypatch.setattr("kinesis_assets.ingest.run.time", clock)
     bench.run(land=note, allowance=Allowance(seconds=25.0))
     assert left == [15.0, 5.0]
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from told_room import ToldRoom
 
+from kinesis_assets.ingest import land, shard_group
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.run import ShardState
-from kinesis_assets.spark import land, side_by_side
 
 
 def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
-    monkeypatch.setattr(side_by_side, "CALLS", 2)
+    monkeypatch.setattr(shard_group, "CALLS", 2)
     monkeypatch.setattr(reading, "_LONGEST_WAIT", 5.0)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
@@ -40,7 +40,7 @@ def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch)
 
 
 def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
-    monkeypatch.setattr(side_by_side, "CALLS", 1)
+    monkeypatch.setattr(shard_group, "CALLS", 1)
     monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.5)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:

@@ -7,9 +7,9 @@ import hashlib
 import pytest
 
 from kinesis_assets.errors import TooManyBadRecords
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
-from kinesis_assets.run import ShardState
 from kinesis_assets.testing import UserRecord, aggregate
 
 WRONG_MD5 = "aggregate: its MD5 does not match"

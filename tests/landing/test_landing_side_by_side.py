@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from kinesis_assets.errors import ReadFailed
+from kinesis_assets.ingest.shard_group import SideBySide
 from kinesis_assets.kinesis.records.wire import Records
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
-from kinesis_assets.spark.side_by_side import SideBySide
 
 
 def a_page():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kinesis_assets.ingest.land import packed
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, ShardRange
-from kinesis_assets.spark.land import packed
 
 MB = 1_000_000
 

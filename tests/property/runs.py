@@ -20,16 +20,16 @@ from kinesis_assets.errors import (
     TableRewritten,
     TooManyBadRecords,
 )
+from kinesis_assets.ingest import shard_group
+from kinesis_assets.ingest.land import land_group, landing_of
+from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.replay import Span, replay
-from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark import side_by_side
 from kinesis_assets.spark.fill import fill_group, filling_of
-from kinesis_assets.spark.land import land_group, landing_of
-from kinesis_assets.spark.manifest import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from onlooker import Onlooker
     from seams import Seams
 
+    from kinesis_assets.ingest.land import Landing, LandingJob
+    from kinesis_assets.ingest.run import Land
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.run import Land
     from kinesis_assets.spark.fill import Filling, FillJob
-    from kinesis_assets.spark.land import Landing, LandingJob
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 
@@ -208,7 +208,7 @@ def _landing(run: Run) -> Land:
         manifests = []
         for task, share in enumerate(shares):
             group = job, ranges[task :: len(shares)], share
-            side_by_side.CALLS = run.calls_at_once
+            shard_group.CALLS = run.calls_at_once
             if run.spare == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)

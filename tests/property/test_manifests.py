@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
+from kinesis_assets.ingest.land import Landing, LandingJob, ShardLanding, landing_of
+from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding, landing_of
-from kinesis_assets.spark.manifest import encode
 from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.storage import TableFolder
 

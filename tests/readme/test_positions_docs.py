@@ -11,12 +11,12 @@ import pytest
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets import cli as command_line
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.jobs.seek import seek_name
 from kinesis_assets.materialize import StreamProject
 from kinesis_assets.operations.moves import Direction
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land_group
 
 PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text()
 COMMANDS = [

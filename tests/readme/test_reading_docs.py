@@ -15,6 +15,7 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.ingest.plan import PATIENCE
 from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
@@ -22,7 +23,6 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import _ATTEMPTS
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.plan import PATIENCE
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()

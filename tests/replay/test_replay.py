@@ -26,6 +26,8 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -36,9 +38,7 @@ from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.filled_gaps import filled_gaps
 from kinesis_assets.operations.replay import ReplayState, Span
 from kinesis_assets.operations.seek import seek
-from kinesis_assets.run import execute_run
 from kinesis_assets.spark import fill as fill_module
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.amendments import ClearedGap

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from as_in_spark import land_as_in_spark
 
-from kinesis_assets.follow import Follow
-from kinesis_assets.pace import Pace
-from kinesis_assets.plan import ReadPolicy
+from kinesis_assets.ingest.continuous_run import Follow
+from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.poll_interval import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.run import RunResult
+    from kinesis_assets.ingest.run import RunResult
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets import follow as follow_module
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
+from kinesis_assets.ingest import continuous_run as follow_module
+from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.poll_interval import Pace
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.pace import Pace
-from kinesis_assets.plan import ReadPolicy
 
 from followed import A, B, C, D, Followed  # isort: skip  # this folder's own
 
@@ -165,7 +165,7 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
 
 
 def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.spark.land.SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("kinesis_assets.ingest.land.SECONDS_BETWEEN_LOOKS", 0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)

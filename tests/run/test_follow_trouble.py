@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from kinesis_assets import follow as follow_module
 from kinesis_assets.errors import (
     CommitFailed,
     ReadFailed,
@@ -16,9 +15,10 @@ from kinesis_assets.errors import (
     ShardThrottled,
     ShardUnknown,
 )
+from kinesis_assets.ingest import continuous_run as follow_module
+from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.poll_interval import Pace
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.pace import Pace
-from kinesis_assets.plan import ReadPolicy
 
 from followed import A, B, Followed  # isort: skip  # this folder's own
 

@@ -13,10 +13,10 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
     TableMissing,
 )
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.run import ShardState
 from kinesis_assets.sensor import evaluate
 
 if TYPE_CHECKING:

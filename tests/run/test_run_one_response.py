@@ -17,12 +17,12 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableMissing,
 )
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import OnRecreated
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.plan import OnRecreated
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark.land import land_group
 
 YEARS = 10 * 365 * 86_400
 EITHER_WAY = pytest.mark.parametrize("seconds", [-YEARS, YEARS], ids=["past", "future"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import DataLost, StreamRecreated
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import OnRecreated
+from kinesis_assets.ingest.run import ShardState, execute_run
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.plan import OnRecreated
-from kinesis_assets.run import ShardState, execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.table.positions import Predecessor
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, TableMissing
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.run import ShardState
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
-from kinesis_assets.plan import OnRecreated
+from kinesis_assets.ingest.plan import OnRecreated
 
 RESTART = {"on_recreated": OnRecreated.RESTART}
 

@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.ingest.land import LandingJob
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
-from kinesis_assets.spark.land import LandingJob
 from kinesis_assets.testing.messages import Answer
 
 from token_service import BASE_SECRET, EXTERNAL_ID, ROLE, Signers, Sts  # isort: skip  # this folder's own
@@ -35,7 +35,7 @@ PAGES = 18
 
 WORKER = """
 import pickle, sys
-from kinesis_assets.spark.land import land_group
+from kinesis_assets.ingest.land import land_group
 job, ranges, allowance = pickle.loads(sys.stdin.buffer.read())
 sys.stdout.buffer.write(pickle.dumps(land_group(job, ranges, allowance)))
 """

@@ -16,22 +16,22 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import LandingFailed, ReadFailed, ShardError
+from kinesis_assets.ingest import manifest
+from kinesis_assets.ingest.land import land
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.operations.replay import Span, replay
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import execute_run
-from kinesis_assets.spark import manifest
 from kinesis_assets.spark.fill import fill
-from kinesis_assets.spark.land import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kinesis_assets.run import RunResult
+    from kinesis_assets.ingest.run import RunResult
     from kinesis_assets.table.table import PositionedTable
 
 A, B = (f"shardId-{number:012d}" for number in range(2))

@@ -17,10 +17,10 @@ from kinesis_assets.errors import (
     ReadFailed,
     ShardListIncomplete,
 )
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.plan import ReadPolicy, plan_run
-from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark.land import land_group
 from kinesis_assets.table.table import PositionedTable, sql_text
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
+from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.operations.seek import SeekResult, seek
-from kinesis_assets.plan import OnRecreated, ReadPolicy, RunPlan, plan_run
-from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark.land import land_group
 
 
 @dataclass

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.ingest.land import land
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.run import RunResult, execute_run
-from kinesis_assets.spark.land import land
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

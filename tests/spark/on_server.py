@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.land import parallelism
+from kinesis_assets.ingest.land import parallelism
 from kinesis_assets.spark.resource import SparkResource
 from kinesis_assets.spark.session import end_tagged, failures_told, tagged
 

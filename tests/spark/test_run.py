@@ -18,10 +18,10 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
+from kinesis_assets.ingest import land as land_module
+from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.run import ShardState
-from kinesis_assets.spark import land as land_module
 from kinesis_assets.spark.session import failures_told
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
@@ -485,7 +485,7 @@ def test_run_that_dies_before_its_commit_leaves_no_row_and_the_next_lands_all(be
         raise RuntimeError("as the test says")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kinesis_assets.run.commit", dies)
+        patch.setattr("kinesis_assets.ingest.run.commit", dies)
         with pytest.raises(RuntimeError):
             bench.execute(plan)
     assert bench.items == []

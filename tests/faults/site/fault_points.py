@@ -39,7 +39,7 @@ DRIVER = {
     "read positions": ("kinesis_assets.table.table", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commit", "freeze"),
     # The commit; the first plan's freezing goes the same way.
-    "commit": ("kinesis_assets.run", "commit"),
+    "commit": ("kinesis_assets.ingest.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
     "try to commit": ("kinesis_assets.table.table", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
@@ -54,7 +54,7 @@ WORKER = {
     "open data file": ("kinesis_assets.table.data_file", "write_new"),
     "write data file": ("kinesis_assets.table.data_file", "_OpenFile._write_row_group"),
     "close data file": ("kinesis_assets.table.data_file", "_OpenFile._end"),
-    "land": ("kinesis_assets.spark.land", "land_group"),
+    "land": ("kinesis_assets.ingest.land", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
 

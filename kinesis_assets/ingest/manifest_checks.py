@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kinesis_assets.ingest.manifest import invalid
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.shards import NUMBER
-from kinesis_assets.spark.manifest import invalid
 from kinesis_assets.table.data_file import is_new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kinesis_assets.ingest.land import Landing, ShardLanding
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.spark.fill import Filling, ShardFilling
-    from kinesis_assets.spark.land import Landing, ShardLanding
     from kinesis_assets.table.data_file import DataFile
 
 

@@ -20,6 +20,11 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
+from kinesis_assets.ingest.manifest import decode_all, encode
+from kinesis_assets.ingest.manifest_checks import check_landing
+from kinesis_assets.ingest.shard_group import SideBySide
+from kinesis_assets.ingest.worker_memory import give_memory_back
+from kinesis_assets.ingest.worker_tuning import settle
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -28,12 +33,7 @@ from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, S
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.spark.manifest import decode_all, encode
-from kinesis_assets.spark.manifest_checks import check_landing
-from kinesis_assets.spark.memory import give_memory_back
 from kinesis_assets.spark.session import end_tagged, tagged
-from kinesis_assets.spark.side_by_side import SideBySide
-from kinesis_assets.spark.worker import settle
 from kinesis_assets.table.data_file import DataFile, DataFileWriter
 from kinesis_assets.table.stop_marker import StopObject
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
+from kinesis_assets.ingest.stale_list import check_first_list, check_list
+from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
+from kinesis_assets.ingest.vanished_shards import give_up, why_kept
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.stale_list import check_first_list, check_list
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import initial_positions
-from kinesis_assets.unlisted_parents import check_unlisted_parents
-from kinesis_assets.vanished import give_up, why_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardListIncomplete
+from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.shards import missing_parents
-from kinesis_assets.vanished import exists
 
 if TYPE_CHECKING:
     from collections.abc import Container

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut, StreamRecreated
+from kinesis_assets.ingest.land import Landing, LandingJob, ShardLanding
+from kinesis_assets.ingest.shard_ends import with_confirmed_ends
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.shard_ends import with_confirmed_ends
-from kinesis_assets.spark.land import Landing, LandingJob, ShardLanding
 from kinesis_assets.table.commit import CommitResult, commit, read_until
 from kinesis_assets.table.positions import Landed, ShardPosition
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
+    from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.plan import RunPlan
     from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]

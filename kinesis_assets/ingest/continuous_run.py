@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
+from kinesis_assets.ingest.plan import plan_run
+from kinesis_assets.ingest.run import TIP_REFRESH, ShardState, execute_run
 from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.plan import plan_run
-from kinesis_assets.run import TIP_REFRESH, ShardState, execute_run
 from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
+    from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
+    from kinesis_assets.ingest.poll_interval import Pace
+    from kinesis_assets.ingest.run import Land, RunResult
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.pace import Pace
-    from kinesis_assets.plan import ReadPolicy, RunPlan
-    from kinesis_assets.run import Land, RunResult
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 

@@ -15,9 +15,9 @@ from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.reading.reading import RangeEnd
 
 if TYPE_CHECKING:
+    from kinesis_assets.ingest.land import Landing
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.spark.land import Landing
 
 _log = logging.getLogger(__name__)
 

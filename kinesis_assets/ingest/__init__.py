@@ -1,0 +1,1 @@
+"""One run: plan, read and write in Spark, commit."""
