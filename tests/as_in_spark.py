@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.ingest.land import land_group, landing_of
 from kinesis_assets.ingest.manifest import encode
-from kinesis_assets.spark.fill import fill_group, filling_of
+from kinesis_assets.replay.task import fill_group, filling_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.land import Landing, LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.spark.fill import Filling, FillJob
+    from kinesis_assets.replay.task import Filling, FillJob
 
 
 def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

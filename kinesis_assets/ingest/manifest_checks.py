@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.spark.fill import Filling, ShardFilling
+    from kinesis_assets.replay.task import Filling, ShardFilling
     from kinesis_assets.table.data_file import DataFile
 
 

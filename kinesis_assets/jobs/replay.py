@@ -22,7 +22,7 @@ from kinesis_assets.told import QUIET, told_by
 if TYPE_CHECKING:
     from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.materialize import StreamProject
-    from kinesis_assets.operations.replay import ReplayOutcome, ReplayResult
+    from kinesis_assets.replay.run import ReplayOutcome, ReplayResult
 
 _MOST_SECONDS = 24 * 3600
 """A replay is one commit, and ends its reading by itself: Dagster's bound for runs would end it with nothing
@@ -59,8 +59,8 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), required_resource_keys={manager_key})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-        from kinesis_assets.operations.replay import Span, replay  # noqa: PLC0415  # its runs alone
-        from kinesis_assets.spark.fill import fill  # noqa: PLC0415
+        from kinesis_assets.replay.run import Span, replay  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.replay.task import fill  # noqa: PLC0415
 
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
@@ -119,7 +119,7 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
     """
-    from kinesis_assets.operations.replay import Span  # noqa: PLC0415  # its runs alone
+    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # its runs alone
 
     Span.of(start, end)
     name, run_id = replay_name(project.stream), str(uuid4())

@@ -96,7 +96,7 @@ def _warm(url: str, tasks: int) -> None:
 
 
 def _as_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import kinesis_assets.spark.fill  # noqa: F401, PLC0415  # and all that a landing's tasks load
+    import kinesis_assets.replay.task  # noqa: F401, PLC0415  # and all that a landing's tasks load
 
     yield from batches
 

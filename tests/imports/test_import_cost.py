@@ -103,7 +103,7 @@ def test_a_landing_s_task_loads_no_pandas_all_the_way_to_its_answer(kinesis, str
 
 
 def test_a_landing_s_tasks_load_no_dagster_and_no_delta():
-    assert not imported("import kinesis_assets.spark.fill") & {
+    assert not imported("import kinesis_assets.replay.task") & {
         "dagster",
         "deltalake",
         "pandas",

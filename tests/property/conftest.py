@@ -16,7 +16,7 @@ from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.transport import signed_call
-from kinesis_assets.operations import replay
+from kinesis_assets.replay import run
 from kinesis_assets.table import commit, data_file
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
@@ -47,7 +47,7 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
         patch.setattr(reading, "BYTES_PER_SECOND", 10**12)
         patch.setattr(reading, "_LONGEST_WAIT", 0.0)
-        for module in (commit, replay):
+        for module in (commit, run):
             patch.setattr(module, "_LONGEST_WAIT", 0.0)
         patch.setattr(reading, "PAGE_LIMIT", 5)
         for module in (client_module, signed_call):

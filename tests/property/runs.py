@@ -28,8 +28,8 @@ from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.operations.adopt import adopt
-from kinesis_assets.operations.replay import Span, replay
-from kinesis_assets.spark.fill import fill_group, filling_of
+from kinesis_assets.replay.run import Span, replay
+from kinesis_assets.replay.task import fill_group, filling_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.spark.fill import Filling, FillJob
+    from kinesis_assets.replay.task import Filling, FillJob
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 

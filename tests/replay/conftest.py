@@ -16,8 +16,8 @@ from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.operations import replay as replay_module
-from kinesis_assets.operations.replay import Fill, ReplayResult, Span, replay
+from kinesis_assets.replay import run as replay_module
+from kinesis_assets.replay.run import Fill, ReplayResult, Span, replay
 from kinesis_assets.table import commit
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit_ids import draw_token

@@ -35,9 +35,9 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
-from kinesis_assets.operations.filled_gaps import filled_gaps
-from kinesis_assets.operations.unlisted import expired_error, is_left_out, left_out_error, refuse_left_out
-from kinesis_assets.spark.fill import Filling, FillJob, ShardFilling
+from kinesis_assets.replay.filled_gaps import filled_gaps
+from kinesis_assets.replay.task import Filling, FillJob, ShardFilling
+from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.table.amend import fill_in
 from kinesis_assets.table.commit import LONGEST_READING, read_until
 from kinesis_assets.table.commit_ids import draw_token

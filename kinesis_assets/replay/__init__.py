@@ -1,0 +1,1 @@
+"""Read a committed range again and add the rows that are missing."""
