@@ -34,8 +34,8 @@ def seek(
     taken out in the same commit, and the next run lands them again.
     """
     from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command loads what it needs
-    from kinesis_assets.operations.seek import facts_of_moves  # noqa: PLC0415
-    from kinesis_assets.operations.seek import seek as set_positions  # noqa: PLC0415
+    from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
+    from kinesis_assets.seek.run import seek as set_positions  # noqa: PLC0415
 
     if all_shards == bool(shard_ids):
         raise InvalidInput("name shards with --shard, or give --all-shards")

@@ -40,7 +40,7 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
-        from kinesis_assets.operations.seek import facts_of_moves, seek  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # its runs alone
 
         if config.all_shards == bool(config.shards):
             raise InvalidInput("name shards, or set all_shards")

@@ -25,8 +25,8 @@ from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.kinesis.sight import look_at
 from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
+from kinesis_assets.seek.probe import look_at
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token

@@ -27,7 +27,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations import adopt as adopt_module
 from kinesis_assets.operations.doctor import Doctor, Level
-from kinesis_assets.operations.seek import seek
+from kinesis_assets.seek.run import seek
 from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.testing import UserRecord, aggregate

@@ -16,7 +16,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.jobs.seek import seek_name
 from kinesis_assets.materialize import StreamProject
-from kinesis_assets.operations.moves import Direction
+from kinesis_assets.seek.plan import Direction
 
 PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text()
 COMMANDS = [

@@ -16,7 +16,7 @@ from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.operations.seek import SeekResult, seek
+from kinesis_assets.seek.run import SeekResult, seek
 
 
 @dataclass

@@ -12,7 +12,7 @@ from seek_bench import each
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.operations.moves import Direction
+from kinesis_assets.seek.plan import Direction
 from kinesis_assets.table.commit_ids import draw_token
 
 

@@ -21,9 +21,9 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.sight import TIME_TO_READ
-from kinesis_assets.operations import seek as seek_module
-from kinesis_assets.operations.moves import Direction
+from kinesis_assets.seek import run as seek_module
+from kinesis_assets.seek.plan import Direction
+from kinesis_assets.seek.probe import TIME_TO_READ
 from kinesis_assets.table.amendments import FORMAT, ClearedGap, Past, following
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions_chain import ChainPolicy

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kinesis_assets.kinesis.sight import Seen, Sight
+    from kinesis_assets.seek.probe import Seen, Sight
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 

@@ -17,9 +17,9 @@ import msgspec
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.stale_list import check_for_seek
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.kinesis.sight import TIME_TO_READ, look_at
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
-from kinesis_assets.operations.moves import Direction, Move, plan_moves
+from kinesis_assets.seek.plan import Direction, Move, plan_moves
+from kinesis_assets.seek.probe import TIME_TO_READ, look_at
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.amendments import ClearedGap, Past
 from kinesis_assets.table.commit import landed_since, until_told
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.sight import Sight
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.seek.probe import Sight
     from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 

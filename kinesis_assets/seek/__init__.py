@@ -1,0 +1,1 @@
+"""Move a shard's position."""
