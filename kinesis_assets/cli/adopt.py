@@ -20,8 +20,8 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     If the table has rows and no positions, such as a copy, compute the positions from the rows. If it was
     restored or overwritten, accept that. No row is changed.
     """
-    from kinesis_assets.operations.adopt import adopt as adopt_rows  # noqa: PLC0415  # each command loads what it needs
-    from kinesis_assets.operations.adopt import facts_of_adoption  # noqa: PLC0415
+    from kinesis_assets.adopt.run import adopt as adopt_rows  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.adopt.run import facts_of_adoption  # noqa: PLC0415
 
     project = project_of(**stream)
     with project.manager() as manager:

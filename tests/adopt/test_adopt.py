@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kinesis_assets.adopt import run as adopt_module
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
@@ -25,7 +26,6 @@ from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations import adopt as adopt_module
 from kinesis_assets.operations.doctor import Doctor, Level
 from kinesis_assets.seek.run import seek
 from kinesis_assets.spark.scan import Counted, Scan

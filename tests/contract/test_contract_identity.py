@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.jobs.replay import run_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-    from kinesis_assets.operations.adopt import AdoptResult
+    from kinesis_assets.adopt.run import AdoptResult
 
 
 def version_of(pipeline: Pipeline) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ledger import DAMAGED
 from seams import DiskFailed, Killed, LogFailed
 
+from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import (
     InvalidInput,
     KinesisAssetsError,
@@ -27,7 +28,6 @@ from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.replay.run import Span, replay
 from kinesis_assets.replay.task import fill_group, filling_of
 

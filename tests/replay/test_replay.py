@@ -15,6 +15,7 @@ from as_in_spark import fill_as_in_spark
 from deltalake import DeltaTable
 from hours_clock import HoursClock
 
+from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import (
     CommitFailed,
     DataLost,
@@ -34,7 +35,6 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import RangeEnd
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.replay import task as fill_module
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.run import ReplayState, Span

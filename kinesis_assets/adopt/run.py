@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from kinesis_assets.adopt.newest_rows import newest_rows
+from kinesis_assets.adopt.rows_ahead import refuse_rows_ahead
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
@@ -25,22 +27,20 @@ from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.operations.rows_ahead import refuse_rows_ahead
 from kinesis_assets.seek.probe import look_at
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import unaccepted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kinesis_assets.adopt.newest_rows import NewestRow
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.rewrites import Rewrite
     from kinesis_assets.table.table import PositionedTable, TableSnapshot
 

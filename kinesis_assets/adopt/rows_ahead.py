@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_assets.adopt.newest_rows import newest_rows
 from kinesis_assets.errors import TableUnsuitable
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.table.newest_rows import newest_rows
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_assets.adopt.newest_rows import NewestRow
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.table.newest_rows import NewestRow
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.rewrites import Rewrite
     from kinesis_assets.table.row_predicates import Passed

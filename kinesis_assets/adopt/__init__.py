@@ -1,0 +1,1 @@
+"""Compute positions from the rows of a table."""
