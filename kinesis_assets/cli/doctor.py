@@ -13,8 +13,8 @@ from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_assets.doctor.row_scan import Scan
     from kinesis_assets.io_manager import ShardIOManager
-    from kinesis_assets.spark.scan import Scan
 
 
 @click.command()
@@ -27,7 +27,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
     Events that are missing are added; nothing else is changed. Exit 0 only if there is no problem.
     """
-    from kinesis_assets.operations.doctor import Doctor, Level, row  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.doctor.examine import Doctor, Level, row  # noqa: PLC0415  # each command loads what it needs
 
     project = project_of(**stream)
     # Without a home there is no instance that could have been told anything.
@@ -50,7 +50,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
 
 def _read_rows(manager: ShardIOManager, files: Sequence[tuple[str, int]]) -> Scan:
-    from kinesis_assets.spark.scan import scan  # noqa: PLC0415
+    from kinesis_assets.doctor.row_scan import scan  # noqa: PLC0415
     from kinesis_assets.spark.session import failures_told, prepare  # noqa: PLC0415
 
     prepare(manager.pyspark.spark_config)

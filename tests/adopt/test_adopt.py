@@ -12,6 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.adopt import run as adopt_module
+from kinesis_assets.doctor.examine import Doctor, Level
+from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
@@ -26,9 +28,7 @@ from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.doctor import Doctor, Level
 from kinesis_assets.seek.run import seek
-from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.testing import UserRecord, aggregate
 

@@ -20,6 +20,7 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from deltalake import write_deltalake
 
+from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.keys import raw_key, sensor_name
 from kinesis_assets.kinesis.data_loss import Gap
@@ -27,7 +28,6 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.liveness import Liveness, Sign
 from kinesis_assets.reconcile import told_since
 from kinesis_assets.sensor import Cursor
-from kinesis_assets.spark.scan import Counted, Scan
 from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
@@ -193,7 +193,7 @@ def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
 def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.operations.doctor.CHAIN_KEPT", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_KEPT", timedelta(0))
     assert ward.problems() == []
 
 
@@ -201,7 +201,7 @@ def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, monkeypatch, nu
     """Maintenance prunes what is younger where the commits are very many."""
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.operations.doctor.CHAIN_NEEDED", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_NEEDED", timedelta(0))
     assert ward.problems() == []
     (finding,) = [finding for finding in ward.findings() if finding.check == "continuity"]
     assert (finding.level, "unless maintenance pruned it" in finding.sentence) == ("info", True)
@@ -549,7 +549,7 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
 
 @pytest.mark.usefixtures("numbers")
 def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.operations.doctor.MOST_FILES", 2)
+    monkeypatch.setattr("kinesis_assets.doctor.examine.MOST_FILES", 2)
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
     )

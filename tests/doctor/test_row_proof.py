@@ -8,9 +8,9 @@ from datetime import date
 
 import pytest
 
+from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows
+from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
-from kinesis_assets.spark.scan import Counted
 from kinesis_assets.table.positions import Landed
 
 FLOOR = date(2026, 2, 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import write_deltalake
 
-from kinesis_assets.spark.scan import Counted, scan
+from kinesis_assets.doctor.row_scan import Counted, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ from attempts import (
 )
 from watched_files import WatchedFiles
 
+from kinesis_assets.doctor.chain import breaks
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.stream import StreamSummary
-from kinesis_assets.operations.continuity import breaks
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import draw_token

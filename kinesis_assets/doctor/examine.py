@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.doctor.chain import PROVEN_SINCE, breaks, unlike_the_log
+from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.errors import (
     PositionsUnreadable,
     ShardListStale,
@@ -20,8 +22,6 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.operations.continuity import PROVEN_SINCE, breaks, unlike_the_log
-from kinesis_assets.operations.row_proof import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
 from kinesis_assets.sensor_runs import DEAD
 from kinesis_assets.table.commit_ids import drawn_at
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.doctor.row_scan import Scan
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.spark.scan import Scan
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import StreamPositions

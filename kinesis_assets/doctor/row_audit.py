@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kinesis_assets.spark.scan import Counted
+from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.table.row_predicates import at
 
 if TYPE_CHECKING:

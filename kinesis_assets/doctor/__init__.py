@@ -1,0 +1,1 @@
+"""Verify a table against its log, its stream and Dagster's events."""
