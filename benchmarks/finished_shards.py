@@ -16,13 +16,13 @@ import dagster as dg
 import msgspec
 
 from benchmarks.section import Section, table
-from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy

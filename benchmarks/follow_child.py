@@ -9,9 +9,9 @@ import sys
 
 import dagster as dg
 
-from kinesis_assets.keys import shard_partitions
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.spans import following_tags
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.partition_ranges import following_tags
 
 
 def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> None:

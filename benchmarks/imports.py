@@ -13,9 +13,9 @@ from benchmarks.section import Goal, Section, Target, table
 MOST_SECONDS = 0.3
 
 DAGSTER = "import dagster"
-LOADED = f"{DAGSTER}; import kinesis_assets.component"
+LOADED = f"{DAGSTER}; import kinesis_assets.dagster.component"
 BUILT = f"{LOADED}; kinesis_assets.build_kinesis_stream('clicks', table='s3://lake/clicks')"
-RUN = f"{LOADED}; import kinesis_assets.ingest.continuous_run, kinesis_assets.spark.resource"
+RUN = f"{LOADED}; import kinesis_assets.ingest.continuous_run, kinesis_assets.dagster.spark_resource"
 WHAT = {
     DAGSTER: "Dagster",
     LOADED: "and the package, as a code location loads it",

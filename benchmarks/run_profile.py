@@ -24,7 +24,7 @@ from benchmarks.marks import private_stdout
 from benchmarks.measure import ROOT, Spread, of_rounds, tree_cpu
 from benchmarks.replay import replay_server
 from benchmarks.sampled import hottest, package, sampled
-from kinesis_assets.materialize import StreamProject
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:

@@ -25,15 +25,15 @@ from benchmarks.replay import replay_server
 from benchmarks.replay_pages import StreamSpec
 from benchmarks.sampled import hottest, sampled
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.ingest.shard_group import CALLS
-from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinesis_assets.assets import build_kinesis_stream
-    from kinesis_assets.component import KinesisStreamComponent
+    from kinesis_assets.dagster.build import build_kinesis_stream
+    from kinesis_assets.dagster.component import KinesisStreamComponent
+    from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.errors import (
         AttemptExpired,
         CallFailed,
@@ -60,10 +62,8 @@ if TYPE_CHECKING:
         TooManyBadRecords,
     )
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.io_manager import ShardIOManager
     from kinesis_assets.kinesis.limits import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind
-    from kinesis_assets.resources import KinesisResource
     from kinesis_assets.spark.data_source import KinesisDataSource
 
 __all__ = [
@@ -128,13 +128,13 @@ __all__ = [
 _HOMES = {
     "Bounds": "kinesis.limits",
     "KinesisDataSource": "spark.data_source",
-    "KinesisResource": "resources",
-    "KinesisStreamComponent": "component",
+    "KinesisResource": "dagster.resources",
+    "KinesisStreamComponent": "dagster.component",
     "Position": "kinesis.position",
     "PositionKind": "kinesis.position",
     "RunPlan": "ingest.plan",
-    "ShardIOManager": "io_manager",
-    "build_kinesis_stream": "assets",
+    "ShardIOManager": "dagster.io_manager",
+    "build_kinesis_stream": "dagster.build",
 }
 
 

@@ -13,8 +13,8 @@ from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.doctor.row_scan import Scan
-    from kinesis_assets.io_manager import ShardIOManager
 
 
 @click.command()

@@ -21,7 +21,7 @@ from kinesis_assets.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.dagster.in_process import StreamProject
 
 
 @click.command()
@@ -67,7 +67,7 @@ def maintain(
         day, given = _date(floor), dict(map(parse_property, properties))
         _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
         return
-    from kinesis_assets.jobs.maintain import run_maintenance  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.dagster.jobs.maintenance import run_maintenance  # noqa: PLC0415  # each command loads what it needs
 
     project = project_of(**stream)
     with project.manager() as manager:

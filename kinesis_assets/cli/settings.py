@@ -23,7 +23,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     Raises:
         InvalidInput: A pair is malformed, unknown, given twice, or has a value of another type.
     """
-    from kinesis_assets.component import KinesisStreamComponent  # noqa: PLC0415  # loads Dagster
+    from kinesis_assets.dagster.component import KinesisStreamComponent  # noqa: PLC0415  # loads Dagster
 
     types = get_type_hints(KinesisStreamComponent)
     names = [field.name for field in fields(KinesisStreamComponent) if field.name not in _OPTIONS]

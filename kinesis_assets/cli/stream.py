@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.dagster.in_process import StreamProject
 
 FAILED = 1
 """Exit code of what was understood and did not succeed."""
@@ -67,7 +67,7 @@ def project_of(
         InvalidInput: No YAML names it and no table is given, or the options do not go together.
     """
     from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
-    from kinesis_assets.materialize import StreamProject  # noqa: PLC0415
+    from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
 
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if table is not None:

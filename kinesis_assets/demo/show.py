@@ -13,13 +13,13 @@ import boto3
 import click
 import dagster as dg
 
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.run import ShardState
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import evaluate
 from kinesis_assets.spark.java import require_java
 
 if TYPE_CHECKING:

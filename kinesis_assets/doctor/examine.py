@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.dagster.reconcile import MOST_FILES, Link, fact, told_since, untold
+from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.chain import PROVEN_SINCE, breaks, unlike_the_log
 from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows
 from kinesis_assets.errors import (
@@ -22,8 +24,6 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.reconcile import MOST_FILES, Link, fact, told_since, untold
-from kinesis_assets.sensor_runs import DEAD
 from kinesis_assets.table.commit_ids import drawn_at
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.log_entries import log_entries
@@ -202,7 +202,7 @@ class Doctor:
         if self.instance is None:
             yield Finding("events", Level.INFO, "not checked: set DAGSTER_HOME to the instance's folder")
             return
-        from kinesis_assets.dead_runs import dead_runs  # noqa: PLC0415  # with an instance alone
+        from kinesis_assets.dagster.dead_runs import dead_runs  # noqa: PLC0415  # with an instance alone
 
         dead: set[str] = set()
         try:

@@ -24,7 +24,7 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["click", "kinesis_assets.cli.command_line", "dagster", "kinesis_assets.materialize", "deltalake"],
+    ["click", "kinesis_assets.cli.command_line", "dagster", "kinesis_assets.dagster.in_process", "deltalake"],
 )
 @pytest.mark.usefixtures("put")
 def test_while_something_is_imported(of_stream, tmp_path, module):

@@ -8,8 +8,8 @@ import os
 import pytest
 from test_cli_run import one_line
 
-from kinesis_assets import materialize
-from kinesis_assets.jobs import replay as jobs_replay
+from kinesis_assets.dagster import in_process
+from kinesis_assets.dagster.jobs import replay as jobs_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import heartbeat, positions_chain
@@ -40,7 +40,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(_) -> None:
         pytest.fail("Spark was started")
 
-    for module in (materialize, jobs_replay):
+    for module in (in_process, jobs_replay):
         monkeypatch.setattr(module, "begin_session", begin)
 
 

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.keys import raw_key, shard_partitions
+from kinesis_assets.dagster.names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from pathlib import Path

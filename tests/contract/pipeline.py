@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
-from kinesis_assets.materialize import StreamProject
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import sys
 
 import dagster as dg
 
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest import run
-from kinesis_assets.materialize import StreamProject
 
 arguments = json.loads(sys.argv[1])
 project = StreamProject.unnamed(**arguments["project"])

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from pipeline import SPARK_CONFIG
 
 from kinesis_assets import cli
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.jobs.replay import run_replay
 from kinesis_assets.errors import StreamNotFound
-from kinesis_assets.jobs.replay import run_replay
-from kinesis_assets.materialize import StreamProject
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

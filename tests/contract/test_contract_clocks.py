@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.errors import ClocksDisagree
-from kinesis_assets.jobs.maintain import run_maintenance
 
 if TYPE_CHECKING:
     from pipeline import Pipeline

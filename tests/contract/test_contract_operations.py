@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.jobs.replay import run_replay
 from kinesis_assets.errors import RunCanceled
-from kinesis_assets.jobs.replay import run_replay
 
 if TYPE_CHECKING:
     from pipeline import Pipeline

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.keys import raw_key
+from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.testing import UserRecord, aggregate
 

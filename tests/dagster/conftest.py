@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 import pytest
 
-from kinesis_assets.materialize import StreamProject
+from kinesis_assets.dagster.in_process import StreamProject
 
 from daemon import Daemon  # isort: skip  # this folder's own
 

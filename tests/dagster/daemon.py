@@ -14,9 +14,9 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.keys import raw_key, shard_partitions
+from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import draw_token
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-    from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.dagster.in_process import StreamProject
 
 PARTITION = "dagster/partition"
 FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"

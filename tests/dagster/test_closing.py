@@ -12,13 +12,13 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.closing import Closing
+from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.partition_ranges import span_tags
 from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.ingest import run as run_module
-from kinesis_assets.io_manager import ShardIOManager
-from kinesis_assets.keys import raw_key, shard_partitions
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.spans import span_tags
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 STOPS = [signal.SIGINT, signal.SIGTERM]
@@ -193,7 +193,7 @@ def test_an_interrupt_is_raised_at_the_end_of_what_it_may_not_break(closing, num
 
 
 def test_an_interrupt_is_raised_in_the_middle_after_the_timeout(closing, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.closing._LAST_SECONDS", 0.2)
+    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
     held, _, given_up = closing(0.2)
 
     def work():
@@ -231,7 +231,7 @@ def test_an_error_while_closing_is_that_error(closing):
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["fails", "hangs"])
 def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatch, hangs):
-    monkeypatch.setattr("kinesis_assets.closing._LAST_SECONDS", 0.2)
+    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
     for_ever = threading.Event()
 
     def broken():

@@ -16,10 +16,10 @@ from dagster._core.events import EngineEventData
 from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
 from test_reconcile import commit, told
 
-from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.keys import op_key, raw_key
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
-from kinesis_assets.sensor import Cursor
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.names import op_key, raw_key
+from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
+from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
@@ -142,7 +142,7 @@ def test_where_heartbeats_cannot_be_listed_no_run_is_taken_for_dead(ticking, dae
         raise OSError("slow down")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kinesis_assets.sensor_runs.heartbeats", refuse)
+        patch.setattr("kinesis_assets.dagster.sensor_runs.heartbeats", refuse)
         assert ticking.after(SECONDS_SILENT) == []
     assert ticking.after(SECONDS_SILENT) == [(A, B)]
 

@@ -25,9 +25,9 @@ from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 
 import kinesis_assets
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.keys import io_manager_key, raw_key, stream_key
 from kinesis_assets.kinesis.start_positions import Starts
 
 if TYPE_CHECKING:

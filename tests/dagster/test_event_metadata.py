@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.keys import raw_key
+from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:
-    from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.dagster.in_process import StreamProject
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, following_tags, span_tags
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.keys import raw_key, shard_partitions
-from kinesis_assets.spans import FOLLOW_TAG, following_tags, span_tags
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
 

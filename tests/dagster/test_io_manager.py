@@ -9,6 +9,9 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions, stream_key
+from kinesis_assets.dagster.sensor import span_tags
 from kinesis_assets.errors import (
     InvalidInput,
     ParentUnfinished,
@@ -17,10 +20,7 @@ from kinesis_assets.errors import (
     ShardUnknown,
 )
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
-from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import span_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

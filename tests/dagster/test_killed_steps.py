@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable
 from test_dead_runs import Ticking, home
 
-from kinesis_assets.keys import raw_key
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN
 from kinesis_assets.table.heartbeat import heartbeats
 
 from daemon import PARTITION, Daemon, Status  # isort: skip  # this folder's own

@@ -6,9 +6,9 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream
+from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, STEPS, maintenance_name, run_maintenance
+from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import CommitFailed, InvalidInput
-from kinesis_assets.jobs.maintain import SCHEDULE, STEPS, maintenance_name, run_maintenance
-from kinesis_assets.keys import raw_key
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.table import Upkeep

@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.jobs.replay import replay_name, run_replay
+from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
-from kinesis_assets.jobs.replay import replay_name, run_replay
-from kinesis_assets.keys import op_key, raw_key
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from kinesis_assets import newest_partitions as newest
-from kinesis_assets import sensor
+from kinesis_assets.dagster import newest_partitions as newest
+from kinesis_assets.dagster import sensor
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
+from kinesis_assets.dagster.newest_partitions import FIRST_PAGE, newest_partitions
+from kinesis_assets.dagster.sensor import RUNS_PER_TICK
 from kinesis_assets.errors import StreamNotFound, StreamRecreated
-from kinesis_assets.keys import raw_key, shard_partitions, stream_key
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.newest_partitions import FIRST_PAGE, newest_partitions
-from kinesis_assets.sensor import RUNS_PER_TICK
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
 

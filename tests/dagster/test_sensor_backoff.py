@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from kinesis_assets.backoff import LONGEST_WAIT, OVERLAP, Backoff, EndedRun, wait
-from kinesis_assets.keys import raw_key
-from kinesis_assets.sensor import Cursor
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.dagster.sensor_backoff import LONGEST_WAIT, OVERLAP, Backoff, EndedRun, wait
 from kinesis_assets.testing import Clock
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own

@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.keys import raw_key, shard_partitions
+from kinesis_assets.dagster.names import raw_key, shard_partitions
 
 SHARD = "shardId-000000000000"
 SECONDS = 90

@@ -20,14 +20,14 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from deltalake import write_deltalake
 
+from kinesis_assets.dagster.names import raw_key, sensor_name
+from kinesis_assets.dagster.reconcile import told_since
+from kinesis_assets.dagster.run_liveness import Liveness, Sign
+from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.keys import raw_key, sensor_name
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.liveness import Liveness, Sign
-from kinesis_assets.reconcile import told_since
-from kinesis_assets.sensor import Cursor
 from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats

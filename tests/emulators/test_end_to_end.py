@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from emulators import client
 
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest.run import ShardState
-from kinesis_assets.materialize import StreamProject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -47,7 +47,7 @@ BUILD = "build_kinesis_stream('clicks', table='s3://lake/clicks', endpoint_url='
 
 @pytest.mark.parametrize(
     "statement",
-    ["import kinesis_assets.component", f"from kinesis_assets import build_kinesis_stream; {BUILD}"],
+    ["import kinesis_assets.dagster.component", f"from kinesis_assets import build_kinesis_stream; {BUILD}"],
     ids=["loaded", "built"],
 )
 def test_a_stream_s_definitions_load_nothing_that_only_its_runs_need(statement):
@@ -55,7 +55,7 @@ def test_a_stream_s_definitions_load_nothing_that_only_its_runs_need(statement):
 
 
 def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_what_talks_to_a_spark_server():
-    run = "import kinesis_assets.ingest.continuous_run, kinesis_assets.spark.resource, kinesis_assets.sensor"
+    run = "import kinesis_assets.ingest.continuous_run, kinesis_assets.dagster.spark_resource, kinesis_assets.dagster.sensor"
     never = {
         "pandas",
         "grpc",

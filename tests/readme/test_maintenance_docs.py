@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.jobs.maintain import SCHEDULE, maintenance_name
+from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.amendments import FORMAT, Past

@@ -15,8 +15,8 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.ingest.plan import PATIENCE
-from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position

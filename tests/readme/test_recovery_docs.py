@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream
-from kinesis_assets.backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
+from kinesis_assets.dagster.sensor_backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
-from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
 from kinesis_assets.table.heartbeat import INTERVAL, RUNS
 from kinesis_assets.table.ownership import OWNER

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from kinesis_assets import KinesisStreamComponent
-from kinesis_assets.keys import io_manager_key
+from kinesis_assets.dagster.names import io_manager_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.errors import (
     CallFailed,
     ReadFailed,
@@ -14,10 +17,7 @@ from kinesis_assets.errors import (
     TableMissing,
 )
 from kinesis_assets.ingest.run import ShardState
-from kinesis_assets.keys import shard_partitions
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

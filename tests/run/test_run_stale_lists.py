@@ -8,6 +8,8 @@ import dagster as dg
 import msgspec
 import pytest
 
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.errors import (
     DataLost,
     ParentUnfinished,
@@ -19,8 +21,6 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.sensor import evaluate
 from kinesis_assets.table.commit_ids import draw_token
 
 from followed import PACE, Followed  # isort: skip  # this folder's own

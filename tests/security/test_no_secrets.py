@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisDataSource, KinesisResource, build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.errors import (
     CallFailed,
     InvalidInput,
@@ -20,7 +21,6 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.land import LandingJob, land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.keys import io_manager_key
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pyarrow as pa
 
+from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.land import parallelism
-from kinesis_assets.spark.resource import SparkResource
 from kinesis_assets.spark.session import end_tagged, failures_told, tagged
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import threading
 import dagster as dg
 import pytest
 
-from kinesis_assets import materialize
-from kinesis_assets.materialize import StreamProject
-from kinesis_assets.spark import resource, session
+from kinesis_assets.dagster import in_process, spark_resource
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.spark import session
 from kinesis_assets.spark.connect import remote_of
 from kinesis_assets.spark.session import begin_session
 
@@ -23,8 +23,8 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
         started.append(config)
         return object()
 
-    monkeypatch.setattr(resource, "start_session", start)
-    monkeypatch.setattr(resource, "end_session", ended.append)
+    monkeypatch.setattr(spark_resource, "start_session", start)
+    monkeypatch.setattr(spark_resource, "end_session", ended.append)
     project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with project.manager() as manager:
         assert started == []
@@ -36,7 +36,7 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
 
 def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
     ended = []
-    monkeypatch.setattr(resource, "end_session", ended.append)
+    monkeypatch.setattr(spark_resource, "end_session", ended.append)
     with StreamProject.unnamed("clicks", table=str(tmp_path / "clicks")).manager():
         pass
     assert ended == []
@@ -72,7 +72,7 @@ def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_pat
     def begin(config):
         raise Begun(config, instance.get_runs())
 
-    monkeypatch.setattr(materialize, "begin_session", begin)
+    monkeypatch.setattr(in_process, "begin_session", begin)
     project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Begun) as caught:
         project.run(instance, {})

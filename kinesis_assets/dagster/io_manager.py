@@ -10,19 +10,19 @@ import dagster as dg
 from dagster._core.events import DagsterEvent
 from pydantic import Field, PrivateAttr
 
-from kinesis_assets.closing import Closing
+from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.metadata import event_metadata
+from kinesis_assets.dagster.names import stream_key
+from kinesis_assets.dagster.partition_ranges import seconds_followed
+from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
 from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL, Pace
-from kinesis_assets.keys import stream_key
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.metadata import event_metadata
-from kinesis_assets.resources import KinesisResource
-from kinesis_assets.spans import seconds_followed
 from kinesis_assets.spark.session import failures_told, prepare
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from dagster._core.execution.context.system import StepExecutionContext
 
+    from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: TC004  # of a private attribute
     from kinesis_assets.ingest.run import RunResult
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.spark.resource import SparkResource  # noqa: TC004  # of a private attribute
     from kinesis_assets.table.heartbeat import Heartbeat  # noqa: TC004  # as above
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
@@ -107,7 +107,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     @property
     def pyspark(self) -> SparkResource:
         """Whose Spark session lands the records, from the first look on; what it started ends with this."""
-        from kinesis_assets.spark.resource import SparkResource  # noqa: PLC0415  # a fifth of a second
+        from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # a fifth of a second
 
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=self.spark_config)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.dagster.io_manager import STOP_TIMEOUT, ShardIOManager
+from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, build_maintenance_job, schedule_of
+from kinesis_assets.dagster.jobs.replay import build_replay_job
+from kinesis_assets.dagster.jobs.seek import build_seek_job
+from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
+from kinesis_assets.dagster.partition_ranges import seconds_followed
+from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated, RunPlan
 from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
-from kinesis_assets.io_manager import STOP_TIMEOUT, ShardIOManager
-from kinesis_assets.jobs.maintain import SCHEDULE, build_maintenance_job, schedule_of
-from kinesis_assets.jobs.replay import build_replay_job
-from kinesis_assets.jobs.seek import build_seek_job
-from kinesis_assets.keys import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.resources import KinesisResource
-from kinesis_assets.spans import seconds_followed
 from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.storage import TableFolder
 
@@ -199,7 +199,7 @@ def build_kinesis_stream(
         description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        from kinesis_assets.sensor import evaluate  # noqa: PLC0415  # reads the table, as no definition does
+        from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # reads the table, as no definition does
 
         return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import dagster as dg
 
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
-from kinesis_assets.keys import io_manager_key, op_key, raw_key
 
 if TYPE_CHECKING:
-    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 SCHEDULE = "17 3 * * *"
 """Cron, UTC: once a day, when the day before is over and its stragglers have landed."""

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
-from kinesis_assets.backoff import Backoff, EndedRun
-from kinesis_assets.errors import TableError, TableMissing
-from kinesis_assets.keys import raw_key, shard_partitions, stream_key
-from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.liveness import Liveness
-from kinesis_assets.newest_partitions import newest_partitions
-from kinesis_assets.reconcile import Link, Reconciled, missing_events
-from kinesis_assets.sensor_runs import DEAD, is_ours, liveness_of, shards_of, unfinished_runs
-from kinesis_assets.spans import (
+from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
+from kinesis_assets.dagster.newest_partitions import newest_partitions
+from kinesis_assets.dagster.partition_ranges import (
     contiguous_spans,
     following_tags,
     span_tags,
     tagged_span,
 )
-from kinesis_assets.told import events_of
+from kinesis_assets.dagster.reconcile import Link, Reconciled, missing_events
+from kinesis_assets.dagster.run_events import events_of
+from kinesis_assets.dagster.run_liveness import Liveness
+from kinesis_assets.dagster.sensor_backoff import Backoff, EndedRun
+from kinesis_assets.dagster.sensor_runs import DEAD, is_ours, liveness_of, shards_of, unfinished_runs
+from kinesis_assets.errors import TableError, TableMissing
+from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from kinesis_assets.backoff import Failing
-    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.dagster.sensor_backoff import Failing
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import ShardPosition, StreamPositions

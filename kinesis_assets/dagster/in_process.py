@@ -10,18 +10,18 @@ from uuid import uuid4
 
 import dagster as dg
 
-from kinesis_assets.assets import build_kinesis_stream
+from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions
+from kinesis_assets.dagster.partition_ranges import contiguous_spans, span_tags
+from kinesis_assets.dagster.run_events import QUIET, told_by
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
-from kinesis_assets.keys import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spans import contiguous_spans, span_tags
 from kinesis_assets.spark.session import begin_session
-from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.keys import shard_partitions
+from kinesis_assets.dagster.names import shard_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dagster._core.scheduler.instigation import InstigatorType, SensorInstigatorData
 
-from kinesis_assets.keys import sensor_name
-from kinesis_assets.sensor import Cursor
-from kinesis_assets.sensor_runs import unfinished_runs
+from kinesis_assets.dagster.names import sensor_name
+from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.dagster.sensor_runs import unfinished_runs
 from kinesis_assets.table.heartbeat import heartbeats
 
 if TYPE_CHECKING:

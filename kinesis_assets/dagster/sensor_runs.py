@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.names import op_key, raw_key
+from kinesis_assets.dagster.partition_ranges import seconds_followed, tagged_span
+from kinesis_assets.dagster.run_liveness import (
+    SECONDS_SILENT,
+    SECONDS_TO_PLAN,
+    SECONDS_TO_START,
+    Liveness,
+    Seen,
+)
 from kinesis_assets.errors import InvalidInput, TableError
-from kinesis_assets.jobs.replay import replay_name
-from kinesis_assets.keys import op_key, raw_key
-from kinesis_assets.liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START, Liveness, Seen
-from kinesis_assets.spans import seconds_followed, tagged_span
 from kinesis_assets.table.commit import OLDEST_ATTEMPT
 from kinesis_assets.table.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 _log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
+from kinesis_assets.dagster.metadata import landed_metadata
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.ingest.run import ShardState
-from kinesis_assets.keys import raw_key
-from kinesis_assets.metadata import landed_metadata
 from kinesis_assets.table.commit_ids import drawn_at
-from kinesis_assets.told import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.kinesis.position import Position
 
 if TYPE_CHECKING:
-    from kinesis_assets.io_manager import ShardIOManager
+    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 
 class SeekConfig(dg.Config):

@@ -13,15 +13,15 @@ import dagster as dg
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
-from kinesis_assets.closing import Closing
+from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.run_events import QUIET, told_by
 from kinesis_assets.errors import RunCanceled, ShardsNotCommitted
-from kinesis_assets.keys import io_manager_key, op_key, raw_key
 from kinesis_assets.spark.session import begin_session, end_tagged, failures_told, prepare, tagged
-from kinesis_assets.told import QUIET, told_by
 
 if TYPE_CHECKING:
-    from kinesis_assets.io_manager import ShardIOManager
-    from kinesis_assets.materialize import StreamProject
+    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.replay.run import ReplayOutcome, ReplayResult
 
 _MOST_SECONDS = 24 * 3600

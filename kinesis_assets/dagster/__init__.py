@@ -1,0 +1,1 @@
+"""Assets, component, I/O manager, sensor, jobs and events: everything that imports Dagster."""
