@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.stream import json_option, of_stream, print_rows, project_of, who
+from kinesis_assets.cli.options import json_option, of_stream, print_rows, project_of, who
 
 
 @click.command()

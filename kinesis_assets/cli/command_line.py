@@ -9,13 +9,13 @@ from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
+from kinesis_assets.cli.options import FAILED, said_by_storage
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.seek import seek
 from kinesis_assets.cli.spark import spark
-from kinesis_assets.cli.stream import FAILED, said_by_storage
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled
 
 _BAD_INPUT = 2

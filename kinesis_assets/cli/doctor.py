@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_stream, print_rows, project_of
+from kinesis_assets.cli.options import (
+    FAILED,
+    dagster_instance,
+    json_option,
+    of_stream,
+    print_rows,
+    project_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

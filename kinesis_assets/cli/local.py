@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kinesis_assets.cli.stream import FAILED
+from kinesis_assets.cli.options import FAILED
 from kinesis_assets.errors import InvalidInput
 
 _PORT = click.IntRange(0, 65535)

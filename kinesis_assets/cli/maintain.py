@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.stream import (
+from kinesis_assets.cli.options import (
     dagster_instance,
     json_option,
     of_stream,

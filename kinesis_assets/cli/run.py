@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.stream import FAILED, dagster_instance, json_option, of_stream, print_rows, project_of
+from kinesis_assets.cli.options import (
+    FAILED,
+    dagster_instance,
+    json_option,
+    of_stream,
+    print_rows,
+    project_of,
+)
 from kinesis_assets.errors import InvalidInput
 
 SHARD_FIELDS = (

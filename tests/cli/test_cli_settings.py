@@ -14,8 +14,8 @@ import yaml
 from test_cli_run import one_line
 
 import kinesis_assets
+from kinesis_assets.cli.options import project_of
 from kinesis_assets.cli.settings import parse_settings
-from kinesis_assets.cli.stream import project_of
 from kinesis_assets.dagster.component import KinesisStreamComponent
 from kinesis_assets.errors import InvalidInput
 
