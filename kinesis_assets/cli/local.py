@@ -16,7 +16,7 @@ _PORT = click.IntRange(0, 65535)
 @click.command()
 def demo() -> None:
     """Show the whole way of a record on the embedded stream, and prove that each arrives exactly once."""
-    from kinesis_assets.demo.show import run_demo  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command loads what it needs
 
     sys.exit(0 if run_demo() else FAILED)
 

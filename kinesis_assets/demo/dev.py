@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinesis_assets.demo.orders import STREAM, put_orders
-from kinesis_assets.demo.show import embedded_stream
+from kinesis_assets.demo.run import embedded_stream
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.java import require_java
