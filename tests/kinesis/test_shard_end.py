@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, count
 
 import pytest
+from msgspec.structs import replace
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
@@ -87,6 +88,27 @@ def test_a_service_without_child_shards_ends_a_closed_shard_by_a_fresh_list(read
     operations = [call.operation for call in faults.calls]
     assert operations[-1] == "ListShards"
     assert operations.count("ListShards") == 1
+
+
+def test_null_iterators_with_empty_pages_between_them_end_a_closed_shard_by_a_fresh_list(
+    reading, split, faults
+):
+    split()
+    reading = ShardReading(reading._client, replace(reading.range, closed=True))
+    number = count()
+
+    def ended_every_second_time(call, answer):
+        members = answer.members
+        if members["Records"] or "NextShardIterator" in members:
+            return None
+        if next(number) % 2 == 0:
+            return answer.but(ChildShards=None)
+        return answer.but(ChildShards=None, NextShardIterator=call.arguments["ShardIterator"])
+
+    faults.answer("GetRecords", without_children)
+    faults.answer("GetRecords", ended_every_second_time)
+    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert faults.count("ListShards") == 1
 
 
 def without_children(_, answer):

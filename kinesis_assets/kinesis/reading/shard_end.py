@@ -2,8 +2,8 @@
 
 The service ends a shard with a null NextShardIterator and the shard's children in the same response. A null
 iterator alone is an incomplete response: reading goes on after its records with a new iterator. Services that
-do not return children, such as older emulators, then respond so again, without records, as often as they are
-requested; what ends the shard is a list, made after that, which shows it closed.
+do not return children, such as older emulators, then respond so again without records, perhaps after an
+empty page; what ends the shard is a list, made after that, which shows it closed.
 
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client
 Library retries such responses too.
@@ -53,8 +53,10 @@ class ShardEnd:
             CallFailed: It ends the shard without proof (`UNCONFIRMED`), or the shards cannot be listed.
         """
         self.reached = null_iterator and children
-        if self.reached or not null_iterator or records:
+        if self.reached or records:
             self._repeated = False
+            return
+        if not null_iterator:
             return
         if not self._repeated:
             self._repeated = True
