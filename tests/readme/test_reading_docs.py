@@ -118,7 +118,7 @@ def test_the_defaults_of_the_page_are_those_of_the_builder():
 
 def test_a_shard_is_asked_in_vain_for_as_long_as_the_page_says():
     assert (PATIENCE, _ATTEMPTS, STALL_SECONDS) == (30, 6, 300)
-    told = " ".join(PAGE.split())
-    assert "A shard that is throttled for 30 s, or does not answer, or has no more records" in told
-    assert "Calls that fail are tried six times." in told
-    assert "waited for longer, five minutes" in told
+    text = " ".join(PAGE.split())
+    assert "throttled for 30 s" in text
+    assert "A failed call is made up to six times." in text
+    assert "retried for five minutes" in text

@@ -97,4 +97,4 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"`{RUNS}/`" in TEXT
     (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
     assert int(seconds) > inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default
-    assert f"reads for {LONGEST_READING // timedelta(hours=1)} hours at most" in TEXT
+    assert f"reads for at most {LONGEST_READING // timedelta(hours=1)} hours" in TEXT

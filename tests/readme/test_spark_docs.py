@@ -43,12 +43,12 @@ def test_the_settings_of_the_page_are_those_of_a_local_spark():
 
 def test_as_many_runs_have_room_as_the_page_says():
     assert (SIDE_BY_SIDE, TASKS) == (4, 2)
-    assert "four runs have room at once, with two tasks each" in TEXT
+    assert "enough for four runs at once, with two tasks each" in TEXT
 
 
 def test_a_server_is_silent_after_as_long_as_the_page_says():
     assert SECONDS_OF_SILENCE == 60
-    assert "or has answered nothing for a minute" in TEXT
+    assert "has not responded for a minute" in TEXT
 
 
 def test_an_archive_is_made_and_then_used_by_a_session(tmp_path):
