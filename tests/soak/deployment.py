@@ -86,11 +86,12 @@ class Deployment:
     def conflicts(self) -> int:
         """How often a shard was told to have been moved by another run."""
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
-            states: Counter[str] = Counter()
+            states: Counter[str] = Counter()  # of shards; maintenance is observed too, without a state
             for key in instance.all_asset_keys():
                 for record in instance.fetch_observations(key, limit=10_000).records:
                     event = record.event_log_entry.asset_observation
-                    states[str(event.metadata["state"].value) if event else ""] += 1
+                    if event and "state" in event.metadata:
+                        states[str(event.metadata["state"].value)] += 1
         return states["conflict"]
 
     def most_commits_of_a_run(self) -> int:
