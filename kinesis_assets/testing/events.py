@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.emulator.errors import ResourceNotFoundException
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.shards import Shard
     from kinesis_assets.emulator.streams import Stream
+    from kinesis_assets.testing.fault_chain import Layer, Rest
+    from kinesis_assets.testing.messages import Answer, Call
 
 
 def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
@@ -37,8 +40,21 @@ def recreate(account: Account, name: str) -> None:
     account.create_stream(name, len(stream.open_shards))
 
 
-def before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
-    """A page of a list of shards as it was before the last reshards; see `Faults.stale_list`."""
+def list_before(reshards: int) -> Layer:
+    """List shards as they were; see `Faults.stale_list`."""
+
+    async def listed_before(call: Call, rest: Rest) -> Answer:
+        answer = await rest(call)
+        if answer.status != HTTPStatus.OK or call.stream is None:
+            return answer
+        stream = rest.account.stream(call.stream)
+        return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
+
+    return listed_before
+
+
+def _before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
+    """A page of a list of shards as it was before the last reshards."""
     shards = {shard.shard_id: shard for shard in stream.shards}
     moments = sorted({shard.closed_at for shard in shards.values() if shard.closed_at is not None})
     if not moments:

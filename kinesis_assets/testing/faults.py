@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Unpack
-from weakref import WeakSet
 
-from msgspec import structs
-
-from kinesis_assets.emulator import iterators
 from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shards import PAGE_RECORDS
-from kinesis_assets.errors import InvalidInput, StreamNotFound
-from kinesis_assets.testing import events, pages
-from kinesis_assets.testing.exchange import Exchange, HeldAnswers
-from kinesis_assets.testing.fault_chain import Fault, Layer, Rest, Which, check_operation
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.testing import events, layers, pages
+from kinesis_assets.testing.fault_chain import Fault, Layer, Which, check_operation
+from kinesis_assets.testing.interceptor import Interceptor
 from kinesis_assets.testing.limits import THROTTLED, Limits
-from kinesis_assets.testing.messages import Answer, Call
-from kinesis_assets.testing.partial_puts import put_but
-from kinesis_assets.testing.routing import shards_of
+from kinesis_assets.testing.partial_puts import fail_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.app import App, KinesisApp, Receive, Scope, Send
+    from kinesis_assets.emulator.app import App, KinesisApp
+    from kinesis_assets.testing.messages import Answer, Call
 
 _PAGES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
 
@@ -55,27 +47,12 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self._faults: list[Fault] = []
-        self._limits: tuple[Fault, ...] = ()
-        self._held = HeldAnswers()
-        self._accounts: WeakSet[Account] = WeakSet()
+        self._interceptor = Interceptor()
+        self.calls: list[Call] = self._interceptor.calls
 
     def around(self, app: KinesisApp) -> App:
         """The embedded stream's application with the faults around it. They may be around several."""
-        self._accounts.add(app.account)
-
-        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            begun = self._held.moment
-            exchange = await Exchange.begin(app, scope, receive, send)
-            account = app.caller(dict(scope["headers"]))
-            call = Call.now(exchange.operation, exchange.arguments, account)
-            self.calls.append(call)
-            faults = sorted(self._faults, key=lambda fault: fault.decides)
-            rest = Rest((*faults, *self._limits), account, exchange.serve)
-            await exchange.give(await rest(call), self._held, begun)
-
-        return faulty
+        return self._interceptor.around(app)
 
     def count(self, operation: str, shard_id: str | None = None) -> int:
         """How many calls of an operation there are in `calls`, on a shard where one is named."""
@@ -86,10 +63,7 @@ class Faults:
 
     def clear(self) -> None:
         """End all faults and limits, let go every answer that is held back, and forget the calls."""
-        self._faults.clear()
-        self._limits = ()
-        self._held.let_go()
-        self.calls.clear()
+        self._interceptor.clear()
 
     # The service refuses. The call is not carried out.
 
@@ -128,11 +102,7 @@ class Faults:
             code: The error's code.
             which: Which of its calls.
         """
-
-        async def refused(_call: Call, _rest: Rest) -> Answer:
-            return Answer.error(code, status)
-
-        self._decide(operation, refused, which)
+        self._decide(operation, layers.refuse(status, code), which)
 
     # The network fails. The call is carried out, but its answer does not come, comes late or comes in part.
 
@@ -187,21 +157,7 @@ class Faults:
             behind_ms: MillisBehindLatest.
             which: Which calls of GetRecords.
         """
-
-        async def emptied(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            if answer.status != HTTPStatus.OK:
-                return answer
-            here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
-            again = structs.replace(here, issued_at=rest.account.clock.now())
-            page = {
-                "Records": [],
-                "NextShardIterator": iterators.encode(again),
-                "MillisBehindLatest": behind_ms,
-            }
-            return answer.with_body(json.dumps(page).encode())
-
-        self._decide("GetRecords", emptied, which)
+        self._decide("GetRecords", pages.empty(behind_ms), which)
 
     def null_iterator(self, **which: Unpack[Which]) -> None:
         """Answer GetRecords without NextShardIterator and ChildShards, though the shard may go on.
@@ -211,15 +167,7 @@ class Faults:
         Args:
             which: Which calls of GetRecords.
         """
-
-        def ended(_call: Call, answer: Answer) -> Answer | None:
-            if answer.status != HTTPStatus.OK:
-                return None
-            left = {"NextShardIterator", "ChildShards"}
-            members = {name: value for name, value in answer.members.items() if name not in left}
-            return answer.with_body(json.dumps(members).encode())
-
-        self.answer("GetRecords", ended, **which)
+        self.answer("GetRecords", pages.end, **which)
 
     def stale_list(self, *, reshards: int = 1, **which: Unpack[Which]) -> None:
         """List shards as they were before the stream's last splits and merges.
@@ -235,15 +183,7 @@ class Faults:
         """
         if reshards < 1:
             raise InvalidInput(f"reshards is 1 or more, not {reshards}")
-
-        async def listed_before(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            if answer.status != HTTPStatus.OK or call.stream is None:
-                return answer
-            stream = rest.account.stream(call.stream)
-            return answer.but(Shards=events.before_reshards(stream, answer.members["Shards"], reshards))
-
-        self._add("ListShards", listed_before, which)
+        self._add("ListShards", events.list_before(reshards), which)
 
     def skew_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
         """Send a `Date` header that is so many seconds off the service's clock, as of a wrong host.
@@ -283,14 +223,7 @@ class Faults:
         if every < 1:
             raise InvalidInput(f"every is 1 or more, not {every}")
         shard_id = which.pop("shard_id", None)
-
-        async def failed(call: Call, rest: Rest) -> Answer:
-            shard_ids = shards_of(call.operation, call.arguments, rest.account)
-            candidates = [place for place, each in enumerate(shard_ids) if shard_id in (None, each)]
-            failing = candidates[every - 1 :: every]
-            return await put_but(call, rest, failing, code) if failing else await rest(call)
-
-        self._decide("PutRecords", failed, which)
+        self._decide("PutRecords", fail_some(every, code, shard_id), which)
 
     # The service answers what it must not. The next iterator is that of the page that was due.
 
@@ -306,11 +239,7 @@ class Faults:
         """
         if back < 1:
             raise InvalidInput(f"back is 1 or more, not {back}")
-
-        async def repeated(call: Call, rest: Rest) -> Answer:
-            return await pages.repeated(call, rest, back)
-
-        self._decide("GetRecords", repeated, which)
+        self._decide("GetRecords", pages.repeat(back), which)
 
     def reverse_page(self, **which: Unpack[Which]) -> None:
         """Answer GetRecords with the records of a page in reverse order."""
@@ -339,11 +268,7 @@ class Faults:
             size: Bytes of the blanks.
             which: Which calls of GetRecords.
         """
-
-        async def padded(call: Call, rest: Rest) -> Answer:
-            return pages.padded(await rest(call), above, size)
-
-        self._decide("GetRecords", padded, which)
+        self._decide("GetRecords", pages.pad(above, size), which)
 
     # The stream changes.
 
@@ -362,7 +287,10 @@ class Faults:
             ShardUnknown: The stream has no such shard.
             StreamNotFound: There is no such stream.
         """
-        self._in_accounts(stream, lambda account: events.trim(account.stream(stream), shard_id, before))
+        self._interceptor.in_accounts(
+            stream,
+            lambda account: events.trim(account.stream(stream), shard_id, before),
+        )
 
     def recreate(self, stream: str) -> None:
         """Delete a stream at once and create it again under its name, with as many shards as were open.
@@ -370,7 +298,7 @@ class Faults:
         Raises:
             StreamNotFound: There is no such stream.
         """
-        self._in_accounts(stream, lambda account: events.recreate(account, stream))
+        self._interceptor.in_accounts(stream, lambda account: events.recreate(account, stream))
 
     def before(self, operation: str, do: Callable[[], object], **which: Unpack[Which]) -> None:
         """Do something before calls are carried out, as `lambda: faults.trim("orders")`.
@@ -378,12 +306,7 @@ class Faults:
         It is done in a thread of its own, so it may itself call the embedded stream; these calls meet the
         faults too. What it raises is answered as HTTP 500 and told on stderr.
         """
-
-        async def done_before(call: Call, rest: Rest) -> Answer:
-            await asyncio.to_thread(do)
-            return await rest(call)
-
-        self._add(operation, done_before, which)
+        self._add(operation, layers.do_before(do), which)
 
     # The limits of the service.
 
@@ -396,7 +319,7 @@ class Faults:
         Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html,
         https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
         """
-        self._limits = Limits().faults
+        self._interceptor.limits = Limits().faults
 
     # Whatever else there is.
 
@@ -404,13 +327,7 @@ class Faults:
         self, operation: str, change: Callable[[Call, Answer], Answer | None], **which: Unpack[Which]
     ) -> None:
         """Change what is about to go back, from the service or another fault; None leaves it as it is."""
-
-        async def changed(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            instead = change(call, answer)
-            return answer if instead is None else instead
-
-        self._add(operation, changed, which)
+        self._add(operation, layers.change_answer(change), which)
 
     def request(
         self,
@@ -419,36 +336,16 @@ class Faults:
         **which: Unpack[Which],
     ) -> None:
         """Change the arguments that the service sees, and the other faults."""
-
-        async def changed(call: Call, rest: Rest) -> Answer:
-            return await rest(replace(call, arguments=change(dict(call.arguments))))
-
-        self._add(operation, changed, which)
+        self._add(operation, layers.change_arguments(change), which)
 
     def _send_otherwise(self, operation: str, which: Which, **way: Any) -> None:
-        async def sent_otherwise(call: Call, rest: Rest) -> Answer:
-            return replace(await rest(call), **way)
-
-        self._decide(operation, sent_otherwise, which)
+        self._decide(operation, layers.send_otherwise(**way), which)
 
     def _send_page(self, change: Callable[[list[Any]], list[Any]], which: Which) -> None:
-        async def changed(call: Call, rest: Rest) -> Answer:
-            return pages.changed(await rest(call), change)
-
-        self._decide("GetRecords", changed, which)
+        self._decide("GetRecords", pages.change_records(change), which)
 
     def _decide(self, operation: str, layer: Layer, which: Which) -> None:
-        self._faults.append(Fault(operation, layer, decides=True, **which))
+        self._interceptor.faults.append(Fault(operation, layer, decides=True, **which))
 
     def _add(self, operation: str, layer: Layer, which: Which) -> None:
-        self._faults.append(Fault(operation, layer, **which))
-
-    def _in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
-        found = False
-        for account in [each for app in self._accounts for each in list(app.accounts.values())]:
-            with account.lock:
-                if stream in account.stream_names:
-                    change(account)
-                    found = True
-        if not found:
-            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
+        self._interceptor.faults.append(Fault(operation, layer, **which))

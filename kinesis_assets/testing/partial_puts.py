@@ -8,12 +8,25 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kinesis_assets.testing.messages import Answer
+from kinesis_assets.testing.routing import shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kinesis_assets.testing.fault_chain import Rest
+    from kinesis_assets.testing.fault_chain import Layer, Rest
     from kinesis_assets.testing.messages import Call
+
+
+def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
+    """Fail some records of PutRecords; see `Faults.partial_puts`."""
+
+    async def failed(call: Call, rest: Rest) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, rest.account)
+        candidates = [place for place, each in enumerate(shard_ids) if shard_id in (None, each)]
+        failing = candidates[every - 1 :: every]
+        return await put_but(call, rest, failing, code) if failing else await rest(call)
+
+    return failed
 
 
 async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -> Answer:
