@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.exact_numbers import exact
+from kinesis_assets.decoders.exact_numbers import convert_number
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
 
@@ -31,7 +31,7 @@ _LOGICAL_TYPES = {
 }
 """Those with a Spark type of their own. A value of another one is read as what it is stored as."""
 
-_AS_THEY_ARE = (bytes, date, datetime, Decimal)
+_PASSED_THROUGH = (bytes, date, datetime, Decimal)
 _DECIMAL_BYTES = 100  # six times what Spark's longest decimal takes
 
 
@@ -51,7 +51,7 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
     except ImportError as error:
         raise InvalidInput("Avro needs fastavro: pip install 'kinesis-assets[avro]'") from error
     try:
-        schema = fastavro.parse_schema(json.loads(definition, object_hook=_read_exactly))
+        schema = fastavro.parse_schema(json.loads(definition, object_hook=_lossless))
     except Exception as error:  # its errors have no common type
         raise Undecodable(f"its definition is no Avro schema: {error!r}") from error
     if _is_recursive(schema):
@@ -69,14 +69,14 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
             raise Undecodable(f"not of its schema: {after} bytes come after its end")
         try:
             # These are taken as they are, so that text is no time and no bytes.
-            return msgspec.convert(value, expected, builtin_types=_AS_THEY_ARE, dec_hook=exact)
+            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert_number)
         except msgspec.ValidationError as error:
             raise Undecodable(str(error)) from error
 
     return read
 
 
-def _read_exactly(schema: dict[str, Any]) -> dict[str, Any]:
+def _lossless(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema, or a part of one, by which fastavro changes no value."""
     if schema.get("logicalType") not in _LOGICAL_TYPES:
         schema.pop("logicalType", None)

@@ -27,7 +27,7 @@ class _Compressed:
     def resolved(self) -> Self:
         return self
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         def step(decoding: Decoding) -> None:
             decoding.value = uncompressed(decoding.value, self.name, self.max_bytes)
 

@@ -52,13 +52,13 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         _check_columns(rows, added)
         ready = [decoder.resolved() for decoder in decoders]
         last = ready[-1].spark_type
-        _, held = value_type(last if isinstance(last, DataType) else BinaryType())
-        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": held})
+        _, arrow_type = value_type(last if isinstance(last, DataType) else BinaryType())
+        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": arrow_type})
         new = {field.name: field for field in from_arrow_schema(types, prefer_timestamp_ntz=True)}
         fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _decoded_batches(batches, ready, held, added)
+            return _decoded_batches(batches, ready, arrow_type, added)
 
         return rows.mapInArrow(run, StructType(fields))
 
@@ -78,13 +78,16 @@ def _check_columns(rows: DataFrame, added: Sequence[str]) -> None:
 
 
 def _decoded_batches(
-    batches: Iterator[pa.RecordBatch], decoders: Sequence[Decoder], held: pa.DataType, added: Sequence[str]
+    batches: Iterator[pa.RecordBatch],
+    decoders: Sequence[Decoder],
+    arrow_type: pa.DataType,
+    added: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    steps = [(decoder.name, decoder.opened()) for decoder in decoders]
+    steps = [(decoder.name, decoder.make_step()) for decoder in decoders]
     for batch in batches:
         begin = 0
         for decodings in _decodings(batch, steps):
-            new = {"value": pa.array([each.value for each in decodings], held)}
+            new = {"value": pa.array([each.value for each in decodings], arrow_type)}
             new["schema_id"] = pa.array([each.schema_id for each in decodings], pa.string())
             new["error"] = pa.array([each.error for each in decodings], pa.string())
             rows = batch.slice(begin, len(decodings))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 << 20
 """What one record may grow to, uncompressed, unless a decoder is told otherwise."""
 
-_MOST_BYTES = 1 << 30  # an Arrow array of 32-bit offsets, and Spark's rows, hold less than twice as much
+_MAX_MAX_BYTES = 1 << 30  # an Arrow array of 32-bit offsets, and Spark's rows, hold less than twice as much
 
 
 class Undecodable(Exception):
@@ -55,11 +55,11 @@ class Decoder(Protocol):
             InvalidInput: It cannot be meant.
         """
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         """What a task calls with each record. It raises `Undecodable`; all else fails the job."""
 
 
 def check_max_bytes(max_bytes: int) -> None:
     """Raise `InvalidInput` for a bound that cannot be kept."""
-    if not 1 <= max_bytes <= _MOST_BYTES:
-        raise InvalidInput(f"max_bytes must be from 1 to {_MOST_BYTES} (1 GiB), not {max_bytes}")
+    if not 1 <= max_bytes <= _MAX_MAX_BYTES:
+        raise InvalidInput(f"max_bytes must be from 1 to {_MAX_MAX_BYTES} (1 GiB), not {max_bytes}")

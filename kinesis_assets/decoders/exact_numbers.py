@@ -55,12 +55,12 @@ def decimal_type(precision: int, scale: int) -> type[ExactDecimal]:
     return type(f"decimal({precision},{scale})", (ExactDecimal,), members)
 
 
-def exact(kind: Any, value: Any) -> Any:
+def convert_number(kind: Any, value: Any) -> Any:
     """A hook of msgspec: the value of a type that it does not know, one of these."""
     return kind.of(value)
 
 
-def number(text: str) -> Decimal:
+def parse_number(text: str) -> Decimal:
     """A hook of msgspec: a number with a fraction or an exponent, for a type that it does not know."""
     try:
         return Decimal(text)

@@ -16,7 +16,7 @@ from kinesis_assets.decoders.compression import uncompressed
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
-from kinesis_assets.decoders.spark_types import parsed
+from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Glue:
         """With its type parsed and its schemas checked; see `Decoder`."""
         if self.spark_type is None:
             return self
-        spark_type = parsed(self.spark_type)
+        spark_type = parse_type(self.spark_type)
         if isinstance(self.schemas, GlueRegistry):
             return replace(self, spark_type=spark_type, schemas=self.schemas.resolved())
         schemas = {}
@@ -73,7 +73,7 @@ class Glue:
                 raise InvalidInput(f"schema version {schema_id}: {error}") from error
         return replace(self, spark_type=spark_type, schemas=schemas)
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         """See `Decoder`."""
         readers: dict[str, Callable[[bytes], Any]] = {}
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.exact_numbers import exact, number
-from kinesis_assets.decoders.spark_types import parsed, value_type
+from kinesis_assets.decoders.exact_numbers import convert_number, parse_number
+from kinesis_assets.decoders.spark_types import parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +40,9 @@ class Json:
 
     def resolved(self) -> Self:
         """With its type parsed; see `Decoder`."""
-        return replace(self, spark_type=parsed(self.spark_type))
+        return replace(self, spark_type=parse_type(self.spark_type))
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         """See `Decoder`."""
         read = json_reader(cast("DataType", self.spark_type))
 
@@ -54,7 +54,9 @@ class Json:
 
 def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
     """A function from a document to its value, which raises `Undecodable`."""
-    decoder = msgspec.json.Decoder(value_type(spark_type)[0], dec_hook=exact, float_hook=number)
+    decoder = msgspec.json.Decoder(
+        value_type(spark_type)[0], dec_hook=convert_number, float_hook=parse_number
+    )
 
     def read(document: bytes) -> Any:
         try:

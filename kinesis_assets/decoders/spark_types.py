@@ -36,7 +36,7 @@ _PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
 }
 
 
-def parsed(spark_type: str | spark_types.DataType) -> spark_types.DataType:
+def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
     """A type that is given as DDL (`order_id long, amount double`; `array<long>`) or as an object.
 
     Raises:
@@ -61,12 +61,12 @@ def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
     if isinstance(spark_type, spark_types.StructType):
         return _struct(spark_type)
     if isinstance(spark_type, spark_types.ArrayType):
-        element, held = value_type(spark_type.elementType)
-        return list[_nullable(element, spark_type.containsNull)], pa.list_(held)  # type: ignore[misc]
+        element, arrow_type = value_type(spark_type.elementType)
+        return list[_nullable(element, spark_type.containsNull)], pa.list_(arrow_type)  # type: ignore[misc]
     if isinstance(spark_type, spark_types.MapType) and spark_type.keyType == spark_types.StringType():
-        element, held = value_type(spark_type.valueType)
+        element, arrow_type = value_type(spark_type.valueType)
         element = _nullable(element, spark_type.valueContainsNull)
-        return dict[str, element], pa.map_(pa.string(), held)  # type: ignore[valid-type]
+        return dict[str, element], pa.map_(pa.string(), arrow_type)  # type: ignore[valid-type]
     if isinstance(spark_type, spark_types.DecimalType):
         precision, scale = spark_type.precision, spark_type.scale
         return decimal_type(precision, scale), pa.decimal128(precision, scale)
@@ -84,9 +84,9 @@ def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     expected = {}
     fields = []
     for field in spark_type.fields:
-        element, held = value_type(field.dataType)
+        element, arrow_type = value_type(field.dataType)
         expected[field.name] = element | None if field.nullable else Required[element]
-        fields.append(pa.field(field.name, held))
+        fields.append(pa.field(field.name, arrow_type))
     return _typed_dict("struct", expected, total=False), pa.struct(fields)
 
 

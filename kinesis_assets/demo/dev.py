@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_SECONDS_BETWEEN_ORDERS = 0.2
+_ORDER_INTERVAL_SECONDS = 0.2
 _SECONDS_BETWEEN_LOOKS = 1
-_SECONDS_TO_STOP = 60
+_STOP_SECONDS = 60
 
 
 def run_dev(project: Path, port: int) -> int:
@@ -104,7 +104,7 @@ def _stop(dagster: subprocess.Popen[bytes]) -> None:
     """Let Dagster end its webserver, daemon and runs; end it if it does not."""
     dagster.send_signal(signal.SIGINT)
     try:
-        dagster.wait(_SECONDS_TO_STOP)
+        dagster.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(dagster.pid, signal.SIGKILL)
         dagster.wait()
@@ -112,6 +112,6 @@ def _stop(dagster: subprocess.Popen[bytes]) -> None:
 
 def _produce(kinesis: Any, wait: Callable[[float], bool]) -> None:
     number = 0
-    while not wait(_SECONDS_BETWEEN_ORDERS):
+    while not wait(_ORDER_INTERVAL_SECONDS):
         for _ in put_orders(kinesis, number, 1):
             number += 1

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.demo.proof import Proof
 
-_MOST_TICKS = 5
+_MAX_TICKS = 5
 
 
 def run_demo() -> bool:
@@ -49,15 +49,15 @@ def run_demo() -> bool:
 def _demonstrate(table: Path) -> bool:
     with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
         demo = _Demo(kinesis)
-        _say(f"The embedded stream answers on {local.endpoint_url}")
+        _print_step(f"The embedded stream answers on {local.endpoint_url}")
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         demo.put(20_000)
         demo.materialize()
-        _say("Splitting the first shard, merging the second with the third")
+        _print_step("Splitting the first shard, merging the second with the third")
         _reshard(kinesis)
         demo.put(5_000)
         demo.materialize()
-        _say("Asking DuckDB what the table holds")
+        _print_step("Asking DuckDB what the table holds")
         proof = prove(table, demo.acknowledged)
         demo.print_shards(proof)
     verdict = "every record is there exactly once" if proof.holds else "THE TABLE IS WRONG"
@@ -104,11 +104,11 @@ class _Demo:
         for batch in put_orders(self._kinesis, len(self.acknowledged), count):
             self.acknowledged += batch
             put += len(batch)
-        _say(f"Put {put} orders of about 1 KB in {time.monotonic() - began:.1f} s")
+        _print_step(f"Put {put} orders of about 1 KB in {time.monotonic() - began:.1f} s")
 
     def materialize(self) -> None:
         """Tick as the daemon would, and run what each tick asks for, until a tick finds nothing new."""
-        for _ in range(_MOST_TICKS):
+        for _ in range(_MAX_TICKS):
             if not self._tick():
                 return
 
@@ -120,7 +120,7 @@ class _Demo:
         for found in tick.dynamic_partitions_requests or []:
             shard_ids = found.partition_keys or []
             self._instance.add_dynamic_partitions(found.partitions_def_name, shard_ids)
-            _say(f"The sensor found {len(shard_ids)} shards")
+            _print_step(f"The sensor found {len(shard_ids)} shards")
         progress = False
         for request in tick.run_requests or []:
             began = time.monotonic()
@@ -129,7 +129,7 @@ class _Demo:
             rows = sum(fact["rows"] for fact in facts)
             progress |= rows > 0 or any(fact["state"] == ShardState.FINISHED for fact in facts)
             took = time.monotonic() - began
-            _say(f"Materialized {len(facts)} shards in one run: {rows} rows, {took:.1f} s")
+            _print_step(f"Materialized {len(facts)} shards in one run: {rows} rows, {took:.1f} s")
         return progress
 
     def print_shards(self, proof: Proof) -> None:
@@ -158,5 +158,5 @@ def _reshard(kinesis: Any) -> None:
     )
 
 
-def _say(sentence: str) -> None:
+def _print_step(sentence: str) -> None:
     click.echo(f"- {sentence}")

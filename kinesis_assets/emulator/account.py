@@ -37,21 +37,21 @@ class Account:
     """
 
     def __init__(
-        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, beside: Account | None = None
+        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, sibling: Account | None = None
     ) -> None:
         self.account_id = account_id
-        self.lock: threading.RLock = threading.RLock() if beside is None else beside.lock
-        self.clock: Clock = Clock(now) if beside is None else beside.clock
-        self.accounts: dict[str, Account] = {} if beside is None else beside.accounts
+        self.lock: threading.RLock = threading.RLock() if sibling is None else sibling.lock
+        self.clock: Clock = Clock(now) if sibling is None else sibling.clock
+        self.accounts: dict[str, Account] = {} if sibling is None else sibling.accounts
         self.accounts[account_id] = self
         self._now = now
         self._streams: dict[str, Stream] = {}
 
-    def of(self, account_id: str) -> Account:
+    def by_id(self, account_id: str) -> Account:
         """An account of the same service; it is there once it is asked for."""
         return self.accounts.get(account_id) or Account(self._now, account_id, self)
 
-    def owned(self, arn: str) -> Stream | None:
+    def own_stream(self, arn: str) -> Stream | None:
         """This account's own stream of that ARN, if there is one."""
         found = self._streams.get(arn.rpartition("/")[2])
         return None if found is None or found.arn != arn else found
@@ -106,7 +106,7 @@ class Account:
 
     def _shared_stream(self, owner: str, arn: str, operation: str | None) -> Stream:
         """Whether there is no such stream, or no right to it, is the same to a stranger, as on AWS."""
-        found = self.of(owner).owned(arn)
+        found = self.by_id(owner).own_stream(arn)
         if found is None or operation not in found.shared.get(self.account_id, ()):
             raise AccessDeniedException(
                 f"User: arn:aws:iam::{self.account_id}:user/local is not authorized to perform: "

@@ -40,7 +40,7 @@ class KinesisApp:
         body = await read_body(receive)
         try:
             with self.account.lock:
-                status, content = 200, self._answer(dict(scope["headers"]), body)
+                status, content = 200, self._execute(dict(scope["headers"]), body)
         except ServiceError as error:
             status = 400
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
@@ -62,9 +62,9 @@ class KinesisApp:
     def caller(self, headers: dict[bytes, bytes]) -> Account:
         """The account that calls: that of an access key id of twelve digits, else the default one."""
         found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
-        return self.account.of(found[1].decode()) if found else self.account
+        return self.account.by_id(found[1].decode()) if found else self.account
 
-    def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
+    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
         target = headers.get(b"x-amz-target", b"").decode("latin-1")
@@ -73,7 +73,7 @@ class KinesisApp:
             raise UnknownOperationException(
                 f"{target or 'A request without X-Amz-Target'} is no known operation."
             )
-        output = requests.decode(body, operation).answer(self.caller(headers))
+        output = requests.decode(body, operation).execute(self.caller(headers))
         return b"" if output is None else msgspec.json.encode(output)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Request(Member):
     """An operation as it was asked for; each operation is a class of its name."""
 
-    def answer(self, account: Account) -> Member | None:
+    def execute(self, account: Account) -> Member | None:
         """Carry the operation out; None is answered by an empty body."""
         raise NotImplementedError
 

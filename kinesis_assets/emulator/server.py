@@ -76,8 +76,8 @@ class LocalKinesis:
             ResourceNotFoundException: There is no such stream.
         """
         with self._account.lock:
-            owner = self._account.of(stream_arn.split(":")[4])
-            stream = owner.owned(stream_arn)
+            owner = self._account.by_id(stream_arn.split(":")[4])
+            stream = owner.own_stream(stream_arn)
             if stream is None:
                 raise ResourceNotFoundException(f"Stream {stream_arn} not found.")
             stream.shared[account_id] = frozenset(action.rpartition(":")[2] for action in actions)

@@ -11,18 +11,18 @@ from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 from kinesis_assets.testing.clock import Clock
 from kinesis_assets.testing.environment import aws_environment
-from kinesis_assets.testing.fault_chain import Which
+from kinesis_assets.testing.fault_chain import CallFilter
 from kinesis_assets.testing.faults import Faults
 from kinesis_assets.testing.messages import Answer, Call
 
 __all__ = [
     "Answer",
     "Call",
+    "CallFilter",
     "Clock",
     "Faults",
     "LocalKinesis",
     "UserRecord",
-    "Which",
     "aggregate",
     "aws_environment",
 ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.shards import Shard
     from kinesis_assets.emulator.streams import Stream
-    from kinesis_assets.testing.fault_chain import Layer, Rest
+    from kinesis_assets.testing.fault_chain import Downstream, Layer
     from kinesis_assets.testing.messages import Answer, Call
 
 
@@ -30,7 +30,7 @@ def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
     if shard_id is None:
         raise InvalidInput(f"before={before} is of one shard: name it")
     (shard,) = shards
-    shard.trim_to(_position(shard, before))
+    shard.trim_to(_parse_position(shard, before))
 
 
 def recreate(account: Account, name: str) -> None:
@@ -40,14 +40,14 @@ def recreate(account: Account, name: str) -> None:
     account.create_stream(name, len(stream.open_shards))
 
 
-def list_before(reshards: int) -> Layer:
+def list_stale(reshards: int) -> Layer:
     """List shards as they were; see `Faults.stale_list`."""
 
-    async def listed_before(call: Call, rest: Rest) -> Answer:
-        answer = await rest(call)
+    async def listed_before(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
         if answer.status != HTTPStatus.OK or call.stream is None:
             return answer
-        stream = rest.account.stream(call.stream)
+        stream = downstream.account.stream(call.stream)
         return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
 
     return listed_before
@@ -71,7 +71,7 @@ def _reopened(listed: dict[str, Any]) -> dict[str, Any]:
     return listed | {"SequenceNumberRange": numbers}
 
 
-def _position(shard: Shard, sequence_number: str) -> int:
+def _parse_position(shard: Shard, sequence_number: str) -> int:
     number = SequenceNumber.parse(sequence_number) if sequence_number.isdecimal() else None
     if number is None or (number.era, number.shard_number) != (shard.era, shard.number):
         raise InvalidInput(f"{sequence_number!r} is no sequence number of {shard.shard_id}")

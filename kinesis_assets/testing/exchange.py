@@ -47,7 +47,7 @@ class Exchange:
         self._headers: list[tuple[bytes, bytes]] | None = None
 
     @classmethod
-    async def begin(cls, app: KinesisApp, scope: Scope, receive: Receive, send: Send) -> Exchange:
+    async def receive_request(cls, app: KinesisApp, scope: Scope, receive: Receive, send: Send) -> Exchange:
         """Take a request in."""
         return cls(app, scope, receive, send, await read_body(receive))
 
@@ -67,32 +67,32 @@ class Exchange:
         self._headers = start["headers"]
         return Answer(start["status"], content["body"])
 
-    async def give(self, answer: Answer, held: HeldAnswers, begun: int) -> None:
-        """Let an answer go back in its own way; `begun` is the `held.moment` at which its call came."""
+    async def respond(self, answer: Answer, delayed: DelayedResponses, generation: int) -> None:
+        """Let an answer go back in its own way; `generation` is the `delayed.generation` at which its call came."""
         if answer.delay:
-            await held.wait(answer.delay, self._end(), begun)
+            await delayed.wait(answer.delay, self._wait_for_disconnect(), generation)
         transport: asyncio.Transport | None = self._scope["transport"]
         if transport is None or transport.is_closing():
-            await self._end()
+            await self._wait_for_disconnect()
             return
         if answer.reset:
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             transport.abort()
-            await self._end()
+            await self._wait_for_disconnect()
             return
         part = answer.body[: int(len(answer.body) * answer.kept)]
         broken_off = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if broken_off else part)
-        told = self._headers or self._app.headers(length)
-        headers = [_skewed(header, answer.skew) for header in told if header[0] != b"content-length"]
+        headers_sent = self._headers or self._app.headers(length)
+        headers = [_skewed(header, answer.skew) for header in headers_sent if header[0] != b"content-length"]
         headers.append((b"content-length", str(length).encode()))
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": part, "more_body": broken_off})
         if broken_off:
             transport.close()
-            await self._end()
+            await self._wait_for_disconnect()
 
-    async def _end(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         """Wait until the connection is no more."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -103,11 +103,11 @@ def _skewed(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
     name, value = header
     if name != b"date" or not seconds:
         return header
-    moment = parsedate_to_datetime(value.decode()).timestamp() + seconds
-    return name, formatdate(moment, usegmt=True).encode()
+    skewed = parsedate_to_datetime(value.decode()).timestamp() + seconds
+    return name, formatdate(skewed, usegmt=True).encode()
 
 
-class HeldAnswers:
+class DelayedResponses:
     """The answers that are held back: until their time, until they are let go, until the client has gone.
 
     Attributes:
@@ -115,26 +115,26 @@ class HeldAnswers:
     """
 
     def __init__(self) -> None:
-        self.moment = 0
-        self._held: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self.generation = 0
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
-    async def wait(self, seconds: float, end: Awaitable[None], begun: int) -> None:
+    async def wait(self, seconds: float, disconnected: Awaitable[None], generation: int) -> None:
         """Hold the answer to a call that came at a moment back; `inf` has no end of its own."""
-        let_go = asyncio.Event()
-        self._held[let_go] = asyncio.get_running_loop()
-        if self.moment > begun:
-            let_go.set()
-        ends = [asyncio.ensure_future(each) for each in (let_go.wait(), end)]
+        released = asyncio.Event()
+        self._waiting[released] = asyncio.get_running_loop()
+        if self.generation > generation:
+            released.set()
+        ends = [asyncio.ensure_future(each) for each in (released.wait(), disconnected)]
         try:
             timeout = None if seconds == inf else seconds
             await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            del self._held[let_go]
+            del self._waiting[released]
             for each in ends:
                 each.cancel()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let all of them go, and all to calls that came already, from any thread."""
-        self.moment += 1
-        for event, loop in list(self._held.items()):
+        self.generation += 1
+        for event, loop in list(self._waiting.items()):
             loop.call_soon_threadsafe(event.set)

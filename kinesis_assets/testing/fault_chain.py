@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
 
 
-class Which(TypedDict, total=False):
+class CallFilter(TypedDict, total=False):
     """Which calls of an operation a fault takes, of those that come to it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Which(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Rest:
+class Downstream:
     """What is behind a fault: other faults, then the service.
 
     Attributes:
@@ -48,20 +48,20 @@ class Rest:
     async def __call__(self, call: Call) -> Answer:
         """The answer of all that."""
         for number, fault in enumerate(self.faults, 1):
-            if fault.takes(call):
+            if fault.matches(call):
                 behind = self.faults[number:]
-                if fault.decides:
-                    behind = [each for each in behind if not each.decides]
+                if fault.exclusive:
+                    behind = [each for each in behind if not each.exclusive]
                 return await fault.layer(call, replace(self, faults=behind))
         return await self.serve(call)
 
 
-Layer = Callable[[Call, Rest], Awaitable[Answer]]
+Layer = Callable[[Call, Downstream], Awaitable[Answer]]
 
 
 @dataclass
 class Fault:
-    """A layer, and the calls that it is for; see `Which`.
+    """A layer, and the calls that it is for; see `CallFilter`.
 
     Attributes:
         decides: It decides what becomes of a call, which no other such fault then sees or counts.
@@ -76,7 +76,7 @@ class Fault:
     shard_id: str | None = None
     after: int = 0
     times: int | None = None
-    decides: bool = False
+    exclusive: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Fault:
         if self.after < 0 or (self.times is not None and self.times < 1):
             raise InvalidInput(f"after is 0 or more and times 1 or more, not {self.after} and {self.times}")
 
-    def takes(self, call: Call) -> bool:
+    def matches(self, call: Call) -> bool:
         """Whether the call is one of this fault's; it counts as seen."""
         if (
             call.operation != self.operation

@@ -11,7 +11,7 @@ from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shards import PAGE_RECORDS
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.testing import events, layers, pages
-from kinesis_assets.testing.fault_chain import Fault, Layer, Which, check_operation
+from kinesis_assets.testing.fault_chain import CallFilter, Fault, Layer, check_operation
 from kinesis_assets.testing.interceptor import Interceptor
 from kinesis_assets.testing.limits import THROTTLED, Limits
 from kinesis_assets.testing.partial_puts import fail_some
@@ -68,7 +68,7 @@ class Faults:
     # The service refuses. The call is not carried out.
 
     def throttle(
-        self, operation: str = "GetRecords", *, code: str = THROTTLED, **which: Unpack[Which]
+        self, operation: str = "GetRecords", *, code: str = THROTTLED, **calls: Unpack[CallFilter]
     ) -> None:
         """Refuse calls for their rate: HTTP 400.
 
@@ -77,12 +77,12 @@ class Faults:
             code: The service also has LimitExceededException (control operations) and KMSThrottlingException.
             which: Which of its calls.
         """
-        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **which)
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **calls)
 
-    def expire(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def expire(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Refuse iterators (GetRecords) or page tokens (ListShards, ListStreams) as too old: HTTP 400."""
         token = "Iterator" if operation == "GetRecords" else "NextToken"
-        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=f"Expired{token}Exception", **which)
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=f"Expired{token}Exception", **calls)
 
     def fail(
         self,
@@ -90,7 +90,7 @@ class Faults:
         *,
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
         code: str = "InternalFailure",
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
         """Refuse calls with any error.
 
@@ -102,21 +102,21 @@ class Faults:
             code: The error's code.
             which: Which of its calls.
         """
-        self._decide(operation, layers.refuse(status, code), which)
+        self._add_exclusive(operation, layers.refuse(status, code), calls)
 
     # The network fails. The call is carried out, but its answer does not come, comes late or comes in part.
 
-    def reset(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def reset(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Reset the connection instead of answering."""
-        self._send_otherwise(operation, which, reset=True)
+        self._override(operation, calls, reset=True)
 
-    def stall(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def stall(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Answer never, that is when all is cleared; until then the client waits for as long as it likes."""
-        self._send_otherwise(operation, which, delay=inf)
+        self._override(operation, calls, delay=inf)
 
-    def delay(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def delay(self, seconds: float, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Send answers so many seconds later. What they tell is of when the call came."""
-        self.answer(operation, lambda _, answer: replace(answer, delay=answer.delay + seconds), **which)
+        self.answer(operation, lambda _, answer: replace(answer, delay=answer.delay + seconds), **calls)
 
     def cut_body(
         self,
@@ -124,7 +124,7 @@ class Faults:
         *,
         kept: float = 0.5,
         on_wire: bool = False,
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
         """Send a part of the body alone, with HTTP 200.
 
@@ -143,11 +143,11 @@ class Faults:
         """
         if not 0 <= kept < 1:
             raise InvalidInput(f"kept is from 0 to below 1, not {kept}")
-        self._send_otherwise(operation, which, kept=kept, on_wire=on_wire)
+        self._override(operation, calls, kept=kept, on_wire=on_wire)
 
     # The service answers, in a way that clients forget about.
 
-    def empty_page(self, *, behind_ms: int = 1000, **which: Unpack[Which]) -> None:
+    def empty_page(self, *, behind_ms: int = 1000, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords without records, so far behind the tip, with an iterator at the same place.
 
         Nothing is lost: the page after the last empty one has the records.
@@ -157,9 +157,9 @@ class Faults:
             behind_ms: MillisBehindLatest.
             which: Which calls of GetRecords.
         """
-        self._decide("GetRecords", pages.empty(behind_ms), which)
+        self._add_exclusive("GetRecords", pages.empty(behind_ms), calls)
 
-    def null_iterator(self, **which: Unpack[Which]) -> None:
+    def null_iterator(self, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords without NextShardIterator and ChildShards, though the shard may go on.
 
         The records of the page are in the answer.
@@ -167,9 +167,9 @@ class Faults:
         Args:
             which: Which calls of GetRecords.
         """
-        self.answer("GetRecords", pages.end, **which)
+        self.answer("GetRecords", pages.without_next_iterator, **calls)
 
-    def stale_list(self, *, reshards: int = 1, **which: Unpack[Which]) -> None:
+    def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
         """List shards as they were before the stream's last splits and merges.
 
         ListShards is eventually consistent, and so are the pages of one list.
@@ -183,9 +183,9 @@ class Faults:
         """
         if reshards < 1:
             raise InvalidInput(f"reshards is 1 or more, not {reshards}")
-        self._add("ListShards", events.list_before(reshards), which)
+        self._add("ListShards", events.list_stale(reshards), calls)
 
-    def skew_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def skew_date(self, seconds: float, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Send a `Date` header that is so many seconds off the service's clock, as of a wrong host.
 
         Args:
@@ -193,9 +193,9 @@ class Faults:
             operation: Which operation.
             which: Which of its calls.
         """
-        self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **which)
+        self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **calls)
 
-    def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
+    def page_size(self, most: int, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""
         if operation not in _PAGES:
             raise InvalidInput(f"{operation} has no page to be made smaller; {' and '.join(_PAGES)} have")
@@ -203,10 +203,10 @@ class Faults:
         self.request(
             operation,
             lambda arguments: {**arguments, name: min(arguments.get(name, default), most)},
-            **which,
+            **calls,
         )
 
-    def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **which: Unpack[Which]) -> None:
+    def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **calls: Unpack[CallFilter]) -> None:
         """Let some records of PutRecords fail: they are not put, and the answer says so within its HTTP 200.
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
@@ -222,12 +222,12 @@ class Faults:
         """
         if every < 1:
             raise InvalidInput(f"every is 1 or more, not {every}")
-        shard_id = which.pop("shard_id", None)
-        self._decide("PutRecords", fail_some(every, code, shard_id), which)
+        shard_id = calls.pop("shard_id", None)
+        self._add_exclusive("PutRecords", fail_some(every, code, shard_id), calls)
 
     # The service answers what it must not. The next iterator is that of the page that was due.
 
-    def repeat_page(self, *, back: int = 1, **which: Unpack[Which]) -> None:
+    def repeat_page(self, *, back: int = 1, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords with a page that begins so many records before its iterator, where there are any.
 
         Args:
@@ -239,13 +239,13 @@ class Faults:
         """
         if back < 1:
             raise InvalidInput(f"back is 1 or more, not {back}")
-        self._decide("GetRecords", pages.repeat(back), which)
+        self._add_exclusive("GetRecords", pages.repeat(back), calls)
 
-    def reverse_page(self, **which: Unpack[Which]) -> None:
+    def reverse_page(self, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords with the records of a page in reverse order."""
-        self._send_page(lambda records: records[::-1], which)
+        self._change_records(lambda records: records[::-1], calls)
 
-    def wrong_arrival(self, seconds: float = 1e20, **which: Unpack[Which]) -> None:
+    def wrong_arrival(self, seconds: float = 1e20, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords with an arrival time that the last record of a page cannot have.
 
         Args:
@@ -253,11 +253,11 @@ class Faults:
             which: Which calls of GetRecords.
         """
         name = "ApproximateArrivalTimestamp"
-        self._send_page(
-            lambda records: [*records[:-1], *({**it, name: seconds} for it in records[-1:])], which
+        self._change_records(
+            lambda records: [*records[:-1], *({**it, name: seconds} for it in records[-1:])], calls
         )
 
-    def long_page(self, *, above: int, size: int = 17 << 20, **which: Unpack[Which]) -> None:
+    def long_page(self, *, above: int, size: int = 17 << 20, **calls: Unpack[CallFilter]) -> None:
         """Answer GetRecords with a longer body where a page has more than so many records.
 
         It is padded with blanks, which JSON may have. 10,000 records of 1 KB with long partition keys come to
@@ -268,7 +268,7 @@ class Faults:
             size: Bytes of the blanks.
             which: Which calls of GetRecords.
         """
-        self._decide("GetRecords", pages.pad(above, size), which)
+        self._add_exclusive("GetRecords", pages.pad(above, size), calls)
 
     # The stream changes.
 
@@ -287,7 +287,7 @@ class Faults:
             ShardUnknown: The stream has no such shard.
             StreamNotFound: There is no such stream.
         """
-        self._interceptor.in_accounts(
+        self._interceptor.change_stream(
             stream,
             lambda account: events.trim(account.stream(stream), shard_id, before),
         )
@@ -298,15 +298,15 @@ class Faults:
         Raises:
             StreamNotFound: There is no such stream.
         """
-        self._interceptor.in_accounts(stream, lambda account: events.recreate(account, stream))
+        self._interceptor.change_stream(stream, lambda account: events.recreate(account, stream))
 
-    def before(self, operation: str, do: Callable[[], object], **which: Unpack[Which]) -> None:
+    def before(self, operation: str, do: Callable[[], object], **calls: Unpack[CallFilter]) -> None:
         """Do something before calls are carried out, as `lambda: faults.trim("orders")`.
 
         It is done in a thread of its own, so it may itself call the embedded stream; these calls meet the
         faults too. What it raises is answered as HTTP 500 and told on stderr.
         """
-        self._add(operation, layers.do_before(do), which)
+        self._add(operation, layers.run_before(do), calls)
 
     # The limits of the service.
 
@@ -324,28 +324,28 @@ class Faults:
     # Whatever else there is.
 
     def answer(
-        self, operation: str, change: Callable[[Call, Answer], Answer | None], **which: Unpack[Which]
+        self, operation: str, change: Callable[[Call, Answer], Answer | None], **calls: Unpack[CallFilter]
     ) -> None:
         """Change what is about to go back, from the service or another fault; None leaves it as it is."""
-        self._add(operation, layers.change_answer(change), which)
+        self._add(operation, layers.change_answer(change), calls)
 
     def request(
         self,
         operation: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
         """Change the arguments that the service sees, and the other faults."""
-        self._add(operation, layers.change_arguments(change), which)
+        self._add(operation, layers.change_arguments(change), calls)
 
-    def _send_otherwise(self, operation: str, which: Which, **way: Any) -> None:
-        self._decide(operation, layers.send_otherwise(**way), which)
+    def _override(self, operation: str, calls: CallFilter, **way: Any) -> None:
+        self._add_exclusive(operation, layers.override(**way), calls)
 
-    def _send_page(self, change: Callable[[list[Any]], list[Any]], which: Which) -> None:
-        self._decide("GetRecords", pages.change_records(change), which)
+    def _change_records(self, change: Callable[[list[Any]], list[Any]], calls: CallFilter) -> None:
+        self._add_exclusive("GetRecords", pages.change_records(change), calls)
 
-    def _decide(self, operation: str, layer: Layer, which: Which) -> None:
-        self._interceptor.faults.append(Fault(operation, layer, decides=True, **which))
+    def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
+        self._interceptor.faults.append(Fault(operation, layer, exclusive=True, **calls))
 
-    def _add(self, operation: str, layer: Layer, which: Which) -> None:
-        self._interceptor.faults.append(Fault(operation, layer, **which))
+    def _add(self, operation: str, layer: Layer, calls: CallFilter) -> None:
+        self._interceptor.faults.append(Fault(operation, layer, **calls))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from kinesis_assets.errors import StreamNotFound
-from kinesis_assets.testing.exchange import Exchange, HeldAnswers
-from kinesis_assets.testing.fault_chain import Fault, Rest
+from kinesis_assets.testing.exchange import DelayedResponses, Exchange
+from kinesis_assets.testing.fault_chain import Downstream, Fault
 from kinesis_assets.testing.messages import Call
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Interceptor:
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
         self.limits: tuple[Fault, ...] = ()
-        self.held = HeldAnswers()
+        self.delayed = DelayedResponses()
         self.accounts: WeakSet[Account] = WeakSet()
 
     def around(self, app: KinesisApp) -> App:
@@ -40,14 +40,14 @@ class Interceptor:
         self.accounts.add(app.account)
 
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            begun = self.held.moment
-            exchange = await Exchange.begin(app, scope, receive, send)
+            generation = self.delayed.generation
+            exchange = await Exchange.receive_request(app, scope, receive, send)
             account = app.caller(dict(scope["headers"]))
             call = Call.now(exchange.operation, exchange.arguments, account)
             self.calls.append(call)
-            faults = sorted(self.faults, key=lambda fault: fault.decides)
-            rest = Rest((*faults, *self.limits), account, exchange.serve)
-            await exchange.give(await rest(call), self.held, begun)
+            faults = sorted(self.faults, key=lambda fault: fault.exclusive)
+            downstream = Downstream((*faults, *self.limits), account, exchange.serve)
+            await exchange.respond(await downstream(call), self.delayed, generation)
 
         return faulty
 
@@ -55,10 +55,10 @@ class Interceptor:
         """End all faults and limits, let go every answer that is held back, and forget the calls."""
         self.faults.clear()
         self.limits = ()
-        self.held.let_go()
+        self.delayed.release()
         self.calls.clear()
 
-    def in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
+    def change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
         """Change a stream in every account that has one of that name.
 
         Raises:

@@ -77,8 +77,8 @@ class Answer:
     @classmethod
     def error(cls, code: str, status: int = 400) -> Answer:
         """An error of the service; what it says about itself tells that it is none."""
-        told = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
-        return cls(status, json.dumps(told).encode())
+        members = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
+        return cls(status, json.dumps(members).encode())
 
     @property
     def members(self) -> dict[str, Any]:

@@ -13,23 +13,23 @@ from kinesis_assets.testing.routing import shards_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kinesis_assets.testing.fault_chain import Layer, Rest
+    from kinesis_assets.testing.fault_chain import Downstream, Layer
     from kinesis_assets.testing.messages import Call
 
 
 def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
     """Fail some records of PutRecords; see `Faults.partial_puts`."""
 
-    async def failed(call: Call, rest: Rest) -> Answer:
-        shard_ids = shards_of(call.operation, call.arguments, rest.account)
+    async def failed(call: Call, downstream: Downstream) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, downstream.account)
         candidates = [place for place, each in enumerate(shard_ids) if shard_id in (None, each)]
         failing = candidates[every - 1 :: every]
-        return await put_but(call, rest, failing, code) if failing else await rest(call)
+        return await put_except(call, downstream, failing, code) if failing else await downstream(call)
 
     return failed
 
 
-async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -> Answer:
+async def put_except(call: Call, downstream: Downstream, failing: Collection[int], code: str) -> Answer:
     """Put the records of a PutRecords but those at some places (from 0), which are answered with a code.
 
     Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
@@ -38,7 +38,7 @@ async def put_but(call: Call, rest: Rest, failing: Collection[int], code: str) -
     kept = [entry for place, entry in enumerate(entries) if place not in failing]
     answer = Answer(HTTPStatus.OK, json.dumps({"Records": []}).encode())  # the service takes no empty request
     if kept:
-        answer = await rest(replace(call, arguments={**call.arguments, "Records": kept}))
+        answer = await downstream(replace(call, arguments={**call.arguments, "Records": kept}))
         if answer.status != HTTPStatus.OK:
             return answer
     put = iter(answer.members["Records"])

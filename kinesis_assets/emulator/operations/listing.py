@@ -59,7 +59,7 @@ class ShardFilter(Member):
                     f"{name} cannot be provided when ShardFilter.Type is {self.type}."
                 )
 
-    def span(self, stream: Stream) -> tuple[int, int | None]:
+    def time_range(self, stream: Stream) -> tuple[int, int | None]:
         """The time, both ends inclusive, in which a shard must have been open; None is without end."""
         horizon = stream.trim_horizon
         moment = max(milliseconds(self.timestamp or 0), horizon)
@@ -87,7 +87,7 @@ class ListShards(StreamRequest, kw_only=True):
     stream_creation_timestamp: Timestamp | None = None
     shard_filter: ShardFilter | None = None
 
-    def answer(self, account: Account) -> ListShardsOutput:
+    def execute(self, account: Account) -> ListShardsOutput:
         """One page, from the token or from the start."""
         if self.next_token is None:
             stream = self._named_stream(account)
@@ -119,9 +119,9 @@ class ListShards(StreamRequest, kw_only=True):
         shard_filter = self.shard_filter or ShardFilter("FROM_TRIM_HORIZON")
         shard_filter.check()
         after = max(self.exclusive_start_shard_id or "", shard_filter.shard_id or "")
-        span = shard_filter.span(stream)
+        time_range = shard_filter.time_range(stream)
         return iterators.ShardListing(
-            stream.clock.now(), stream.name, stream.created_at, after, *span, stream.arn
+            stream.clock.now(), stream.name, stream.created_at, after, *time_range, stream.arn
         )
 
     def _continued(self, account: Account, next_token: str) -> iterators.ShardListing:

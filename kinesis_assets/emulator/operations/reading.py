@@ -55,7 +55,7 @@ class GetShardIterator(StreamRequest, kw_only=True):
     timestamp: Timestamp | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> GetShardIteratorOutput:
+    def execute(self, account: Account) -> GetShardIteratorOutput:
         """The iterator of the position."""
         stream = self.stream(account)
         shard = stream.shard(self.shard_id)
@@ -108,7 +108,7 @@ class GetRecords(Request, kw_only=True):
     stream_arn: StreamARN | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> GetRecordsOutput:
+    def execute(self, account: Account) -> GetRecordsOutput:
         """The page, and the iterator after it."""
         now = account.clock.now()
         token = iterators.decode(self.shard_iterator, iterators.ShardPosition, now)

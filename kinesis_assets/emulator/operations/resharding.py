@@ -23,7 +23,7 @@ class SplitShard(StreamRequest, kw_only=True):
     shard_to_split: ShardId
     new_starting_hash_key: HashKey
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Close the shard and open its children."""
         stream = _provisioned(self.stream(account))
         shard = stream.shard(self.shard_to_split)
@@ -44,7 +44,7 @@ class MergeShards(StreamRequest, kw_only=True):
     shard_to_merge: ShardId
     adjacent_shard_to_merge: ShardId
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Close both shards and open their child."""
         stream = _provisioned(self.stream(account))
         stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
@@ -65,7 +65,7 @@ class UpdateShardCount(StreamRequest, kw_only=True):
     target_shard_count: PositiveInteger
     scaling_type: Literal["UNIFORM_SCALING"]
 
-    def answer(self, account: Account) -> UpdateShardCountOutput:
+    def execute(self, account: Account) -> UpdateShardCountOutput:
         """Split and merge within the limits of one call: no more than double, no less than half."""
         stream = _provisioned(self.stream(account))
         current, target = len(stream.open_shards), self.target_shard_count

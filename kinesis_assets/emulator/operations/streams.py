@@ -107,7 +107,7 @@ class CreateStream(Request, kw_only=True):
     max_record_size_in_kib: MaxRecordSizeInKiB = 1024
     record_distribution_strategy: RecordDistributionStrategy | None = None
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Create it, active at once."""
         mode = "PROVISIONED" if self.stream_mode_details is None else self.stream_mode_details.stream_mode
         if self.shard_count is None and mode == "PROVISIONED":
@@ -125,7 +125,7 @@ class CreateStream(Request, kw_only=True):
 class DeleteStream(StreamRequest):
     """Delete a stream and every record in it."""
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Delete it at once."""
         account.delete_stream(self.stream(account))
 
@@ -136,7 +136,7 @@ class DescribeStream(StreamRequest):
     limit: PageLimit | None = None
     exclusive_start_shard_id: ShardId | None = None
 
-    def answer(self, account: Account) -> DescribeStreamOutput:
+    def execute(self, account: Account) -> DescribeStreamOutput:
         """The description, with shards by shard id."""
         stream = self.stream(account)
         limit = min(self.limit or PAGE_DESCRIBED_SHARDS, PAGE_DESCRIBED_SHARDS)
@@ -154,7 +154,7 @@ class DescribeStream(StreamRequest):
 class DescribeStreamSummary(StreamRequest):
     """Describe a stream without its shards."""
 
-    def answer(self, account: Account) -> DescribeStreamSummaryOutput:
+    def execute(self, account: Account) -> DescribeStreamSummaryOutput:
         """The description, with the count of open shards."""
         stream = self.stream(account)
         return DescribeStreamSummaryOutput(
@@ -175,7 +175,7 @@ class UpdateStreamMode(Request, kw_only=True):
     stream_arn: StreamARN
     stream_mode_details: StreamModeDetails
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Switch it at once. A provisioned stream has no record distribution strategy."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.mode = self.stream_mode_details.stream_mode
@@ -189,7 +189,7 @@ class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
     stream_arn: StreamARN
     record_distribution_strategy: RecordDistributionStrategy
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Set it at once; records that are there stay where they are."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         _check_distribution(stream.mode, self.record_distribution_strategy)
@@ -203,7 +203,7 @@ class ListStreams(Request):
     exclusive_start_stream_name: StreamName | None = None
     next_token: NextToken | None = None
 
-    def answer(self, account: Account) -> ListStreamsOutput:
+    def execute(self, account: Account) -> ListStreamsOutput:
         """One page, after the name or from the token."""
         after = self.exclusive_start_stream_name or ""
         if self.next_token is not None:
@@ -228,7 +228,7 @@ class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
     retention_period_hours: int
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Set the period, from now on."""
         stream = self.stream(account)
         _check_retention(self.retention_period_hours)
@@ -246,7 +246,7 @@ class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
     retention_period_hours: int
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Set the period; it is trimmed to before anything else is done with the stream."""
         stream = self.stream(account)
         _check_retention(self.retention_period_hours)
@@ -265,7 +265,7 @@ class UpdateMaxRecordSize(Request, kw_only=True):
     stream_arn: StreamARN | None = None
     max_record_size_in_kib: MaxRecordSizeInKiB
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Set it, from the next put on."""
         account.stream(
             None, self.stream_arn, type(self).__name__

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.streams import Stream
 
-CALL_BYTES = 10 * 1024 * 1024
+MAX_REQUEST_BYTES = 10 * 1024 * 1024
 """The most that one PutRecords takes, in bytes of decoded data and partition keys."""
 
 
@@ -59,12 +59,12 @@ class PutRecord(StreamRequest, kw_only=True):
     sequence_number_for_ordering: SequenceNumberText | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> PutRecordOutput:
+    def execute(self, account: Account) -> PutRecordOutput:
         """Check the record, then put it."""
         stream = self.stream(account)
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
         _check_keys(stream, [(entry, "")])
-        target = _check(stream, entry, "data")
+        target = _hash_key(stream, entry, "data")
         ordering = self.sequence_number_for_ordering
         if ordering is not None and stream.distribution == "AUTO":
             raise InvalidArgumentException(
@@ -86,17 +86,17 @@ class PutRecords(StreamRequest, kw_only=True):
     records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> PutRecordsOutput:
+    def execute(self, account: Account) -> PutRecordsOutput:
         """Check every record, then put them in their order."""
         stream = self.stream(account)
         _check_keys(
             stream, [(entry, f"records.{number}.member.") for number, entry in enumerate(self.records, 1)]
         )
         checked = [
-            (entry, _check(stream, entry, f"records.{number}.member.data"))
+            (entry, _hash_key(stream, entry, f"records.{number}.member.data"))
             for number, entry in enumerate(self.records, 1)
         ]
-        if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > CALL_BYTES:
+        if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > MAX_REQUEST_BYTES:
             raise InvalidArgumentException("Records size exceeds 10 MB limit")
         if self.dry_run:
             raise DryRunOperationException
@@ -110,7 +110,7 @@ def _check_keys(stream: Stream, entries: Iterable[tuple[Entry, str]]) -> None:
         raise invalid(*(violation(f"{path}partitionKey", "not be null", " null") for path in missing))
 
 
-def _check(stream: Stream, entry: Entry, path: str) -> int | None:
+def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
     """The hash key of a record that the stream can take; None where the stream ignores it."""
     try:
         a2b_base64(entry.data, strict_mode=True)
