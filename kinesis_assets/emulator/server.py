@@ -69,8 +69,8 @@ class LocalKinesis:
 
         Args:
             stream_arn: The ARN of the stream.
-            actions: The allowed actions as in a policy, such as `kinesis:GetRecords`. They replace the actions
-                of an earlier call.
+            actions: The allowed actions as in a policy, such as `kinesis:GetRecords`. They replace
+                those of an earlier call.
             account_id: The account that is allowed to call them.
 
         Raises:

@@ -1,10 +1,10 @@
-"""The test kit: the embedded stream, its clock, and the faults of a real one.
+"""The test kit: the embedded stream, its clock, and the faults of the real service.
 
     faults = Faults()
     with LocalKinesis(wrap=faults.around) as local:
         faults.throttle("GetRecords", shard_id="shardId-000000000001", after=2, times=3)
 
-It needs no test framework. How it is used is told in docs/testing.md.
+It does not depend on a test framework. See docs/testing.md.
 """
 
 from kinesis_assets.emulator import LocalKinesis

@@ -1,4 +1,4 @@
-"""The way of each request through the faults to the embedded stream."""
+"""The middleware that passes each request through the faults to the embedded stream."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Interceptor:
-    """Faults around applications of the embedded stream, and the calls that came to them.
+    """The active faults and the calls that have arrived, for one or more embedded streams.
 
     Attributes:
-        calls: Every call since the beginning or the last `clear`, in the order in which they came.
-        faults: The faults, in the order in which they were added.
-        limits: The limits of shards, behind all faults.
-        held: The answers that are held back.
-        accounts: Those of the applications.
+        calls: All calls since the start or the last `clear`, in order of arrival.
+        faults: The faults in the order in which they were added.
+        limits: The limits of shards, which apply after all faults.
+        delayed: The delayed responses.
+        accounts: The accounts of the embedded streams.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Interceptor:
         self.accounts: WeakSet[Account] = WeakSet()
 
     def around(self, app: KinesisApp) -> App:
-        """The application with the faults around it."""
+        """Wrap an application in the faults."""
         self.accounts.add(app.account)
 
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,17 +52,17 @@ class Interceptor:
         return faulty
 
     def clear(self) -> None:
-        """End all faults and limits, let go every answer that is held back, and forget the calls."""
+        """Remove all faults and limits, send all delayed responses and forget the calls."""
         self.faults.clear()
         self.limits = ()
         self.delayed.release()
         self.calls.clear()
 
     def change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
-        """Change a stream in every account that has one of that name.
+        """Change a stream in every account that has a stream of this name.
 
         Raises:
-            StreamNotFound: None has.
+            StreamNotFound: No account has one.
         """
         found = False
         for account in [each for one in self.accounts for each in list(one.accounts.values())]:

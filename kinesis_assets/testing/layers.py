@@ -1,4 +1,4 @@
-"""Layers for calls of any operation."""
+"""Fault layers for any operation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
+from kinesis_assets.emulator.shards import PAGE_RECORDS
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.testing.messages import Answer, Call
 
 if TYPE_CHECKING:
@@ -14,8 +17,11 @@ if TYPE_CHECKING:
     from kinesis_assets.testing.fault_chain import Downstream, Layer
 
 
+_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
+
+
 def refuse(status: int, code: str) -> Layer:
-    """Refuse calls without carrying them out; see `Faults.fail`."""
+    """Return an error without carrying out the call; see `Faults.fail`."""
 
     async def refused(_call: Call, _rest: Downstream) -> Answer:
         return Answer.error(code, status)
@@ -23,28 +29,28 @@ def refuse(status: int, code: str) -> Layer:
     return refused
 
 
-def override(**way: Any) -> Layer:
-    """Send answers in another way, by attributes of `Answer`."""
+def override(**attributes: Any) -> Layer:
+    """Set attributes of responses; see `Answer`."""
 
-    async def sent_otherwise(call: Call, downstream: Downstream) -> Answer:
-        return replace(await downstream(call), **way)
+    async def overridden(call: Call, downstream: Downstream) -> Answer:
+        return replace(await downstream(call), **attributes)
 
-    return sent_otherwise
+    return overridden
 
 
 def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
-    """Change answers; see `Faults.answer`."""
+    """Change responses; see `Faults.answer`."""
 
     async def changed(call: Call, downstream: Downstream) -> Answer:
         answer = await downstream(call)
-        instead = change(call, answer)
-        return answer if instead is None else instead
+        replacement = change(call, answer)
+        return answer if replacement is None else replacement
 
     return changed
 
 
 def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Layer:
-    """Change arguments; see `Faults.request`."""
+    """Change the arguments of calls; see `Faults.request`."""
 
     async def changed(call: Call, downstream: Downstream) -> Answer:
         return await downstream(replace(call, arguments=change(dict(call.arguments))))
@@ -52,11 +58,23 @@ def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Laye
     return changed
 
 
-def run_before(do: Callable[[], object]) -> Layer:
-    """Do something first, in a thread; see `Faults.before`."""
+def limit_page(operation: str, most: int) -> Layer:
+    """Limit the size of pages; see `Faults.page_size`.
 
-    async def done_before(call: Call, downstream: Downstream) -> Answer:
-        await asyncio.to_thread(do)
+    Raises:
+        InvalidInput: The operation has no pages of records or shards.
+    """
+    if operation not in _PAGE_SIZES:
+        raise InvalidInput(f"{operation} has no page size; use one of {', '.join(_PAGE_SIZES)}")
+    name, default = _PAGE_SIZES[operation]
+    return change_arguments(lambda arguments: {**arguments, name: min(arguments.get(name, default), most)})
+
+
+def run_before(action: Callable[[], object]) -> Layer:
+    """Run an action in a thread before the call is carried out; see `Faults.before`."""
+
+    async def preceded(call: Call, downstream: Downstream) -> Answer:
+        await asyncio.to_thread(action)
         return await downstream(call)
 
-    return done_before
+    return preceded

@@ -1,7 +1,7 @@
-"""What a shard lets through in a second, by the machine's own clock.
+"""The limits of a shard per second, measured with the machine's clock.
 
-Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for what follows a
-large answer, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause after
+a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WRITTEN_BYTES = 1024 * 1024
 
 
 class _Window:
-    """What was taken within the last second."""
+    """A sliding window over the last second."""
 
     def __init__(self, max_count: int, max_bytes: float) -> None:
         self._max_count = max_count
@@ -40,9 +40,9 @@ class _Window:
         self._bytes = 0
 
     def admit(self, size: int) -> bool:
-        """Take one more of so many bytes, if that stays within the limit.
+        """Return whether one more item of `size` bytes is within the limits, and count it if so.
 
-        One alone always does: records may be larger than the limit.
+        A single item is always admitted, because a record may be larger than the limit.
         """
         now = time.monotonic()
         while self._admitted and self._admitted[0][0] <= now - 1:
@@ -57,7 +57,7 @@ class _Window:
 
 
 class Limits:
-    """The limits of every shard, as layers around the service."""
+    """The limits of every shard as layers around the service."""
 
     def __init__(self) -> None:
         self.faults = (
@@ -88,9 +88,9 @@ class Limits:
     async def _put_records(self, call: Call, downstream: Downstream) -> Answer:
         shard_ids = shards_of(call.operation, call.arguments, downstream.account)
         failing = [
-            place
-            for place, shard_id in enumerate(shard_ids)
-            if not self._admits_write(call, shard_id, call.arguments["Records"][place])
+            index
+            for index, shard_id in enumerate(shard_ids)
+            if not self._admits_write(call, shard_id, call.arguments["Records"][index])
         ]
         return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
 

@@ -1,4 +1,4 @@
-"""Layers for the pages of GetRecords."""
+"""Fault layers for pages of GetRecords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def empty(behind_ms: int) -> Layer:
-    """Empty pages; see `Faults.empty_page`."""
+    """Return empty pages; see `Faults.empty_page`."""
 
     async def emptied(call: Call, downstream: Downstream) -> Answer:
         answer = await downstream(call)
@@ -38,16 +38,16 @@ def empty(behind_ms: int) -> Layer:
 
 
 def without_next_iterator(_call: Call, answer: Answer) -> Answer | None:
-    """An answer without what follows the page; see `Faults.null_iterator`."""
+    """Remove the next iterator and the child shards; see `Faults.null_iterator`."""
     if answer.status != HTTPStatus.OK:
         return None
-    left = {"NextShardIterator", "ChildShards"}
-    members = {name: value for name, value in answer.members.items() if name not in left}
+    removed = {"NextShardIterator", "ChildShards"}
+    members = {name: value for name, value in answer.members.items() if name not in removed}
     return answer.with_body(json.dumps(members).encode())
 
 
 def repeat(back: int) -> Layer:
-    """Pages that begin so many records before a call's iterator; the next iterator is as it would be."""
+    """Return pages that start `back` records before the iterator, with the regular next iterator."""
 
     async def repeated(call: Call, downstream: Downstream) -> Answer:
         answer = await downstream(call)
@@ -65,8 +65,18 @@ def repeat(back: int) -> Layer:
     return repeated
 
 
-def change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
-    """Pages with other records."""
+def reverse() -> Layer:
+    """Return records in reverse order; see `Faults.reverse_page`."""
+    return _change_records(lambda records: records[::-1])
+
+
+def set_last_arrival(seconds: float) -> Layer:
+    """Change the arrival time of a page's last record; see `Faults.wrong_arrival`."""
+    arrival = {"ApproximateArrivalTimestamp": seconds}
+    return _change_records(lambda records: [*records[:-1], *(record | arrival for record in records[-1:])])
+
+
+def _change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
 
     async def changed(call: Call, downstream: Downstream) -> Answer:
         answer = await downstream(call)
@@ -78,7 +88,7 @@ def change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
 
 
 def pad(above: int, size: int) -> Layer:
-    """A body with so many more bytes, where a page has more than so many records."""
+    """Append `size` blanks to the body of pages with more than `above` records."""
 
     async def padded(call: Call, downstream: Downstream) -> Answer:
         answer = await downstream(call)
