@@ -1,4 +1,4 @@
-"""`kinesis-assets demo`: from the stream to the table, through a reshard, and the proof."""
+"""`kinesis-assets demo`: land records of a stream in a table across a reshard, and verify the table."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ _MAX_TICKS = 5
 
 
 def run_demo() -> bool:
-    """The demonstration, printed on standard output. Returns whether the table holds exactly what was put.
+    """Run the demonstration and print its steps on standard output.
+
+    Returns:
+        Whether the table contains exactly the acknowledged records.
 
     Raises:
-        KeyboardInterrupt: It was interrupted; where its table is was printed.
+        KeyboardInterrupt: The demonstration was interrupted. The path of its table was printed.
     """
     require_java()
     folder = Path(tempfile.mkdtemp(prefix="kinesis-assets-demo-"))
@@ -42,22 +45,22 @@ def run_demo() -> bool:
     try:
         return _demonstrate(table)
     except (KeyboardInterrupt, RunCanceled):
-        click.echo(f"Interrupted before the proof. The rows committed so far are in {table}", err=True)
+        click.echo(f"Interrupted before the verification. The committed rows are in {table}", err=True)
         raise KeyboardInterrupt from None
 
 
 def _demonstrate(table: Path) -> bool:
     with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
         demo = _Demo(kinesis)
-        _print_step(f"The embedded stream answers on {local.endpoint_url}")
+        _print_step(f"The embedded stream listens on {local.endpoint_url}")
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         demo.put(20_000)
         demo.materialize()
-        _print_step("Splitting the first shard, merging the second with the third")
+        _print_step("Splitting the first shard and merging the second with the third")
         _reshard(kinesis)
         demo.put(5_000)
         demo.materialize()
-        _print_step("Asking DuckDB what the table holds")
+        _print_step("Verifying the table with DuckDB")
         proof = prove(table, demo.acknowledged)
         demo.print_shards(proof)
     verdict = "every record is there exactly once" if proof.holds else "THE TABLE IS WRONG"
@@ -70,7 +73,7 @@ def _demonstrate(table: Path) -> bool:
 
 @contextmanager
 def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
-    """A boto3 client of the embedded stream; meanwhile the environment leads to it and to the table."""
+    """Point the environment to the embedded stream and the table, and yield a boto3 client of the stream."""
     settings = {
         "AWS_ACCESS_KEY_ID": "demo",
         "AWS_SECRET_ACCESS_KEY": "demo",
@@ -107,13 +110,13 @@ class _Demo:
         _print_step(f"Put {put} orders of about 1 KB in {time.monotonic() - began:.1f} s")
 
     def materialize(self) -> None:
-        """Tick as the daemon would, and run what each tick asks for, until a tick finds nothing new."""
+        """Evaluate the sensor and execute its run requests until a tick makes no progress."""
         for _ in range(_MAX_TICKS):
             if not self._tick():
                 return
 
     def _tick(self) -> bool:
-        """Whether there was a record, or a shard came to its end, after which its children can be read."""
+        """Run one tick. Returns whether it landed records or finished a shard, whose children follow."""
         with self._project.manager() as manager:
             tick = evaluate(manager, self._instance, self._cursor)
         self._cursor = tick.cursor
