@@ -102,12 +102,12 @@ class _Demo:
         self._lag_ms: dict[str, int] = {}
 
     def put(self, count: int) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         put = 0
         for batch in put_orders(self._kinesis, len(self.acknowledged), count):
             self.acknowledged += batch
             put += len(batch)
-        _print_step(f"Put {put} orders of about 1 KB in {time.monotonic() - began:.1f} s")
+        _print_step(f"Put {put} orders of about 1 KB in {time.monotonic() - started:.1f} s")
 
     def materialize(self) -> None:
         """Evaluate the sensor and execute its run requests until a tick makes no progress."""
@@ -126,12 +126,12 @@ class _Demo:
             _print_step(f"The sensor found {len(shard_ids)} shards")
         progress = False
         for request in tick.run_requests or []:
-            began = time.monotonic()
+            started = time.monotonic()
             facts = self._project.run(self._instance, request.tags)
             self._lag_ms |= {fact["shard"]: fact["lag_ms"] for fact in facts if "lag_ms" in fact}
             rows = sum(fact["rows"] for fact in facts)
             progress |= rows > 0 or any(fact["state"] == ShardState.FINISHED for fact in facts)
-            took = time.monotonic() - began
+            took = time.monotonic() - started
             _print_step(f"Materialized {len(facts)} shards in one run: {rows} rows, {took:.1f} s")
         return progress
 
