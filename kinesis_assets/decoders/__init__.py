@@ -1,4 +1,4 @@
-"""Decoders: from the raw table's bytes to typed rows, as functions on DataFrames.
+"""Decoders: DataFrame functions that turn the raw table's bytes into typed rows.
 
 `raw.transform(decode(Gzip(), Json("order_id long, amount double")))`
 """

@@ -1,4 +1,4 @@
-"""Avro values, written by one schema and wanted as a Spark type."""
+"""Avro values, decoded with their writer's schema to a Spark type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.exact_numbers import exact
+from kinesis_assets.decoders.exact_numbers import convert_number
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
 
@@ -29,33 +29,33 @@ _LOGICAL_TYPES = {
     "timestamp-micros",
     "timestamp-millis",
 }
-"""Those with a Spark type of their own. A value of another one is read as what it is stored as."""
+"""The logical types that have a Spark type. Values of all others are read as their underlying type."""
 
-_AS_THEY_ARE = (bytes, date, datetime, Decimal)
-_DECIMAL_BYTES = 100  # six times what Spark's longest decimal takes
+_PASSED_THROUGH = (bytes, date, datetime, Decimal)
+_DECIMAL_BYTES = 100  # six times the size of Spark's longest decimal
 
 
 def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]:
-    """A function from an Avro datum (binary encoding, no container) to its value, which raises `Undecodable`.
+    """Create a function that decodes an Avro datum (binary encoding, no container) or raises `Undecodable`.
 
     Args:
-        definition: The schema that it was written by.
-        spark_type: What is wanted. Fields are matched by their exact names, as for `Json`.
+        definition: The writer's schema.
+        spark_type: The type of the decoded value. Fields are matched by their exact names, as for `Json`.
 
     Raises:
         InvalidInput: fastavro is not installed.
-        Undecodable: Nothing can be read by this definition.
+        Undecodable: The definition is not a supported Avro schema.
     """
     try:
         import fastavro  # noqa: PLC0415  # an extra
     except ImportError as error:
         raise InvalidInput("Avro needs fastavro: pip install 'kinesis-assets[avro]'") from error
     try:
-        schema = fastavro.parse_schema(json.loads(definition, object_hook=_read_exactly))
+        schema = fastavro.parse_schema(json.loads(definition, object_hook=_lossless))
     except Exception as error:  # its errors have no common type
-        raise Undecodable(f"its definition is no Avro schema: {error!r}") from error
+        raise Undecodable(f"its definition is not an Avro schema: {error!r}") from error
     if _is_recursive(schema):
-        # Spark has no such type, and fastavro would follow a hostile record down until the process crashes.
+        # Spark has no recursive types, and a malicious record would make fastavro recurse until it crashes.
         raise Undecodable("its definition is recursive")
     expected, _ = value_type(spark_type)
 
@@ -63,31 +63,31 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
         stream = BytesIO(datum)
         try:
             value = fastavro.schemaless_reader(stream, schema, None)
-        except Exception as error:  # whatever the bytes make fastavro stumble over
-            raise Undecodable(f"not of its schema: {error!r}") from error
-        if after := len(datum) - stream.tell():
-            raise Undecodable(f"not of its schema: {after} bytes come after its end")
+        except Exception as error:  # invalid bytes can raise any exception in fastavro
+            raise Undecodable(f"the record does not match its schema: {error!r}") from error
+        if remaining := len(datum) - stream.tell():
+            raise Undecodable(f"the record does not match its schema: {remaining} bytes follow its end")
         try:
-            # These are taken as they are, so that text is no time and no bytes.
-            return msgspec.convert(value, expected, builtin_types=_AS_THEY_ARE, dec_hook=exact)
+            # msgspec would otherwise also convert text to these types.
+            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert_number)
         except msgspec.ValidationError as error:
             raise Undecodable(str(error)) from error
 
     return read
 
 
-def _read_exactly(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema, or a part of one, by which fastavro changes no value."""
+def _lossless(schema: dict[str, Any]) -> dict[str, Any]:
+    """Change a schema, or a part of one, so that fastavro does not alter any value."""
     if schema.get("logicalType") not in _LOGICAL_TYPES:
         schema.pop("logicalType", None)
     elif schema["logicalType"] == "decimal":
-        # What has more digits than were declared would be rounded: take as many as the bytes can hold.
+        # fastavro would round values that exceed the declared precision, so use what the bytes can hold.
         schema["precision"] = int(math.log10(2) * (8 * schema.get("size", _DECIMAL_BYTES) - 1))
     return schema
 
 
 def _is_recursive(schema: Any, within: tuple[str, ...] = ()) -> bool:
-    """Whether a parsed schema names one that it stands in."""
+    """Return whether a parsed schema contains a reference to an enclosing schema."""
     if isinstance(schema, str):
         return schema in within
     if isinstance(schema, list):

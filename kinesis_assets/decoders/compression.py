@@ -1,4 +1,4 @@
-"""Compressed records: gzip and zstd."""
+"""Decompression of records: gzip and zstd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, ch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_READ_BYTES = 1 << 20  # at a time: Arrow allocates what it is asked for
+_READ_BYTES = 1 << 20  # Arrow allocates the requested size of each read
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Compressed:
     def resolved(self) -> Self:
         return self
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         def step(decoding: Decoding) -> None:
             decoding.value = uncompressed(decoding.value, self.name, self.max_bytes)
 
@@ -36,10 +36,10 @@ class _Compressed:
 
 @dataclass(frozen=True)
 class Gzip(_Compressed):
-    """A gzip file of one or more members (RFC 1952), or a zlib stream (RFC 1950).
+    """Decompress a gzip file of one or more members (RFC 1952) or a zlib stream (RFC 1950).
 
     Attributes:
-        max_bytes: A record that is larger than this uncompressed is an error on its row.
+        max_bytes: The maximum decompressed size of a record. A larger record is an error on its row.
     """
 
     name: ClassVar[str] = "gzip"
@@ -47,38 +47,38 @@ class Gzip(_Compressed):
 
 @dataclass(frozen=True)
 class Zstd(_Compressed):
-    """One or more zstd frames (RFC 8878).
+    """Decompress one or more zstd frames (RFC 8878).
 
     Attributes:
-        max_bytes: A record that is larger than this uncompressed is an error on its row.
+        max_bytes: The maximum decompressed size of a record. A larger record is an error on its row.
     """
 
     name: ClassVar[str] = "zstd"
 
 
 def uncompressed(data: bytes, codec: str, max_bytes: int) -> bytes:
-    """All of what was compressed.
+    """Decompress data.
 
     Args:
-        data: One or more whole members or frames, and nothing else.
-        codec: As Arrow calls it; "gzip" is zlib's own format too.
-        max_bytes: Inclusive.
+        data: One or more complete members or frames without any other bytes.
+        codec: Arrow's name of the codec. "gzip" also reads zlib's format.
+        max_bytes: The maximum decompressed size, inclusive.
 
     Raises:
-        Undecodable: It is cut short, is damaged, is something else, has bytes after its end, or gives more
-            than `max_bytes`.
+        Undecodable: The data is truncated, damaged, in another format, followed by other bytes or larger than
+            `max_bytes` when decompressed.
     """
     if not data:
-        raise Undecodable("there are no bytes")
+        raise Undecodable("the compressed data is empty")
     chunks = []
-    left = max_bytes + 1  # what comes after max_bytes is either its end or one byte too many
+    remaining = max_bytes + 1  # the extra byte shows that the data is larger than max_bytes
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            while chunk := stream.read(min(left, _READ_BYTES)):
+            while chunk := stream.read(min(remaining, _READ_BYTES)):
                 chunks.append(chunk)
-                left -= len(chunk)
+                remaining -= len(chunk)
     except OSError as error:
         raise Undecodable(str(error)) from error
-    if not left:
+    if not remaining:
         raise Undecodable(f"more than {max_bytes} bytes uncompressed (max_bytes)")
     return b"".join(chunks)

@@ -1,4 +1,4 @@
-"""Decoding the rows of a DataFrame: none is lost or doubled, and one that fails says why."""
+"""Decoding of DataFrame rows. No row is lost or duplicated, and a row that fails has the reason."""
 
 from __future__ import annotations
 
@@ -21,44 +21,45 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.decoder import Decoder
 
 BATCH_BYTES = 16 << 20
-"""Decoded rows are handed on when they have grown to this, whatever they were before."""
+"""The decoded size of rows at which they are passed on to Spark."""
 
 _ERROR_CHARACTERS = 500
 
 
 def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
-    """A function for `DataFrame.transform` that decodes the column `data`, one decoder after the other.
+    """Create a function for `DataFrame.transform` that decodes the column `data`.
 
-    The DataFrame it gives has the rows and columns of the one it takes, and these columns after them:
-    `schema_id` (string), if one of the decoders is `Glue`, and `value`, of the last decoder's type. A row
-    that cannot be decoded has a null `value`, its `data` as before, and in `error` which decoder failed and
-    why. A row that comes with an `error` keeps it and is not decoded.
+    The function returns all rows and columns of its input and adds these columns: `schema_id` (string), if
+    one of the decoders is `Glue`, and `value`, which has the last decoder's type. If a row cannot be decoded,
+    its `value` is null, its `data` is unchanged, and its `error` names the decoder that failed and the
+    reason. A row that already has an `error` keeps it and is not decoded.
 
     Args:
-        decoders: In the order in which they apply. All but the last give bytes.
+        decoders: The decoders in the order in which they apply. All but the last must return bytes.
 
     Raises:
-        InvalidInput: The decoders do not fit together; or, when it is applied, the DataFrame lacks `data`
-            (binary) or `error` (string), has one of the new columns, or a decoder cannot be meant.
+        InvalidInput: The decoders cannot be combined. The returned function raises it if the DataFrame lacks
+            `data` (binary) or `error` (string) or already has one of the new columns, or if a decoder is
+            invalid.
     """
     if not decoders:
-        raise InvalidInput("decode needs a decoder")
+        raise InvalidInput("decode needs at least one decoder")
     for decoder in decoders[:-1]:
         if decoder.spark_type is not None:
-            raise InvalidInput(f"{decoder.name} gives a typed value, which no decoder takes: it comes last")
+            raise InvalidInput(f"{decoder.name} returns a typed value; it must be the last decoder")
     added = ["schema_id", "value"] if any(isinstance(each, Glue) for each in decoders) else ["value"]
 
     def decoded(rows: DataFrame) -> DataFrame:
         _check_columns(rows, added)
         ready = [decoder.resolved() for decoder in decoders]
         last = ready[-1].spark_type
-        _, held = value_type(last if isinstance(last, DataType) else BinaryType())
-        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": held})
+        _, arrow_type = value_type(last if isinstance(last, DataType) else BinaryType())
+        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": arrow_type})
         new = {field.name: field for field in from_arrow_schema(types, prefer_timestamp_ntz=True)}
         fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _decoded_batches(batches, ready, held, added)
+            return _decoded_batches(batches, ready, arrow_type, added)
 
         return rows.mapInArrow(run, StructType(fields))
 
@@ -69,26 +70,29 @@ def _check_columns(rows: DataFrame, added: Sequence[str]) -> None:
     types = {field.name: field.dataType for field in rows.schema.fields}
     if not isinstance(types.get("data"), BinaryType) or not isinstance(types.get("error"), StringType):
         raise InvalidInput(
-            f"decode takes rows with data (binary) and error (string), as in the raw table; there are "
+            f"decode needs the columns data (binary) and error (string) of the raw table; the rows have "
             f"{', '.join(f'{name} ({type_.simpleString()})' for name, type_ in types.items())}"
         )
-    taken = [name for name in rows.columns if name in added]
-    if taken:
-        raise InvalidInput(f"the rows have a column {', '.join(taken)} already; rename it first")
+    existing = [name for name in rows.columns if name in added]
+    if existing:
+        raise InvalidInput(f"the rows already have a column {', '.join(existing)}; rename it first")
 
 
 def _decoded_batches(
-    batches: Iterator[pa.RecordBatch], decoders: Sequence[Decoder], held: pa.DataType, added: Sequence[str]
+    batches: Iterator[pa.RecordBatch],
+    decoders: Sequence[Decoder],
+    arrow_type: pa.DataType,
+    added: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    steps = [(decoder.name, decoder.opened()) for decoder in decoders]
+    steps = [(decoder.name, decoder.make_step()) for decoder in decoders]
     for batch in batches:
-        begin = 0
+        start = 0
         for decodings in _decodings(batch, steps):
-            new = {"value": pa.array([each.value for each in decodings], held)}
+            new = {"value": pa.array([each.value for each in decodings], arrow_type)}
             new["schema_id"] = pa.array([each.schema_id for each in decodings], pa.string())
             new["error"] = pa.array([each.error for each in decodings], pa.string())
-            rows = batch.slice(begin, len(decodings))
-            begin += len(decodings)
+            rows = batch.slice(start, len(decodings))
+            start += len(decodings)
             names = rows.schema.names
             columns = [new["error"] if name == "error" else rows.column(name) for name in names]
             columns += [new[name] for name in added]
@@ -98,7 +102,7 @@ def _decoded_batches(
 def _decodings(
     batch: pa.RecordBatch, steps: Sequence[tuple[str, Callable[[Decoding], None]]]
 ) -> Iterator[list[Decoding]]:
-    """The rows of a batch, decoded, in order, in lists of about `BATCH_BYTES`."""
+    """Decode the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
     decodings = []
     size = 0
     for data, error in zip(batch["data"], batch["error"], strict=True):
@@ -114,7 +118,7 @@ def _decodings(
 
 
 def _decode(decoding: Decoding, steps: Sequence[tuple[str, Callable[[Decoding], None]]]) -> int:
-    """Take a record through the steps; the bytes it grew to."""
+    """Apply the steps to a record. Returns its largest size on the way, in bytes."""
     if decoding.value is None:
         decoding.error = "data is null" if decoding.error is None else decoding.error
         return 0

@@ -1,4 +1,4 @@
-"""What a decoder is: one step of a record's way from its bytes to a value."""
+"""The protocol of a decoder: one step in decoding a record's bytes to a value."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 MAX_BYTES = 64 << 20
-"""What one record may grow to, uncompressed, unless a decoder is told otherwise."""
+"""The default of a record's maximum decompressed size, in bytes."""
 
-_MOST_BYTES = 1 << 30  # an Arrow array of 32-bit offsets, and Spark's rows, hold less than twice as much
+_MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
 
 
 class Undecodable(Exception):
-    """The record cannot be decoded: its row says why. Never leaves this package."""
+    """A record cannot be decoded. The reason is stored on its row; `decode` never raises this error."""
 
 
 @dataclass(slots=True)
 class Decoding:
-    """A record on its way.
+    """The state of decoding one record.
 
     Attributes:
-        value: What the steps so far made of its bytes; None once it has failed.
-        schema_id: Of its Glue framing, if it has one.
-        error: Why it cannot be decoded.
+        value: The result of the steps so far, at first the record's bytes; None once a step has failed.
+        schema_id: The schema version id in the record's Glue header, if it has one.
+        error: The reason why the record cannot be decoded.
     """
 
     value: Any
@@ -38,28 +38,31 @@ class Decoding:
 
 
 class Decoder(Protocol):
-    """One step: what it is to do, and on the executors the doing of it."""
+    """One step. It is configured on the driver and applied on the executors."""
 
     @property
     def name(self) -> str:
-        """What errors begin with."""
+        """The prefix of the decoder's errors."""
 
     @property
     def spark_type(self) -> str | DataType | None:
-        """Of the value that it gives; None for bytes, which a further decoder can take."""
+        """The type of the returned value; None for bytes, to which a further decoder can be applied."""
 
     def resolved(self) -> Self:
-        """The same decoder, checked and ready for another machine. Called on the driver, with a session.
+        """Return a validated copy that can be sent to executors. Called on the driver with a Spark session.
 
         Raises:
-            InvalidInput: It cannot be meant.
+            InvalidInput: The decoder's configuration is invalid.
         """
 
-    def opened(self) -> Callable[[Decoding], None]:
-        """What a task calls with each record. It raises `Undecodable`; all else fails the job."""
+    def make_step(self) -> Callable[[Decoding], None]:
+        """Create the function that a task applies to each record.
+
+        The function raises `Undecodable` for a bad record. Any other exception fails the job.
+        """
 
 
 def check_max_bytes(max_bytes: int) -> None:
-    """Raise `InvalidInput` for a bound that cannot be kept."""
-    if not 1 <= max_bytes <= _MOST_BYTES:
-        raise InvalidInput(f"max_bytes must be from 1 to {_MOST_BYTES} (1 GiB), not {max_bytes}")
+    """Raise `InvalidInput` if `max_bytes` is out of range."""
+    if not 1 <= max_bytes <= _MAX_MAX_BYTES:
+        raise InvalidInput(f"max_bytes must be from 1 to {_MAX_MAX_BYTES} (1 GiB), not {max_bytes}")

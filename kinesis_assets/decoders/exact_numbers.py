@@ -1,4 +1,4 @@
-"""Decimals and 32-bit floats, which msgspec does not check: a number that does not fit is an error."""
+"""Decimals and 32-bit floats, whose range msgspec does not check. A number out of range is an error."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import math
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, ClassVar, Self
 
-_LARGEST_FLOAT = 3.4028234663852886e38  # of 32 bits
+_LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 class Float32(float):
-    """A number in the range of 32-bit floats. It is rounded when it is stored, as every float is."""
+    """A number in the range of 32-bit floats. Like any float, it is rounded when it is stored."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """From a number; infinities and NaN (which Avro has, JSON not) stay what they are."""
+        """Convert a number. Infinities and NaN, which exist in Avro but not in JSON, are unchanged."""
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise ValueError(f"Expected `float`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
-        endless = isinstance(value, float) and not math.isfinite(value)
+        non_finite = isinstance(value, float) and not math.isfinite(value)
         number = cls(Decimal(value))
-        if not endless and abs(number) > _LARGEST_FLOAT:
+        if not non_finite and abs(number) > _LARGEST_FLOAT32:
             raise ValueError("Number out of range")
         return number
 
 
 class ExactDecimal(Decimal):
-    """A decimal of a given precision and scale, which its subclasses tell; made by `decimal_type`."""
+    """A decimal of a fixed precision and scale. `decimal_type` creates a subclass for each of them."""
 
     __slots__ = ()
     unit: ClassVar[Decimal]
@@ -35,7 +35,11 @@ class ExactDecimal(Decimal):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """From a number or its text, if neither digits nor fractions are lost."""
+        """Convert a number or its text without loss of digits.
+
+        Raises:
+            ValueError: The value is not a number or needs a higher precision or scale.
+        """
         if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
             raise ValueError(f"Expected `decimal`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
         try:
@@ -43,25 +47,25 @@ class ExactDecimal(Decimal):
         except (InvalidOperation, Inexact):
             number = Decimal("NaN")
         if not number.is_finite():
-            raise ValueError(f"{str(value)[:100]!r} is no {cls.__name__}")
+            raise ValueError(f"{str(value)[:100]!r} is not a {cls.__name__}")
         return cls(number)
 
 
 def decimal_type(precision: int, scale: int) -> type[ExactDecimal]:
-    """The type of decimals that Spark's `decimal(precision, scale)` holds."""
-    # Arrow must not get another one: it crashes on such as 1E-999999999.
+    """Create the type of the decimals that fit into Spark's `decimal(precision, scale)`."""
+    # No other decimal may reach Arrow, which crashes on numbers such as 1E-999999999.
     context = Context(prec=precision, traps=[InvalidOperation, Inexact])
     members = {"__slots__": (), "unit": Decimal(1).scaleb(-scale), "context": context}
     return type(f"decimal({precision},{scale})", (ExactDecimal,), members)
 
 
-def exact(kind: Any, value: Any) -> Any:
-    """A hook of msgspec: the value of a type that it does not know, one of these."""
+def convert_number(kind: Any, value: Any) -> Any:
+    """Convert a value to one of the types of this module, as msgspec's `dec_hook`."""
     return kind.of(value)
 
 
-def number(text: str) -> Decimal:
-    """A hook of msgspec: a number with a fraction or an exponent, for a type that it does not know."""
+def parse_number(text: str) -> Decimal:
+    """Parse a number with a fraction or an exponent without rounding, as msgspec's `float_hook`."""
     try:
         return Decimal(text)
     except InvalidOperation as error:

@@ -1,8 +1,9 @@
-"""Records in the framing of the AWS Glue Schema Registry.
+"""Records with the header of the AWS Glue Schema Registry.
 
-The framing is that of AWS's own serializers (https://github.com/awslabs/aws-glue-schema-registry): byte 0 is
-the header's version, 3; byte 1 the compression, 0 for none and 5 for zlib; bytes 2 to 17 the id (UUID) of the
-schema version that the record was written by; what follows is the payload.
+Byte 0 is the version of the header, 3. Byte 1 is the compression: 0 for none, 5 for zlib. Bytes 2 to 17 are
+the id (UUID) of the schema version with which the record was written. The payload follows.
+
+Source: https://github.com/awslabs/aws-glue-schema-registry
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kinesis_assets.decoders.compression import uncompressed
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
-from kinesis_assets.decoders.spark_types import parsed
+from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ _ZLIB = 5
 
 @dataclass(frozen=True)
 class Glue:
-    """A record framed for the Glue Schema Registry; adds the column `schema_id`.
+    """Decode records of the Glue Schema Registry and add the column `schema_id`.
 
-    `schema_id` is the UUID of the schema version that the record was written by, also where the payload
-    cannot be decoded. Without a type and schemas the payload's bytes are the value, which a further decoder
-    can take.
+    `schema_id` is the UUID of the schema version with which the record was written. It is set even if the
+    payload cannot be decoded. Without a type and schemas, the value is the payload's bytes, to which a
+    further decoder can be applied.
 
     Attributes:
-        spark_type: What AVRO and JSON payloads are decoded to, as DDL or as a Spark type. Fields are matched
-            by their exact names, as for `Json`; a JSON payload is read as `Json` reads it, not validated
+        spark_type: The type of decoded AVRO and JSON payloads, as DDL or as a Spark type. Fields are matched
+            by their exact names, as for `Json`. A JSON payload is decoded like `Json`; it is not validated
             against the registered JSON Schema.
-        schemas: Where schema versions come from: a registry, or a mapping from their ids.
-        max_bytes: A payload that is larger than this uncompressed is an error on its row.
+        schemas: The source of schema versions: a registry, or a mapping from their ids.
+        max_bytes: The maximum decompressed size of a payload. A larger payload is an error on its row.
     """
 
     spark_type: str | DataType | None = None
@@ -55,13 +56,13 @@ class Glue:
     def __post_init__(self) -> None:
         check_max_bytes(self.max_bytes)
         if (self.spark_type is None) != (self.schemas is None):
-            raise InvalidInput("Glue takes a type together with schemas (or a registry), or neither of them")
+            raise InvalidInput("Glue needs a type together with schemas (or a registry), or neither of them")
 
     def resolved(self) -> Self:
-        """With its type parsed and its schemas checked; see `Decoder`."""
+        """Return a copy with a parsed type and validated schemas; see `Decoder`."""
         if self.spark_type is None:
             return self
-        spark_type = parsed(self.spark_type)
+        spark_type = parse_type(self.spark_type)
         if isinstance(self.schemas, GlueRegistry):
             return replace(self, spark_type=spark_type, schemas=self.schemas.resolved())
         schemas = {}
@@ -73,7 +74,7 @@ class Glue:
                 raise InvalidInput(f"schema version {schema_id}: {error}") from error
         return replace(self, spark_type=spark_type, schemas=schemas)
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         """See `Decoder`."""
         readers: dict[str, Callable[[bytes], Any]] = {}
 
@@ -97,27 +98,27 @@ class Glue:
         except Undecodable as error:
             reason = f"schema version {schema_id}: {error}"
 
-        def refuse(_: bytes) -> Any:
+        def fail(_: bytes) -> Any:
             raise Undecodable(reason)
 
-        return refuse
+        return fail
 
 
 def _unframed(data: bytes) -> tuple[int, str, bytes]:
-    """The compression, the schema version's id and the payload of a framed record."""
+    """Split a record into its compression, schema version id and payload."""
     if len(data) < _HEADER_BYTES:
-        raise Undecodable(f"no header: the record has {len(data)} bytes, a header {_HEADER_BYTES}")
+        raise Undecodable(f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}")
     version, compression = data[:2]
     if version != _HEADER_VERSION or compression not in (_PLAIN, _ZLIB):
-        raise Undecodable(f"no header: the record begins with {data[:2].hex(' ')}, not with 03 00 or 03 05")
+        raise Undecodable(f"no header: the record starts with {data[:2].hex(' ')}, not with 03 00 or 03 05")
     return compression, str(UUID(bytes=data[2:_HEADER_BYTES])), data[_HEADER_BYTES:]
 
 
 def _payload_reader(version: SchemaVersion | None, spark_type: DataType) -> Callable[[bytes], Any]:
     if version is None:
-        raise Undecodable("it is unknown")
+        raise Undecodable("not found")
     if version.data_format == "AVRO":
         return avro_reader(version.definition, spark_type)
     if version.data_format == "JSON":
         return json_reader(spark_type)
-    raise Undecodable(f"its data format is {version.data_format}; AVRO and JSON are decoded")
+    raise Undecodable(f"its data format is {version.data_format}; only AVRO and JSON are supported")

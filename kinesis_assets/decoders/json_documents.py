@@ -1,8 +1,8 @@
-"""JSON documents of a given Spark type.
+"""JSON documents, decoded to a Spark type.
 
-Spark's own `from_json` is not used. It takes an empty record, text after the document, single quotes and
-bytes that are no UTF-8 without a word, turns objects into text where a string is wanted, and does not say
-what is wrong with a document, or where.
+Spark's own `from_json` is not used. It accepts empty records, text after the document, single quotes and
+invalid UTF-8, it converts objects to text if the type is string, and it does not report what is wrong with a
+document or where.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.exact_numbers import exact, number
-from kinesis_assets.decoders.spark_types import parsed, value_type
+from kinesis_assets.decoders.exact_numbers import convert_number, parse_number
+from kinesis_assets.decoders.spark_types import parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Json:
-    """One JSON document (RFC 8259, UTF-8) a record.
+    """Decode records that are one JSON document each (RFC 8259, UTF-8).
 
-    Values must have the type that is asked for: `"1"` and `1.0` are no long, `1` is no string. Further fields
-    are left out, missing ones are null; a field declared NOT NULL must be there. Fields are matched by their
-    exact names. Text stands for a date (`2026-01-31`), a timestamp (RFC 3339, with an offset), a
-    timestamp_ntz (without one) and for binary (base64); a number or text for a decimal, which is not rounded.
+    Values must have the requested type: `"1"` and `1.0` are not a long, `1` is not a string. Fields are
+    matched by their exact names. Other fields are ignored. A missing field is null, or an error if it is
+    declared NOT NULL. A date (`2026-01-31`), a timestamp (RFC 3339 with an offset), a timestamp_ntz (without
+    an offset) and binary (base64) are text. A decimal is a number or text and is not rounded.
 
     Attributes:
-        spark_type: As DDL (`order_id long, amount double`) or as a Spark type.
+        spark_type: The type as DDL (`order_id long, amount double`) or as a Spark type.
     """
 
     spark_type: str | DataType
     name: ClassVar[str] = "json"
 
     def resolved(self) -> Self:
-        """With its type parsed; see `Decoder`."""
-        return replace(self, spark_type=parsed(self.spark_type))
+        """Return a copy with a parsed type; see `Decoder`."""
+        return replace(self, spark_type=parse_type(self.spark_type))
 
-    def opened(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Callable[[Decoding], None]:
         """See `Decoder`."""
         read = json_reader(cast("DataType", self.spark_type))
 
@@ -53,12 +53,14 @@ class Json:
 
 
 def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
-    """A function from a document to its value, which raises `Undecodable`."""
-    decoder = msgspec.json.Decoder(value_type(spark_type)[0], dec_hook=exact, float_hook=number)
+    """Create a function that decodes a document or raises `Undecodable`."""
+    decoder = msgspec.json.Decoder(
+        value_type(spark_type)[0], dec_hook=convert_number, float_hook=parse_number
+    )
 
     def read(document: bytes) -> Any:
         try:
-            # As text, since msgspec does not look at the bytes of what it leaves out.
+            # Decoded to text first, because msgspec does not validate the UTF-8 of ignored fields.
             return decoder.decode(document.decode())
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Undecodable(str(error)) from error

@@ -1,4 +1,4 @@
-"""Schema versions of the AWS Glue Schema Registry, asked for on the executors."""
+"""Schema versions of the AWS Glue Schema Registry, which executors request."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 
-# Of GetSchemaVersion's errors, those about the schema version id alone, which came from a record.
-_UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
+# The errors of GetSchemaVersion that concern the schema version id, which comes from a record.
+_UNKNOWN_ID_ERRORS = ("EntityNotFoundException", "InvalidInputException")
 
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """A registered schema version, as GetSchemaVersion tells it.
+    """A schema version as GetSchemaVersion returns it.
 
     Attributes:
-        data_format: AVRO or JSON; a PROTOBUF one cannot be decoded.
-        definition: The schema's text.
+        data_format: AVRO or JSON. PROTOBUF is not supported.
+        definition: The text of the schema.
     """
 
     data_format: str
@@ -28,14 +28,14 @@ class SchemaVersion:
 
 @dataclass(frozen=True)
 class GlueRegistry:
-    """Where the registry is; None leaves a setting to the AWS SDK's own chain, on the driver.
+    """The connection settings of a registry. None uses the AWS SDK's default on the driver.
 
-    Credentials come from the SDK's own chain on each executor, retries from its settings there.
+    Each executor gets credentials and retry settings from the AWS SDK's default chain there.
 
     Attributes:
-        region_name: As for boto3.
-        endpoint_url: As for boto3.
-        profile_name: As for boto3. The executors must have the profile too.
+        region_name: The region, as for boto3.
+        endpoint_url: The endpoint URL, as for boto3.
+        profile_name: The profile, as for boto3. The profile must also exist on the executors.
     """
 
     region_name: str | None = None
@@ -43,24 +43,24 @@ class GlueRegistry:
     profile_name: str | None = None
 
     def resolved(self) -> GlueRegistry:
-        """With what the SDK's chain gives here: good for another machine too.
+        """Return a copy with the SDK's defaults of this machine, so that executors use the same registry.
 
         Raises:
-            InvalidInput: There is no region, or no such profile.
+            InvalidInput: No region is configured, or the profile does not exist.
         """
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415  # tasks without a registry need none
 
         try:
             meta = _new_client(self).meta
         except (BotoCoreError, ValueError) as error:
-            raise InvalidInput(f"no client of the Glue Schema Registry: {error}") from error
+            raise InvalidInput(f"cannot create a client of the Glue Schema Registry: {error}") from error
         return GlueRegistry(meta.region_name, meta.endpoint_url, self.profile_name)
 
     def get(self, schema_id: str) -> SchemaVersion | None:
-        """A schema version by its id (UUID); None if there is none. Found ones are kept by the process.
+        """Get a schema version by its id (UUID), or None if it does not exist. The process caches results.
 
         Raises:
-            RegistryCallFailed: The registry did not say.
+            RegistryCallFailed: The call to the registry failed.
         """
         try:
             return _schema_version(self, schema_id)
@@ -72,7 +72,7 @@ def _new_client(registry: GlueRegistry) -> Any:
     import boto3  # noqa: PLC0415  # tasks without a registry need none
     from botocore.config import Config  # noqa: PLC0415
 
-    # boto3 alone among the SDKs looks only at AWS_DEFAULT_REGION.
+    # Unlike the other SDKs, boto3 does not read AWS_REGION.
     region_name = registry.region_name or os.environ.get("AWS_REGION")
     session = boto3.Session(profile_name=registry.profile_name, region_name=region_name)
     config = Config(connect_timeout=5, read_timeout=20)
@@ -90,10 +90,10 @@ def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
         answer = _client(registry).get_schema_version(SchemaVersionId=schema_id)
         return SchemaVersion(answer["DataFormat"], answer["SchemaDefinition"])
     except ClientError as error:
-        if error.response["Error"].get("Code") in _UNKNOWN:
+        if error.response["Error"].get("Code") in _UNKNOWN_ID_ERRORS:
             raise LookupError(schema_id) from error
         cause: Exception = error
-    except (BotoCoreError, KeyError) as error:  # an answer cut in transit is no error to the SDK
+    except (BotoCoreError, KeyError) as error:  # the SDK accepts a truncated response
         cause = error
     raise RegistryCallFailed(
         f"schema version {schema_id}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}"

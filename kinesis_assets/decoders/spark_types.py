@@ -1,4 +1,4 @@
-"""Spark types, in the terms of what checks a value and of what holds it."""
+"""Conversion of Spark types to the Python types that validate values and the Arrow types that store them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.errors import ParseException
 from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
 from kinesis_assets.errors import InvalidInput
 
-_typed_dict: Any = TypedDict  # its fields are known at run time alone
+_typed_dict: Any = TypedDict  # for mypy: the fields are only known at run time
 
 
 def _integer(bits: int) -> Any:
@@ -36,57 +36,57 @@ _PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
 }
 
 
-def parsed(spark_type: str | spark_types.DataType) -> spark_types.DataType:
-    """A type that is given as DDL (`order_id long, amount double`; `array<long>`) or as an object.
+def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
+    """Parse a Spark type in DDL (`order_id long, amount double`; `array<long>`). Objects are returned as is.
 
     Raises:
-        InvalidInput: It is no type.
+        InvalidInput: The text is not a Spark type.
     """
     if not isinstance(spark_type, str):
         return spark_type
     try:
         return spark_types.DataType.fromDDL(spark_type)
     except ParseException as error:
-        raise InvalidInput(f"{spark_type!r} is no Spark type: {error.getCondition()}") from error
+        raise InvalidInput(f"{spark_type!r} is not a Spark type: {error.getCondition()}") from error
 
 
 def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
-    """What a value of a Spark type is in Python, for msgspec to check, and the Arrow type that holds it.
+    """Return the Python type with which msgspec validates values, and the Arrow type that stores them.
 
-    A struct is a dict. A field that may be null may be missing too; one that may not be null must be there.
+    A struct is a dict. A nullable field may be missing; all other fields are required.
 
     Raises:
-        InvalidInput: No value is decoded to that type.
+        InvalidInput: The type is not supported.
     """
     if isinstance(spark_type, spark_types.StructType):
         return _struct(spark_type)
     if isinstance(spark_type, spark_types.ArrayType):
-        element, held = value_type(spark_type.elementType)
-        return list[_nullable(element, spark_type.containsNull)], pa.list_(held)  # type: ignore[misc]
+        element, arrow_type = value_type(spark_type.elementType)
+        return list[_nullable(element, spark_type.containsNull)], pa.list_(arrow_type)  # type: ignore[misc]
     if isinstance(spark_type, spark_types.MapType) and spark_type.keyType == spark_types.StringType():
-        element, held = value_type(spark_type.valueType)
+        element, arrow_type = value_type(spark_type.valueType)
         element = _nullable(element, spark_type.valueContainsNull)
-        return dict[str, element], pa.map_(pa.string(), held)  # type: ignore[valid-type]
+        return dict[str, element], pa.map_(pa.string(), arrow_type)  # type: ignore[valid-type]
     if isinstance(spark_type, spark_types.DecimalType):
         precision, scale = spark_type.precision, spark_type.scale
         return decimal_type(precision, scale), pa.decimal128(precision, scale)
     if spark_type not in _PLAIN:
         raise InvalidInput(
-            f"no value is decoded to the type {spark_type.simpleString()}; take a struct, array, map with "
-            "string keys, decimal, or a plain boolean, number, string, binary, date or timestamp"
+            f"the type {spark_type.simpleString()} is not supported; use a struct, array, map with string "
+            "keys, decimal, or a plain boolean, number, string, binary, date or timestamp"
         )
     return _PLAIN[spark_type]
 
 
 def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     if len(set(spark_type.names)) < len(spark_type.names):
-        raise InvalidInput(f"the type {spark_type.simpleString()} has two fields of one name")
+        raise InvalidInput(f"the type {spark_type.simpleString()} has two fields with the same name")
     expected = {}
     fields = []
     for field in spark_type.fields:
-        element, held = value_type(field.dataType)
+        element, arrow_type = value_type(field.dataType)
         expected[field.name] = element | None if field.nullable else Required[element]
-        fields.append(pa.field(field.name, held))
+        fields.append(pa.field(field.name, arrow_type))
     return _typed_dict("struct", expected, total=False), pa.struct(fields)
 
 

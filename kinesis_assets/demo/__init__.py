@@ -1,1 +1,1 @@
-"""The demonstration: the whole way of a record on the embedded stream, and a development UI."""
+"""The demonstration and the development environment, both on the embedded stream."""

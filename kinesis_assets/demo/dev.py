@@ -1,4 +1,4 @@
-"""`kinesis-assets dev`: the Dagster UI on the embedded stream, with orders coming in."""
+"""`kinesis-assets dev`: the Dagster UI with an embedded stream that continuously receives orders."""
 
 from __future__ import annotations
 
@@ -26,31 +26,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_SECONDS_BETWEEN_ORDERS = 0.2
+_ORDER_INTERVAL_SECONDS = 0.2
 _SECONDS_BETWEEN_LOOKS = 1
-_SECONDS_TO_STOP = 60
+_STOP_SECONDS = 60
 
 
 def run_dev(project: Path, port: int) -> int:
-    """Serve until interrupted (Ctrl-C or SIGTERM), from an empty state. Returns the exit code of Dagster.
+    """Run the development environment until it is interrupted (Ctrl-C or SIGTERM). It starts empty.
 
     Args:
-        project: The folder of workspace.yaml and dagster.yaml.
-        port: Of the UI, on loopback.
+        project: The folder that contains workspace.yaml and dagster.yaml.
+        port: The port of the UI on 127.0.0.1.
+
+    Returns:
+        Dagster's exit code, or 0 after an interruption.
 
     Raises:
-        InvalidInput: The port is taken.
-        SparkServerFailed: Spark does not come up, or ends again and again.
+        InvalidInput: The port is in use.
+        SparkServerFailed: Spark does not start or stops repeatedly.
     """
     require_java()
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise InvalidInput(f"port {port}: {error.strerror}; name another with --port") from error
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a script's background jobs ignore it
+        raise InvalidInput(f"port {port}: {error.strerror}; choose another with --port") from error
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too, because background jobs of scripts ignore it
         signal.signal(number, signal.default_int_handler)
     folder = project / ".local" / "dev"
-    # The embedded stream is new each time, so the table and the runs of the last time mean nothing to it.
+    # The embedded stream starts empty, so the table and the runs of the last start do not match it.
     shutil.rmtree(folder, ignore_errors=True)
     home = folder / "dagster"
     home.mkdir(parents=True)
@@ -65,9 +68,9 @@ def run_dev(project: Path, port: int) -> int:
         producer = threading.Thread(target=_produce, args=(kinesis, stopped.wait))
         producer.start()
         click.echo(
-            f"The embedded stream answers on {local.endpoint_url}; the UI opens on http://127.0.0.1:{port}"
+            f"The embedded stream listens on {local.endpoint_url}; the UI opens on http://127.0.0.1:{port}"
         )
-        # The same interpreter, whatever the PATH says; its own session, so that Ctrl-C reaches it once.
+        # This interpreter, regardless of the PATH. A new session, so that Ctrl-C reaches Dagster only once.
         dagster = subprocess.Popen(  # noqa: S603
             [
                 *(sys.executable, "-m", "dagster", "dev", "-w", str(project / "workspace.yaml")),
@@ -88,12 +91,12 @@ def run_dev(project: Path, port: int) -> int:
 
 
 def _warm_spark(log: Path) -> SparkServer:
-    click.echo("Starting Spark, once for all runs")
+    click.echo("Starting a Spark server for all runs")
     return SparkServer(log)
 
 
 def _ended(dagster: subprocess.Popen[bytes], spark: Keeper) -> int:
-    """Dagster's exit code, once it has ended; until then runs find a Spark."""
+    """Wait for Dagster and return its exit code. Until then, keep the Spark server running."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             return dagster.wait(_SECONDS_BETWEEN_LOOKS)
@@ -101,10 +104,10 @@ def _ended(dagster: subprocess.Popen[bytes], spark: Keeper) -> int:
 
 
 def _stop(dagster: subprocess.Popen[bytes]) -> None:
-    """Let Dagster end its webserver, daemon and runs; end it if it does not."""
+    """Ask Dagster to stop its webserver, daemon and runs, and kill it if it does not stop in time."""
     dagster.send_signal(signal.SIGINT)
     try:
-        dagster.wait(_SECONDS_TO_STOP)
+        dagster.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(dagster.pid, signal.SIGKILL)
         dagster.wait()
@@ -112,6 +115,6 @@ def _stop(dagster: subprocess.Popen[bytes]) -> None:
 
 def _produce(kinesis: Any, wait: Callable[[float], bool]) -> None:
     number = 0
-    while not wait(_SECONDS_BETWEEN_ORDERS):
+    while not wait(_ORDER_INTERVAL_SECONDS):
         for _ in put_orders(kinesis, number, 1):
             number += 1

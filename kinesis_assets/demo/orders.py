@@ -1,4 +1,4 @@
-"""Order records as a shop would send them, about 1 KB of JSON each."""
+"""Order records of an online shop, about 1 KB of JSON each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STREAM = "orders"
-_BATCH = 500  # PutRecords takes no more
+_BATCH = 500  # the maximum of PutRecords
 _STREETS = ("Hauptstraße", "Rue de la Paix", "High Street", "Via Roma", "Calle Mayor", "Kerkstraat")
 _CITIES = ("Berlin", "Lyon", "Leeds", "Torino", "Sevilla", "Utrecht")
 _GOODS = ("espresso cups", "linen towel", "oak shelf", "reading lamp", "wool blanket", "cast iron pan")
 
 
 def order(number: int) -> dict[str, Any]:
-    """The order of a number, always the same; its customer is the partition key."""
+    """Create the order with this number, which is always the same. Its customer is the partition key."""
     draw = random.Random(number)  # noqa: S311  # made-up orders
     lines: list[dict[str, Any]] = [
         {
@@ -52,21 +52,26 @@ def order(number: int) -> dict[str, Any]:
 
 
 def put_orders(kinesis: Any, first: int, count: int) -> Iterator[list[tuple[str, str, str]]]:
-    """Put orders by number, in batches.
+    """Put orders in batches.
+
+    Args:
+        kinesis: A boto3 client.
+        first: The number of the first order.
+        count: The number of orders.
 
     Yields:
-        For each batch, what was acknowledged: (shard id, sequence number, SHA-256 of the data).
+        For each batch, (shard id, sequence number, SHA-256 of the data) of each acknowledged record.
     """
-    for begin in range(first, first + count, _BATCH):
-        orders = [order(number) for number in range(begin, min(begin + _BATCH, first + count))]
+    for start in range(first, first + count, _BATCH):
+        orders = [order(number) for number in range(start, min(start + _BATCH, first + count))]
         data = [json.dumps(each, ensure_ascii=False).encode() for each in orders]
         entries = [
             {"Data": content, "PartitionKey": each["customer_id"]}
             for content, each in zip(data, orders, strict=True)
         ]
-        answer = kinesis.put_records(StreamName=STREAM, Records=entries)
+        response = kinesis.put_records(StreamName=STREAM, Records=entries)
         yield [
             (put["ShardId"], put["SequenceNumber"], hashlib.sha256(content).hexdigest())
-            for put, content in zip(answer["Records"], data, strict=True)
+            for put, content in zip(response["Records"], data, strict=True)
             if "SequenceNumber" in put
         ]

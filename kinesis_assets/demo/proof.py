@@ -1,4 +1,4 @@
-"""Whether a table holds exactly what was acknowledged, asked of a second reader: DuckDB."""
+"""Verification with DuckDB, an independent reader, that a table contains exactly the acknowledged records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Acknowledged records against table rows.
+    """A comparison of acknowledged records and table rows.
 
     Attributes:
-        acknowledged: Records that the stream acknowledged.
-        rows: Rows in the table.
-        exact: Records that are there exactly once, with their bytes unchanged.
-        rows_by_shard: Rows in the table by shard id.
+        acknowledged: The number of records that the stream acknowledged.
+        rows: The number of rows in the table.
+        exact: The number of records that the table contains exactly once with unchanged bytes.
+        rows_by_shard: The number of rows in the table by shard id.
     """
 
     acknowledged: int
@@ -34,12 +34,20 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Nothing lost, nothing twice, nothing else."""
+        """Whether the table contains every record exactly once and no other rows."""
         return self.acknowledged == self.rows == self.exact
 
 
 def prove(table: Path, acknowledged: Sequence[tuple[str, str, str]]) -> Proof:
-    """Compare a table with (shard id, sequence number, SHA-256 of the data) of each acknowledged record."""
+    """Compare a table with the acknowledged records.
+
+    Args:
+        table: The table's folder.
+        acknowledged: (shard id, sequence number, SHA-256 of the data) of each record.
+
+    Raises:
+        InvalidInput: DuckDB is not installed.
+    """
     connection = _duckdb()
     columns = zip(*acknowledged, strict=True)
     put = pa.table(dict(zip(("shard_id", "sequence_number", "digest"), columns, strict=True)))
@@ -65,11 +73,11 @@ def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
 
 def _duckdb() -> duckdb.DuckDBPyConnection:
     try:
-        import duckdb  # noqa: PLC0415  # an extra: only the demonstration needs it
+        import duckdb  # noqa: PLC0415  # an extra that only the demonstration needs
         import duckdb_extension_delta  # noqa: PLC0415
     except ImportError as error:
         raise InvalidInput("the demonstration needs DuckDB: pip install 'kinesis-assets[demo]'") from error
-    # The extension comes as a package, so that nothing is fetched when it is loaded.
+    # The extension is installed as a package, so loading it downloads nothing.
     extension = next(
         Path(str(duckdb_extension_delta.__file__)).parent.glob("extensions/*/delta.duckdb_extension")
     )

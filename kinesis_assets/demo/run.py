@@ -1,4 +1,4 @@
-"""`kinesis-assets demo`: from the stream to the table, through a reshard, and the proof."""
+"""`kinesis-assets demo`: land records of a stream in a table across a reshard, and verify the table."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
     from kinesis_assets.demo.proof import Proof
 
-_MOST_TICKS = 5
+_MAX_TICKS = 5
 
 
 def run_demo() -> bool:
-    """The demonstration, printed on standard output. Returns whether the table holds exactly what was put.
+    """Run the demonstration and print its steps on standard output.
+
+    Returns:
+        Whether the table contains exactly the acknowledged records.
 
     Raises:
-        KeyboardInterrupt: It was interrupted; where its table is was printed.
+        KeyboardInterrupt: The demonstration was interrupted. The path of its table was printed.
     """
     require_java()
     folder = Path(tempfile.mkdtemp(prefix="kinesis-assets-demo-"))
@@ -42,22 +45,22 @@ def run_demo() -> bool:
     try:
         return _demonstrate(table)
     except (KeyboardInterrupt, RunCanceled):
-        click.echo(f"Interrupted before the proof. The rows committed so far are in {table}", err=True)
+        click.echo(f"Interrupted before the verification. The committed rows are in {table}", err=True)
         raise KeyboardInterrupt from None
 
 
 def _demonstrate(table: Path) -> bool:
     with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
         demo = _Demo(kinesis)
-        _say(f"The embedded stream answers on {local.endpoint_url}")
+        _print_step(f"The embedded stream listens on {local.endpoint_url}")
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         demo.put(20_000)
         demo.materialize()
-        _say("Splitting the first shard, merging the second with the third")
+        _print_step("Splitting the first shard and merging the second with the third")
         _reshard(kinesis)
         demo.put(5_000)
         demo.materialize()
-        _say("Asking DuckDB what the table holds")
+        _print_step("Verifying the table with DuckDB")
         proof = prove(table, demo.acknowledged)
         demo.print_shards(proof)
     verdict = "every record is there exactly once" if proof.holds else "THE TABLE IS WRONG"
@@ -70,7 +73,7 @@ def _demonstrate(table: Path) -> bool:
 
 @contextmanager
 def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
-    """A boto3 client of the embedded stream; meanwhile the environment leads to it and to the table."""
+    """Point the environment to the embedded stream and the table, and yield a boto3 client of the stream."""
     settings = {
         "AWS_ACCESS_KEY_ID": "demo",
         "AWS_SECRET_ACCESS_KEY": "demo",
@@ -99,37 +102,37 @@ class _Demo:
         self._lag_ms: dict[str, int] = {}
 
     def put(self, count: int) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         put = 0
         for batch in put_orders(self._kinesis, len(self.acknowledged), count):
             self.acknowledged += batch
             put += len(batch)
-        _say(f"Put {put} orders of about 1 KB in {time.monotonic() - began:.1f} s")
+        _print_step(f"Put {put} orders of about 1 KB in {time.monotonic() - started:.1f} s")
 
     def materialize(self) -> None:
-        """Tick as the daemon would, and run what each tick asks for, until a tick finds nothing new."""
-        for _ in range(_MOST_TICKS):
+        """Evaluate the sensor and execute its run requests until a tick makes no progress."""
+        for _ in range(_MAX_TICKS):
             if not self._tick():
                 return
 
     def _tick(self) -> bool:
-        """Whether there was a record, or a shard came to its end, after which its children can be read."""
+        """Run one tick. Returns whether it landed records or finished a shard, whose children follow."""
         with self._project.manager() as manager:
             tick = evaluate(manager, self._instance, self._cursor)
         self._cursor = tick.cursor
         for found in tick.dynamic_partitions_requests or []:
             shard_ids = found.partition_keys or []
             self._instance.add_dynamic_partitions(found.partitions_def_name, shard_ids)
-            _say(f"The sensor found {len(shard_ids)} shards")
+            _print_step(f"The sensor found {len(shard_ids)} shards")
         progress = False
         for request in tick.run_requests or []:
-            began = time.monotonic()
+            started = time.monotonic()
             facts = self._project.run(self._instance, request.tags)
             self._lag_ms |= {fact["shard"]: fact["lag_ms"] for fact in facts if "lag_ms" in fact}
             rows = sum(fact["rows"] for fact in facts)
             progress |= rows > 0 or any(fact["state"] == ShardState.FINISHED for fact in facts)
-            took = time.monotonic() - began
-            _say(f"Materialized {len(facts)} shards in one run: {rows} rows, {took:.1f} s")
+            took = time.monotonic() - started
+            _print_step(f"Materialized {len(facts)} shards in one run: {rows} rows, {took:.1f} s")
         return progress
 
     def print_shards(self, proof: Proof) -> None:
@@ -158,5 +161,5 @@ def _reshard(kinesis: Any) -> None:
     )
 
 
-def _say(sentence: str) -> None:
+def _print_step(sentence: str) -> None:
     click.echo(f"- {sentence}")

@@ -1,4 +1,4 @@
-"""The embedded stream: a small, faithful Kinesis endpoint in memory, for demos and tests."""
+"""The embedded stream: a small, faithful Kinesis endpoint in memory for demonstrations and tests."""
 
 from kinesis_assets.emulator.server import LocalKinesis, serve
 

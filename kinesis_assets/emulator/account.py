@@ -1,4 +1,4 @@
-"""The account: every stream of one AWS account in one region."""
+"""An AWS account in one region, with all of its streams."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ if TYPE_CHECKING:
 ACCOUNT_ID = "000000000000"
 REGION = "us-east-1"
 SHARD_LIMIT = 20_000
-"""The account's quota of open shards: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"""
+"""The quota of open shards: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"""
 
 
 class Account:
-    """One account of the service, and the way to the others.
+    """One account of the service. It also gives access to the service's other accounts.
 
-    Whoever uses it holds `lock`, which all accounts share, so every operation on it is atomic.
+    Callers must hold `lock`, which all accounts share. Every operation is therefore atomic.
 
     Attributes:
-        account_id: Twelve digits.
-        lock: See above.
-        clock: The service's, for all accounts.
-        accounts: All of the service, by id.
+        account_id: The account id, twelve digits.
+        lock: The lock that callers must hold.
+        clock: The service's clock, which all accounts share.
+        accounts: All accounts of the service by account id.
     """
 
     def __init__(
-        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, beside: Account | None = None
+        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, sibling: Account | None = None
     ) -> None:
         self.account_id = account_id
-        self.lock: threading.RLock = threading.RLock() if beside is None else beside.lock
-        self.clock: Clock = Clock(now) if beside is None else beside.clock
-        self.accounts: dict[str, Account] = {} if beside is None else beside.accounts
+        self.lock: threading.RLock = threading.RLock() if sibling is None else sibling.lock
+        self.clock: Clock = Clock(now) if sibling is None else sibling.clock
+        self.accounts: dict[str, Account] = {} if sibling is None else sibling.accounts
         self.accounts[account_id] = self
         self._now = now
         self._streams: dict[str, Stream] = {}
 
-    def of(self, account_id: str) -> Account:
-        """An account of the same service; it is there once it is asked for."""
+    def by_id(self, account_id: str) -> Account:
+        """Return an account of the same service, creating it on first use."""
         return self.accounts.get(account_id) or Account(self._now, account_id, self)
 
-    def owned(self, arn: str) -> Stream | None:
-        """This account's own stream of that ARN, if there is one."""
+    def own_stream(self, arn: str) -> Stream | None:
+        """Return the stream with this ARN if this account owns it, else None."""
         found = self._streams.get(arn.rpartition("/")[2])
         return None if found is None or found.arn != arn else found
 
     @property
     def stream_names(self) -> list[str]:
-        """The names of all streams, in order."""
+        """The names of all streams, sorted."""
         return sorted(self._streams)
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
-        """Create a stream of evenly split shards."""
+        """Create a stream whose shards divide the hash keys evenly."""
         if name in self._streams:
             raise ResourceInUseException(f"Stream {name} under account {self.account_id} already exists.")
         self.check_shard_limit(shard_count)
@@ -71,13 +71,13 @@ class Account:
         return stream
 
     def delete_stream(self, stream: Stream) -> None:
-        """Forget a stream and its records."""
+        """Delete a stream and its records."""
         del self._streams[stream.name]
 
     def stream(self, name: str | None, arn: str | None = None, operation: str | None = None) -> Stream:
-        """The stream of that name, or of that ARN, or of both; without what is past its retention.
+        """Return a stream by name, by ARN or by both, after deleting its expired records.
 
-        By its ARN it may be another account's, if its owner lets this account call the operation.
+        An ARN may name a stream of another account if that account's policy allows the operation.
         """
         if name is None and arn is None:
             raise InvalidArgumentException("Either StreamName or StreamARN should be provided.")
@@ -89,14 +89,18 @@ class Account:
                 f"Stream {name or arn} under account {self.account_id} not found."
             )
         if arn is not None and found.arn != arn:
-            raise InvalidArgumentException(f"StreamARN {arn} is not that of stream {name}.")
+            raise InvalidArgumentException(f"StreamARN {arn} does not match stream {name}.")
         found.trim()
         return found
 
     def same_stream(
         self, name: str, created_at: int, arn: str | None = None, operation: str | None = None
     ) -> Stream:
-        """The stream of that name, or of that ARN, if it is still the one that was created then."""
+        """Return a stream by name or by ARN.
+
+        Raises:
+            ResourceNotFoundException: The stream's creation time, in milliseconds, is not `created_at`.
+        """
         stream = self.stream(name if arn is None else None, arn, operation)
         if stream.created_at != created_at:
             raise ResourceNotFoundException(
@@ -105,8 +109,8 @@ class Account:
         return stream
 
     def _shared_stream(self, owner: str, arn: str, operation: str | None) -> Stream:
-        """Whether there is no such stream, or no right to it, is the same to a stranger, as on AWS."""
-        found = self.of(owner).owned(arn)
+        """Return another account's stream. As on AWS, a missing stream and a missing right look the same."""
+        found = self.by_id(owner).own_stream(arn)
         if found is None or operation not in found.shared.get(self.account_id, ()):
             raise AccessDeniedException(
                 f"User: arn:aws:iam::{self.account_id}:user/local is not authorized to perform: "
@@ -117,7 +121,7 @@ class Account:
         return found
 
     def check_shard_limit(self, additional: int) -> None:
-        """Refuse what would open more shards than an account may have."""
+        """Raise `LimitExceededException` if the additional open shards would exceed the account's quota."""
         current = sum(len(stream.open_shards) for stream in self._streams.values())
         if current + additional > SHARD_LIMIT:
             raise LimitExceededException(
@@ -128,5 +132,5 @@ class Account:
 
 
 def _account_in(arn: str) -> str:
-    """The account of a stream's ARN, whose pattern was checked."""
+    """Return the account id in a stream ARN. The ARN must be well-formed."""
     return arn.split(":")[4]

@@ -1,4 +1,4 @@
-"""The service over HTTP: AWS JSON 1.1 as an ASGI application, without signatures."""
+"""The service over HTTP: an ASGI application that implements AWS JSON 1.1 and ignores signatures."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ TARGET_PREFIX = "Kinesis_20131202."
 
 
 class KinesisApp:
-    """An ASGI application over an account. Its `Date` header is the account's clock."""
+    """An ASGI application that serves one account. Its `Date` header follows the account's clock."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
+        """Serve one HTTP request."""
         body = await read_body(receive)
         try:
             with self.account.lock:
-                status, content = 200, self._answer(dict(scope["headers"]), body)
+                status, content = 200, self._execute(dict(scope["headers"]), body)
         except ServiceError as error:
             status = 400
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
@@ -49,7 +49,7 @@ class KinesisApp:
         await send({"type": "http.response.body", "body": content})
 
     def headers(self, length: int) -> list[tuple[bytes, bytes]]:
-        """The headers of an answer that is given now, with so many bytes of body."""
+        """Return the headers of a response that is sent now with a body of `length` bytes."""
         with self.account.lock:
             now = self.account.clock.now()
         return [
@@ -60,25 +60,25 @@ class KinesisApp:
         ]
 
     def caller(self, headers: dict[bytes, bytes]) -> Account:
-        """The account that calls: that of an access key id of twelve digits, else the default one."""
+        """Return the calling account: the access key id if it has twelve digits, else the default account."""
         found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
-        return self.account.of(found[1].decode()) if found else self.account
+        return self.account.by_id(found[1].decode()) if found else self.account
 
-    def _answer(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
+    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
         target = headers.get(b"x-amz-target", b"").decode("latin-1")
         operation = OPERATIONS.get(target.removeprefix(TARGET_PREFIX))
         if operation is None or not target.startswith(TARGET_PREFIX):
             raise UnknownOperationException(
-                f"{target or 'A request without X-Amz-Target'} is no known operation."
+                f"Unknown operation: X-Amz-Target is {target!r}." if target else "X-Amz-Target is missing."
             )
-        output = requests.decode(body, operation).answer(self.caller(headers))
+        output = requests.decode(body, operation).execute(self.caller(headers))
         return b"" if output is None else msgspec.json.encode(output)
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole body of a request."""
+    """Read the whole body of a request."""
     parts = []
     more = True
     while more:

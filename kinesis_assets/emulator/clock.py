@@ -1,4 +1,4 @@
-"""Time as the service sees it."""
+"""The service's clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Milliseconds since the epoch that never go back, over any source of seconds."""
+    """A monotonic clock in milliseconds since the epoch, based on any source of seconds."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -19,20 +19,20 @@ class Clock:
         self._era = 0
 
     def now(self) -> int:
-        """The present; never before a moment that was given out earlier."""
+        """Return the current time, which is never earlier than a time returned before."""
         self._latest = max(self._latest, milliseconds(self._seconds()))
         return self._latest
 
     def tick(self) -> int:
-        """A present strictly after every moment given out: what begins here is told apart from what was."""
+        """Return a time later than every time returned before, so that it separates what is old and new."""
         self._latest = max(self._latest + 1, milliseconds(self._seconds()))
         return self._latest
 
     def era(self) -> int:
-        """The second that new shards carry in their sequence numbers; strictly grows.
+        """Return the second that new shards carry in their sequence numbers. Each call returns a larger one.
 
-        Shards of a later era have larger sequence numbers than any shard of an earlier one. It runs ahead of
-        the time when several are drawn within a second, which nobody sees.
+        Shards of a later era have larger sequence numbers than all shards of an earlier era. The era runs
+        ahead of the clock if it is called several times within a second; clients cannot observe that.
         """
         self._era = max(self._era + 1, self.now() // 1000)
         return self._era

@@ -1,18 +1,18 @@
-"""The errors of the Kinesis API: each class is named as the `__type` that the service answers with."""
+"""The errors of the Kinesis API. Each class has the name that the service returns as `__type`."""
 
 from __future__ import annotations
 
 
 class ServiceError(Exception):
-    """A request that the service refuses, answered as HTTP 400 with the class' name and the message."""
+    """The service refuses a request. The response is HTTP 400 with the class name and the message."""
 
 
 class AccessDeniedException(ServiceError):
-    """The caller's account may not do that with a stream of another account."""
+    """The caller's account is not allowed to call the operation on another account's stream."""
 
 
 class DryRunOperationException(ServiceError):
-    """The request was sound, and was not carried out because it asked for a dry run."""
+    """The request is valid. It was not carried out because DryRun is set."""
 
     def __init__(self) -> None:
         super().__init__("The request would have succeeded, but DryRun is set.")
@@ -27,7 +27,7 @@ class ExpiredNextTokenException(ServiceError):
 
 
 class InvalidArgumentException(ServiceError):
-    """An argument is well-formed, but not one that this stream, shard or operation can take."""
+    """An argument is well-formed but invalid for this stream, shard or operation."""
 
 
 class LimitExceededException(ServiceError):
@@ -35,20 +35,20 @@ class LimitExceededException(ServiceError):
 
 
 class ResourceInUseException(ServiceError):
-    """The resource exists already."""
+    """The resource already exists."""
 
 
 class ResourceNotFoundException(ServiceError):
-    """No such stream or shard."""
+    """The stream or shard does not exist."""
 
 
 class SerializationException(ServiceError):
-    """The body is not JSON, or a member is not of its type."""
+    """The body is not JSON, or a member has the wrong type."""
 
 
 class UnknownOperationException(ServiceError):
-    """No such operation, or not the protocol that this endpoint speaks."""
+    """The operation does not exist, or the request does not use the endpoint's protocol."""
 
 
 class ValidationException(ServiceError):
-    """A member is missing, or outside its bounds of length, range, pattern or value."""
+    """A member is missing, or violates a constraint on its length, range, pattern or value."""

@@ -1,4 +1,4 @@
-"""The space of 128-bit hash keys, and the ranges of it that shards own."""
+"""The 128-bit hash keys and the ranges of them that shards own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HASH_KEYS = 2**128
 
 
 def hash_key(partition_key: str) -> int:
-    """The place of a partition key: its MD5 as an unsigned integer."""
+    """Return the hash key of a partition key: its MD5 digest as an unsigned integer."""
     return int.from_bytes(md5(partition_key.encode(), usedforsecurity=False).digest())
 
 
@@ -21,16 +21,16 @@ class HashKeyRange:
     end: int
 
     def split(self, at: int) -> tuple[HashKeyRange, HashKeyRange]:
-        """The range before `at`, and the range from `at` on."""
+        """Return the range before `at` and the range that starts at `at`."""
         return HashKeyRange(self.start, at - 1), HashKeyRange(at, self.end)
 
     def merge(self, upper: HashKeyRange) -> HashKeyRange:
-        """This range and the one that begins where it ends, as one."""
+        """Return the union of this range and the range that follows it."""
         return HashKeyRange(self.start, upper.end)
 
 
 def uniform_ranges(count: int) -> list[HashKeyRange]:
-    """The whole space in `count` ranges of one width; the last also takes the remainder."""
+    """Divide all hash keys into `count` ranges of equal width. The last range includes the remainder."""
     width = HASH_KEYS // count
     starts = [width * i for i in range(count)]
     return [HashKeyRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]

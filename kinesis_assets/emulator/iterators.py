@@ -1,6 +1,6 @@
-"""Shard iterators and pagination tokens: opaque to the client, and all the state there is of a read.
+"""Shard iterators and pagination tokens. They are opaque to the client and hold all the state of a read.
 
-They hold when they were issued and which life of the stream they belong to, so the service keeps nothing.
+A token holds when it was issued and when its stream was created, so the service keeps no state.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kinesis_assets.emulator.errors import (
 )
 
 LIFETIME = 300_000
-"""How long a token may be used, in milliseconds."""
+"""How long a token is valid, in milliseconds."""
 
 T = TypeVar("T", bound="Token")
 
 
 class Token(Struct, array_like=True, tag=True):
-    """What every token holds: when it was issued, in milliseconds."""
+    """The base of all tokens: the time of issue in milliseconds."""
 
     argument: ClassVar[str] = "NextToken"
     expired: ClassVar[type[ServiceError]] = ExpiredNextTokenException
@@ -35,7 +35,7 @@ class Token(Struct, array_like=True, tag=True):
 
 
 class ShardPosition(Token):
-    """A shard iterator: the next record to read."""
+    """A shard iterator: the position of the next record to read."""
 
     argument: ClassVar[str] = "ShardIterator"
     expired: ClassVar[type[ServiceError]] = ExpiredIteratorException
@@ -47,11 +47,11 @@ class ShardPosition(Token):
 
 
 class ShardListing(Token):
-    """A page of ListShards: the shards after a shard id that were open at some time of a span.
+    """A page of ListShards: the shards after a shard id that were open at some time within a time range.
 
-    `since` and `until` are inclusive milliseconds; `until` None is without end. The span is fixed by the
-    first page, so a reshard between two pages hides no shard. Without its ARN a stream of another account
-    could not be listed to the end: a request with a token names no stream.
+    `since` and `until` are inclusive and in milliseconds; None for `until` means no end. The first page fixes
+    the time range, so a reshard between two pages hides no shard. The token holds the ARN because a request
+    with a token names no stream, and another account's stream is only found by its ARN.
     """
 
     stream_name: str
@@ -63,18 +63,28 @@ class ShardListing(Token):
 
 
 class StreamListing(Token):
-    """A page of ListStreams: the streams after a name."""
+    """A page of ListStreams: the streams after a stream name."""
 
     after: str
 
 
 def encode(token: Token) -> str:
-    """The token as text."""
+    """Return the token as text."""
     return b64encode(msgspec.msgpack.encode(token)).decode()
 
 
 def decode(text: str, kind: type[T], now: int) -> T:
-    """The token that the text stands for, if it is one of that kind and not too old."""
+    """Decode a token.
+
+    Args:
+        text: The encoded token.
+        kind: The expected kind of token.
+        now: The current time in milliseconds; 0 accepts expired tokens.
+
+    Raises:
+        InvalidArgumentException: The text is not a token of that kind.
+        ServiceError: The token has expired; see `Token.expired`.
+    """
     try:
         token = msgspec.msgpack.decode(b64decode(text, validate=True), type=kind)
     except (ValueError, msgspec.DecodeError) as error:

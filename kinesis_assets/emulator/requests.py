@@ -1,8 +1,8 @@
-"""From the body of a request to its structure, or to the error that says what is wrong with it.
+"""Decoding and validation of request bodies.
 
-The structures carry the service's bounds, and msgspec checks them while it decodes. Only when it finds fault
-is the body gone through again, to tell the service's two errors apart: a value out of bounds
-(ValidationException, which names every such value) and a value of another type (SerializationException).
+The structures declare the service's constraints, which msgspec checks while it decodes. Only if that fails is
+the body examined a second time, to choose between two errors of the service: ValidationException, which lists
+every value that violates a constraint, and SerializationException for a value of the wrong type.
 """
 
 from __future__ import annotations
@@ -24,33 +24,38 @@ if TYPE_CHECKING:
 
 
 class Request(Member):
-    """An operation as it was asked for; each operation is a class of its name."""
+    """A request. Each operation is a subclass that has the operation's name."""
 
-    def answer(self, account: Account) -> Member | None:
-        """Carry the operation out; None is answered by an empty body."""
+    def execute(self, account: Account) -> Member | None:
+        """Carry out the operation and return the response; None is an empty response body."""
         raise NotImplementedError
 
 
 class StreamRequest(Request):
-    """An operation on one stream, which goes by its name, its ARN or both."""
+    """A request for one stream, which is identified by its name, its ARN or both."""
 
     stream_name: StreamName | None = None
     stream_arn: StreamARN | None = None
 
     def stream(self, account: Account) -> Stream:
-        """The stream that is meant."""
+        """Return the stream of the request."""
         return account.stream(self.stream_name, self.stream_arn, type(self).__name__)
 
 
 def decode(body: bytes, kind: type[Request]) -> Request:
-    """The request in a body."""
+    """Decode the body of a request.
+
+    Raises:
+        SerializationException: The body is not JSON, or a member has the wrong type.
+        ValidationException: A member is missing or violates a constraint.
+    """
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         try:
             whole = msgspec.json.decode(body)
-        except msgspec.DecodeError as cut:  # wrong from its first byte on, and then cut
-            raise SerializationException(str(cut)) from cut
+        except msgspec.DecodeError as malformed:  # a violation, and malformed JSON after it
+            raise SerializationException(str(malformed)) from malformed
         violations = list(_violations(whole, inspect.type_info(kind), ""))
         if violations:
             raise invalid(*violations) from error
@@ -60,26 +65,26 @@ def decode(body: bytes, kind: type[Request]) -> Request:
 
 
 def invalid(*violations: str) -> ValidationException:
-    """The error that lists violations as the service words them."""
+    """Return the error for a list of violations, in the service's wording."""
     noun = "error" if len(violations) == 1 else "errors"
     return ValidationException(f"{len(violations)} validation {noun} detected: {'; '.join(violations)}")
 
 
 def violation(path: str, constraint: str, value: str = "") -> str:
-    """One violation of a constraint, at a path such as `records.1.member.data`."""
+    """Describe the violation of a constraint at a path such as `records.1.member.data`."""
     return f"Value{value} at '{path}' failed to satisfy constraint: Member must {constraint}"
 
 
 def _violations(value: Any, kind: inspect.Type, path: str) -> Iterator[str]:
-    """Each bound that the value breaks; a value of another type than `kind` breaks none.
+    """Yield every violation in a value. A value that has another type than `kind` has none.
 
-    A path that leads to something ends in a dot.
+    The path of a nested value ends in a dot.
     """
     if isinstance(kind, inspect.UnionType):
         for choice in kind.types:
             yield from _violations(value, choice, path)
-    elif _is_of(value, kind):
-        yield from _broken_bounds(value, kind, path)
+    elif _has_type(value, kind):
+        yield from _constraint_violations(value, kind, path)
         if isinstance(kind, inspect.ListType):
             yield from _item_violations(value, kind.item_type, path)
         elif isinstance(kind, inspect.StructType):
@@ -87,7 +92,7 @@ def _violations(value: Any, kind: inspect.Type, path: str) -> Iterator[str]:
                 yield from _member_violations(value, member, path)
 
 
-def _is_of(value: Any, kind: inspect.Type) -> bool:
+def _has_type(value: Any, kind: inspect.Type) -> bool:
     return isinstance(value, _PYTHON_TYPES.get(type(kind), ()))
 
 
@@ -105,11 +110,11 @@ def _member_violations(structure: dict[str, Any], member: inspect.Field, path: s
         yield violation(name, "not be null", " null")
 
 
-def _broken_bounds(value: Any, kind: inspect.Type, path: str) -> Iterator[str]:
+def _constraint_violations(value: Any, kind: inspect.Type, path: str) -> Iterator[str]:
     shown = "" if isinstance(value, list | dict) else f" '{value}'"
-    for bound, holds, wording in _BOUNDS:
-        limit = getattr(kind, bound, None)
-        if limit is not None and not holds(value, limit):
+    for constraint, is_met, wording in _CONSTRAINTS:
+        limit = getattr(kind, constraint, None)
+        if limit is not None and not is_met(value, limit):
             yield violation(path.removesuffix("."), wording(limit), shown)
 
 
@@ -120,20 +125,24 @@ _PYTHON_TYPES: dict[type[inspect.Type], type] = {
     inspect.StrType: str,
     inspect.StructType: dict,
 }
-# What msgspec calls a bound, whether a value keeps it, and how the service words it.
-_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], Callable[[Any], str]], ...] = (
-    ("min_length", lambda it, least: len(it) >= least, "have length greater than or equal to {}".format),
-    ("max_length", lambda it, most: len(it) <= most, "have length less than or equal to {}".format),
-    ("ge", lambda it, least: it >= least, "have value greater than or equal to {}".format),
-    ("le", lambda it, most: it <= most, "have value less than or equal to {}".format),
+# msgspec's name of a constraint, the check of a value, and the service's wording.
+_CONSTRAINTS: tuple[tuple[str, Callable[[Any, Any], bool], Callable[[Any], str]], ...] = (
+    (
+        "min_length",
+        lambda value, limit: len(value) >= limit,
+        "have length greater than or equal to {}".format,
+    ),
+    ("max_length", lambda value, limit: len(value) <= limit, "have length less than or equal to {}".format),
+    ("ge", lambda value, limit: value >= limit, "have value greater than or equal to {}".format),
+    ("le", lambda value, limit: value <= limit, "have value less than or equal to {}".format),
     (
         "values",
-        lambda it, values: it in values,
+        lambda value, values: value in values,
         lambda values: f"satisfy enum value set: [{', '.join(values)}]",
     ),
     (
         "pattern",
-        lambda it, pattern: re.search(pattern, it) is not None,
+        lambda value, pattern: re.search(pattern, value) is not None,
         "satisfy regular expression pattern: {}".format,
     ),
 )

@@ -1,8 +1,8 @@
-"""Sequence numbers: 56 decimal digits that grow with each record of a shard.
+"""Sequence numbers: 56 decimal digits that increase with each record of a shard.
 
-The layout is the one that the service's own numbers show, from the highest bit down: a leading 2, the era
-(36 bits), the shard's lowest 4 bits, the record's ordinal in the shard (64), 8 bits of zero, the second of
-arrival (36), the shard's number (32) and the version of the layout (4), which is 2.
+The layout was observed in the service's own numbers. From the highest bit down it has a leading 2, the era
+(36 bits), the lowest 4 bits of the shard number, the record's ordinal in the shard (64), 8 bits of zero, the
+second of arrival (36), the shard number (32) and the version of the layout (4), which is 2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LAST_ORDINAL = 2**63 - 1
-"""The ordinal in the EndingSequenceNumber of a closed shard: beyond that of any record."""
+"""The ordinal in the EndingSequenceNumber of a closed shard. It is larger than that of any record."""
 
 _LEADING = 2
 _VERSION = 2
@@ -23,7 +23,7 @@ _LEADING_SHIFT = _ERA_SHIFT + 36
 
 
 class SequenceNumber(NamedTuple):
-    """The parts of a sequence number; text by `str()`."""
+    """The parts of a sequence number; `str()` returns its decimal text."""
 
     era: int
     shard_number: int
@@ -43,7 +43,7 @@ class SequenceNumber(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SequenceNumber | None:
-        """The parts of a number of this layout; None for any other number."""
+        """Parse a decimal number. Returns None if it does not have this layout."""
         number = int(text)
         parts = cls(
             era=number >> _ERA_SHIFT & 2**36 - 1,

@@ -1,4 +1,4 @@
-"""The service on a port of this machine."""
+"""The HTTP server of the embedded stream."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ READ_ACTIONS = (
     "kinesis:GetShardIterator",
     "kinesis:GetRecords",
 )
-"""What a consumer calls."""
+"""The actions that a consumer needs."""
 
 LOOPBACK = "127.0.0.1"
-"""The only address there is: whoever reaches the endpoint may do everything, as nothing is signed."""
+"""The only address that is bound: signatures are not checked, so every client has full access."""
 
 
 class LocalKinesis:
-    """A Kinesis endpoint with an account of its own, up between enter and exit.
+    """A Kinesis endpoint with its own account, which runs while the context is entered.
 
         with LocalKinesis() as local:
             boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
 
     Args:
-        port: The port on 127.0.0.1; 0 takes a free one.
-        now: The service's clock, in seconds since the epoch.
-        wrap: Puts a middleware around the ASGI application, which has the account. The scope of a request
-            has the `transport` of its connection (`asyncio.Transport`, None where the client has gone).
+        port: The port on 127.0.0.1; 0 selects a free port.
+        now: Returns the service's time in seconds since the epoch.
+        wrap: Wraps the ASGI application in a middleware. The scope of a request has the `transport` of its
+            connection (`asyncio.Transport`, or None if the client has disconnected).
     """
 
     region = REGION
@@ -57,27 +57,28 @@ class LocalKinesis:
 
     @property
     def endpoint_url(self) -> str:
-        """Where the endpoint is."""
+        """The URL of the endpoint."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def share(
         self, stream_arn: str, actions: Iterable[str] = READ_ACTIONS, *, account_id: str = ACCOUNT_ID
     ) -> None:
-        """Let an account call operations on a stream of another one, as the stream's resource policy does.
+        """Allow an account to call operations on another account's stream, like a resource policy.
 
-        The caller's account is the access key id, if that is twelve digits, else `ACCOUNT_ID`.
+        The caller's account is the access key id if it has twelve digits, else `ACCOUNT_ID`.
 
         Args:
-            stream_arn: The stream's ARN.
-            actions: As in a policy, `kinesis:GetRecords`: all that it may do from now on.
-            account_id: Who may.
+            stream_arn: The ARN of the stream.
+            actions: The allowed actions as in a policy, such as `kinesis:GetRecords`. They replace
+                those of an earlier call.
+            account_id: The account that is allowed to call them.
 
         Raises:
-            ResourceNotFoundException: There is no such stream.
+            ResourceNotFoundException: The stream does not exist.
         """
         with self._account.lock:
-            owner = self._account.of(stream_arn.split(":")[4])
-            stream = owner.owned(stream_arn)
+            owner = self._account.by_id(stream_arn.split(":")[4])
+            stream = owner.own_stream(stream_arn)
             if stream is None:
                 raise ResourceNotFoundException(f"Stream {stream_arn} not found.")
             stream.shared[account_id] = frozenset(action.rpartition(":")[2] for action in actions)
@@ -100,9 +101,11 @@ class LocalKinesis:
 
 
 def serve(port: int, announce: Callable[[str], None] = print) -> None:
-    """Run the service on a port until the process is told to stop; 0 takes a free one.
+    """Serve until the process receives SIGINT or SIGTERM.
 
-    `announce` is called with the endpoint's URL as soon as it takes requests.
+    Args:
+        port: The port on 127.0.0.1; 0 selects a free port.
+        announce: Called with the endpoint's URL as soon as the endpoint accepts connections.
     """
     listener = _listen(port)
     announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}")
@@ -110,7 +113,7 @@ def serve(port: int, announce: Callable[[str], None] = print) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, telling when it is ready and silent but for warnings."""
+    """A uvicorn server that signals when it is ready and logs only warnings."""
 
     def __init__(self, app: App) -> None:
         config = uvicorn.Config(
@@ -132,7 +135,7 @@ class _Server(uvicorn.Server):
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # At once, though an answer may be held back.
+        # Otherwise a delayed response would delay the shutdown.
         for connection in self.server_state.connections:
             connection.transport.close()
         await super().shutdown(sockets)
@@ -148,5 +151,5 @@ class _Server(uvicorn.Server):
 
 
 def _listen(port: int) -> socket.socket:
-    """A listening socket: clients queue up in it from now on."""
+    """Return a listening socket. From now on connections are queued."""
     return socket.create_server((LOOPBACK, port))

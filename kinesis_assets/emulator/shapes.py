@@ -1,6 +1,6 @@
-"""The members of requests and responses: their names on the wire, and the service's bounds for them.
+"""The types of request and response members: their names on the wire and the service's constraints.
 
-The bounds are those of the API reference: https://docs.aws.amazon.com/kinesis/latest/APIReference
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _wire_name(name: str) -> str:
 
 
 class Member(Struct, rename=_wire_name, omit_defaults=True):
-    """A structure of the API: `stream_name` here is `StreamName` on the wire, and None is absent."""
+    """A structure of the API. `stream_name` is `StreamName` on the wire, and None is omitted."""
 
 
 StreamName = Annotated[str, Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.-]+$")]
@@ -36,9 +36,9 @@ MaxRecordSizeInKiB = Annotated[int, Meta(ge=1024, le=10_240)]
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
 RecordDistributionStrategy = Literal["USER_PARTITION_KEY", "AUTO"]
 Timestamp = float
-"""Seconds since the epoch, to the millisecond."""
+"""Seconds since the epoch, with millisecond precision."""
 
 
 def milliseconds(timestamp: Timestamp) -> int:
-    """The milliseconds nearest to a timestamp in seconds."""
+    """Convert a timestamp in seconds to the nearest millisecond."""
     return round(timestamp * 1000)

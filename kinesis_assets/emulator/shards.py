@@ -1,4 +1,4 @@
-"""A shard: a range of hash keys and the records that were put into it."""
+"""A shard: a range of hash keys and the records that were put to it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.hash_keys import HashKeyRange
 
 PAGE_RECORDS = 10_000
-"""The most records that one page holds."""
+"""The maximum number of records in a page."""
 
 PAGE_BYTES = 10 * 1024 * 1024
-"""The most that one page holds, in bytes of decoded data; no single record is larger.
+"""The maximum size of a page in bytes of decoded data. No single record is larger.
 
-AWS names the "size of data that GetRecords can return" and does not mention partition keys. They are not
-counted here, so a page with long keys has the longest body that the service may send.
+AWS documents the "size of data that GetRecords can return" and does not mention partition keys. They are not
+counted here, so a page with long keys has the longest response body that the service may send.
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 """
 
@@ -29,7 +29,7 @@ _arrival = attrgetter("approximate_arrival_timestamp")
 
 
 class Record(Member, gc=False):
-    """A record as GetRecords tells it. `data` stays the base64 text it came as; arrival is in seconds."""
+    """A record as GetRecords returns it. `data` is the base64 text of the request; arrival is in seconds."""
 
     sequence_number: str
     approximate_arrival_timestamp: float
@@ -38,21 +38,21 @@ class Record(Member, gc=False):
 
     @property
     def data_size(self) -> int:
-        """Bytes of its decoded data."""
+        """The size of the decoded data in bytes."""
         return record_size(self.data, None)
 
 
 def record_size(data: str, partition_key: str | None) -> int:
-    """Bytes of the decoded data and of the partition key, if there is one, in UTF-8."""
+    """Return the size in bytes of the decoded data and the UTF-8 partition key, if any."""
     return len(data) // 4 * 3 - data[-2:].count("=") + len((partition_key or "").encode())
 
 
 @dataclass(slots=True)
 class Shard:
-    """One shard, open until `closed_at`; times are in milliseconds.
+    """A shard, which is open until `closed_at`. Times are in milliseconds.
 
     A position in a shard is the ordinal of the next record to read. Ordinals count from 1 over the life of
-    the shard, and are part of the sequence numbers; 0 is that of the shard's StartingSequenceNumber.
+    the shard and are part of the sequence numbers. Ordinal 0 is that of the shard's StartingSequenceNumber.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Shard:
 
     @property
     def shard_id(self) -> str:
-        """The shard's name, which orders as its number does."""
+        """The shard id. Shard ids sort like shard numbers."""
         return f"shardId-{self.number:012}"
 
     @property
@@ -76,27 +76,31 @@ class Shard:
 
     @property
     def starting_sequence_number(self) -> SequenceNumber:
-        """Below that of every record in this shard, and above every one in its parents."""
+        """A number below that of every record in this shard and above that of every record in its parents."""
         return SequenceNumber(self.era, self.number, 0, self.opened_at // 1000)
 
     @property
     def ending_sequence_number(self) -> SequenceNumber | None:
-        """Above that of every record in a closed shard; an open one has none."""
+        """A number above that of every record in the shard; None if the shard is open."""
         if self.closed_at is None:
             return None
         return SequenceNumber(self.era, self.number, LAST_ORDINAL, self.closed_at // 1000)
 
     def put(self, data: str, partition_key: str | None, now: int) -> Record:
-        """Append a record; it arrives now."""
+        """Append a record that arrives at `now`."""
         sequence_number = SequenceNumber(self.era, self.number, self.next, now // 1000)
         record = Record(str(sequence_number), now / 1000, data, partition_key)
         self._records.append(record)
         return record
 
     def read(self, position: int, limit: int) -> tuple[list[Record], int]:
-        """At most `limit` records and a page of bytes from the position on, and the position after them.
+        """Read a page from a position. Returns its records and the position after them.
 
-        Records trimmed since the position was taken are passed over, as the service does.
+        Like the service, this skips records that have expired since the position was issued.
+
+        Args:
+            position: The position of the first record.
+            limit: The maximum number of records. `PAGE_BYTES` limits the page too.
         """
         start = max(position - self._first, 0)
         records = self._records[start : start + limit]
@@ -105,26 +109,26 @@ class Shard:
         return records, self._first + start + len(records)
 
     def at_end(self, position: int) -> bool:
-        """Whether the shard is closed and has nothing to read from the position on."""
+        """Return whether the shard is closed and has no record at or after the position."""
         return self.closed_at is not None and position >= self.next
 
     def millis_behind(self, position: int, now: int) -> int:
-        """The age of the next record to read, at least 1; 0 when there is none."""
+        """Return the age of the next record to read in milliseconds, at least 1; 0 if there is none."""
         if position >= self.next:
             return 0
         following = self._records[max(position - self._first, 0)]
         return max(now - round(following.approximate_arrival_timestamp * 1000), 1)
 
     def position_at(self, arrival: int) -> int:
-        """The position of the first record that arrived then or later."""
+        """Return the position of the first record that arrived at `arrival` (in milliseconds) or later."""
         return self._first + bisect_left(self._records, arrival / 1000, key=_arrival)
 
     def trim(self, horizon: int) -> None:
-        """Forget the records that arrived before the horizon."""
+        """Delete the records that arrived before the horizon, which is in milliseconds."""
         self.trim_to(self.position_at(horizon))
 
     def trim_to(self, position: int) -> None:
-        """Forget the records before a position."""
+        """Delete the records before a position."""
         expired = min(max(position - self._first, 0), len(self._records))
         del self._records[:expired]
         self._first += expired

@@ -1,4 +1,4 @@
-"""A stream: its shards over time, and the way of a record to one of them."""
+"""A stream: its shards over time, and the routing of records to shards."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _start = attrgetter("hash_key_range.start")
 
 
 class Stream:
-    """One life of a stream; a stream created again under the same name is another one.
+    """A stream. A stream that is deleted and created again under the same name is another `Stream`.
 
-    `shared` has the operations that other accounts may call, by account.
+    `shared` maps account ids to the operations that those accounts are allowed to call.
 
-    Every change of shards is complete when the call returns, so a stream is always ACTIVE. The open shards
-    cover the whole space of hash keys without overlap.
+    A reshard is complete when the call returns, so a stream is always ACTIVE. The open shards cover all hash
+    keys without overlap.
     """
 
     def __init__(self, name: str, arn: str, shard_count: int, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Stream:
         self.shared: dict[str, frozenset[str]] = {}
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
-        self._shards_ever = 0
+        self._shards_created = 0
         self._trimmed_to = self.created_at
         self._open(uniform_ranges(shard_count), (), self.created_at)
 
@@ -51,42 +51,42 @@ class Stream:
 
     @property
     def shards(self) -> Sequence[Shard]:
-        """Every shard that is open or within retention, by shard id."""
+        """All shards that are open or within retention, sorted by shard id."""
         return list(self._shards.values())
 
     @property
     def trim_horizon(self) -> int:
-        """The earliest moment that can be read, in milliseconds."""
+        """The earliest arrival time that can be read, in milliseconds."""
         return max(self.clock.now() - self.retention_hours * HOUR, self.created_at)
 
     def shard(self, shard_id: str) -> Shard:
-        """The shard of that name."""
+        """Return a shard by its id."""
         if shard_id not in self._shards:
             raise ResourceNotFoundException(f"Shard {shard_id} in {self} does not exist")
         return self._shards[shard_id]
 
     def shard_for(self, hash_key: int) -> Shard:
-        """The open shard that takes new records of that hash key."""
+        """Return the open shard that receives new records with this hash key."""
         return self.open_shards[bisect_right(self.open_shards, hash_key, key=_start) - 1]
 
     def next_shards(self, count: int) -> list[Shard]:
-        """The open shards that the next records are distributed to under the strategy AUTO, in turns."""
+        """Return the open shards of the next `count` records under the strategy AUTO: round robin."""
         return [
             self.open_shards[(self._distributed + number) % len(self.open_shards)] for number in range(count)
         ]
 
     def distribute(self) -> Shard:
-        """The open shard that takes a new record under the strategy AUTO."""
+        """Return the open shard that receives a new record under the strategy AUTO."""
         (shard,) = self.next_shards(1)
         self._distributed += 1
         return shard
 
     def children(self, shard: Shard) -> list[Shard]:
-        """The shards that a closed shard went on in."""
+        """Return the child shards of a closed shard."""
         return [child for child in self._shards.values() if shard.shard_id in child.parents]
 
     def trim(self) -> None:
-        """Let go what is past retention: records, then shards that closed before the horizon."""
+        """Delete expired records, and then the shards that were closed before the trim horizon."""
         horizon = self.trim_horizon
         if horizon == self._trimmed_to:
             return
@@ -100,11 +100,11 @@ class Stream:
         }
 
     def split(self, shard: Shard, at: int) -> None:
-        """Close a shard; its children take the hash keys before `at` and from `at` on."""
+        """Close a shard and open two children, which divide its hash keys at `at`."""
         self._reshard((shard,), shard.hash_key_range.split(at))
 
     def merge(self, shard: Shard, adjacent: Shard) -> None:
-        """Close two shards, the lower by hash keys first; one child takes the keys of both."""
+        """Close two shards and open a child with the hash keys of both. `shard` has the lower hash keys."""
         if shard.hash_key_range.end + 1 != adjacent.hash_key_range.start:
             raise InvalidArgumentException(
                 f"Shards {shard.shard_id} and {adjacent.shard_id} in {self} "
@@ -113,10 +113,10 @@ class Stream:
         self._reshard((shard, adjacent), (shard.hash_key_range.merge(adjacent.hash_key_range),))
 
     def scale(self, shard_count: int) -> None:
-        """Split and merge until `shard_count` open shards share the hash keys evenly.
+        """Split and merge shards until `shard_count` open shards divide the hash keys evenly.
 
-        Where the old bounds do not fall on new ones, shards are split there and the pieces merged: these
-        pieces stay in the list as short-lived closed shards.
+        Shards that cross a new boundary are split there, and the parts are merged. The parts remain in the
+        list as short-lived closed shards.
         """
         targets = uniform_ranges(shard_count)
         for target in targets:
@@ -143,8 +143,8 @@ class Stream:
     def _open(self, ranges: Sequence[HashKeyRange], parents: tuple[str, ...], now: int) -> None:
         era = self.clock.era()
         for hash_key_range in ranges:
-            shard = Shard(self._shards_ever, hash_key_range, era, now, parents)
-            self._shards_ever += 1
+            shard = Shard(self._shards_created, hash_key_range, era, now, parents)
+            self._shards_created += 1
             self._shards[shard.shard_id] = shard
             self.open_shards.append(shard)
         self.open_shards.sort(key=_start)

@@ -1,28 +1,28 @@
-"""The test kit: the embedded stream, its clock, and the faults of a real one.
+"""The test kit: the embedded stream, its clock, and the faults of the real service.
 
     faults = Faults()
     with LocalKinesis(wrap=faults.around) as local:
         faults.throttle("GetRecords", shard_id="shardId-000000000001", after=2, times=3)
 
-It needs no test framework. How it is used is told in docs/testing.md.
+It does not depend on a test framework. See docs/testing.md.
 """
 
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 from kinesis_assets.testing.clock import Clock
 from kinesis_assets.testing.environment import aws_environment
-from kinesis_assets.testing.fault_chain import Which
+from kinesis_assets.testing.fault_chain import CallFilter
 from kinesis_assets.testing.faults import Faults
 from kinesis_assets.testing.messages import Answer, Call
 
 __all__ = [
     "Answer",
     "Call",
+    "CallFilter",
     "Clock",
     "Faults",
     "LocalKinesis",
     "UserRecord",
-    "Which",
     "aggregate",
     "aws_environment",
 ]

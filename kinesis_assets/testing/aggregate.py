@@ -1,4 +1,4 @@
-"""Aggregates as the Kinesis Producer Library puts them."""
+"""Aggregated records in the format of the Kinesis Producer Library (KPL)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 class UserRecord(NamedTuple):
-    """One record to go into an aggregate.
+    """A record to aggregate.
 
     Attributes:
-        partition_key: Its partition key.
-        data: Its payload.
-        explicit_hash_key: Decimal text from 0 to 2^128-1; None leaves the hash key to the partition key.
+        partition_key: The partition key.
+        data: The payload.
+        explicit_hash_key: The hash key as decimal text from 0 to 2^128-1. None derives it from the partition
+            key.
     """
 
     partition_key: str
@@ -27,15 +28,15 @@ class UserRecord(NamedTuple):
 
 
 def aggregate(records: Iterable[UserRecord]) -> bytes:
-    """The data of one Kinesis record with all these records in it, in their order.
+    """Encode records as the data of one Kinesis record.
 
-    The KPL itself puts a single record plain; here one gives an aggregate too. Nothing looks at shards: to
-    have all of them in one, give them explicit hash keys of its range.
+    Unlike the KPL, this also encodes a single record as an aggregate. The records are not assigned to shards;
+    if they must belong to one shard, set explicit hash keys within its range.
 
     Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 
     Raises:
-        InvalidInput: There is no record.
+        InvalidInput: `records` is empty.
     """
     message = AggregatedRecord()
     keys: dict[str, int] = {}
@@ -47,7 +48,7 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
         if record.explicit_hash_key is not None:
             sub.explicit_hash_key_index = hash_keys.setdefault(record.explicit_hash_key, len(hash_keys))
     if not keys:
-        raise InvalidInput("an aggregate has at least one record")
+        raise InvalidInput("an aggregate needs at least one record")
     message.partition_key_table.extend(key.encode() for key in keys)
     message.explicit_hash_key_table.extend(key.encode() for key in hash_keys)
     body: bytes = message.SerializeToString()

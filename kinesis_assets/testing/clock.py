@@ -1,4 +1,4 @@
-"""The service's time, in the hands of a test."""
+"""A clock for the embedded stream that tests control."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import time
 
 
 class Clock:
-    """A clock of the service that stands still until it is moved: `LocalKinesis(now=clock)`.
+    """The service's clock in a test, which only moves when it is advanced: `LocalKinesis(now=clock)`.
 
-    Arrival times, retention, the five minutes of an iterator and the Date header all go by it. It begins at
-    the present second. The service's time never goes back, so nor should the clock.
+    It determines arrival times, retention, the expiry of iterators and the `Date` header. It starts at the
+    current second. It must not go back, because the service's time never does.
 
     Attributes:
-        seconds: What it shows, in seconds since the epoch.
+        seconds: The current time in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.seconds = float(int(time.time()))
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return the current time in seconds since the epoch."""
         return self.seconds
 
     def advance(self, seconds: float) -> None:
-        """Move it on."""
+        """Advance the clock."""
         self.seconds += seconds

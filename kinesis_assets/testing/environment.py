@@ -1,4 +1,4 @@
-"""Where code under test finds the embedded stream."""
+"""Environment variables that direct the AWS SDK to the embedded stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def aws_environment(local: LocalKinesis) -> dict[str, str]:
-    """Environment variables by which an AWS SDK that is told nothing else uses the embedded stream.
+    """Return environment variables with which an AWS SDK uses the embedded stream by default.
 
-    The credentials mean nothing: the embedded stream does not look at signatures.
+    The credentials are placeholders. The embedded stream does not check signatures.
     """
     return {
         "AWS_ENDPOINT_URL_KINESIS": local.endpoint_url,

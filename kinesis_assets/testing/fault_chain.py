@@ -1,4 +1,4 @@
-"""How faults stack: each is a layer around the next, and the service is within them all."""
+"""The chain of faults: each fault is a layer around the next one, and the service is the innermost layer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
 
 
-class Which(TypedDict, total=False):
-    """Which calls of an operation a fault takes, of those that come to it.
+class CallFilter(TypedDict, total=False):
+    """The calls of an operation to which a fault applies.
 
     Attributes:
-        stream: Those on this stream alone.
-        shard_id: Those on this shard alone.
-        after: So many are let through first; 0 by default.
-        times: At most so many are taken then; by default all.
+        stream: Only calls on this stream.
+        shard_id: Only calls on this shard.
+        after: The number of calls to let through first; 0 by default.
+        times: The maximum number of calls to which the fault applies; no maximum by default.
     """
 
     stream: str
@@ -32,13 +32,13 @@ class Which(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Rest:
-    """What is behind a fault: other faults, then the service.
+class Downstream:
+    """The inner layers of a fault: other faults, then the service.
 
     Attributes:
-        faults: Those faults, the outermost first.
-        account: The service's.
-        serve: Lets the service answer.
+        faults: The faults of the inner layers, the outermost first.
+        account: The caller's account.
+        serve: Sends a call to the service and returns the response.
     """
 
     faults: Sequence[Fault]
@@ -46,28 +46,28 @@ class Rest:
     serve: Callable[[Call], Awaitable[Answer]]
 
     async def __call__(self, call: Call) -> Answer:
-        """The answer of all that."""
+        """Send a call through the inner layers and return the response."""
         for number, fault in enumerate(self.faults, 1):
-            if fault.takes(call):
-                behind = self.faults[number:]
-                if fault.decides:
-                    behind = [each for each in behind if not each.decides]
-                return await fault.layer(call, replace(self, faults=behind))
+            if fault.matches(call):
+                inner = self.faults[number:]
+                if fault.exclusive:
+                    inner = [each for each in inner if not each.exclusive]
+                return await fault.layer(call, replace(self, faults=inner))
         return await self.serve(call)
 
 
-Layer = Callable[[Call, Rest], Awaitable[Answer]]
+Layer = Callable[[Call, Downstream], Awaitable[Answer]]
 
 
 @dataclass
 class Fault:
-    """A layer, and the calls that it is for; see `Which`.
+    """A layer and the calls to which it applies; see `CallFilter`.
 
     Attributes:
-        decides: It decides what becomes of a call, which no other such fault then sees or counts.
+        exclusive: If the fault applies to a call, later exclusive faults neither apply to it nor count it.
 
     Raises:
-        InvalidInput: It would never take any call.
+        InvalidInput: The operation is unknown, or `after` or `times` is out of range.
     """
 
     operation: str
@@ -76,16 +76,18 @@ class Fault:
     shard_id: str | None = None
     after: int = 0
     times: int | None = None
-    decides: bool = False
+    exclusive: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_operation(self.operation)
         if self.after < 0 or (self.times is not None and self.times < 1):
-            raise InvalidInput(f"after is 0 or more and times 1 or more, not {self.after} and {self.times}")
+            raise InvalidInput(
+                f"after must be at least 0 and times at least 1, not {self.after} and {self.times}"
+            )
 
-    def takes(self, call: Call) -> bool:
-        """Whether the call is one of this fault's; it counts as seen."""
+    def matches(self, call: Call) -> bool:
+        """Count a call and return whether the fault applies to it."""
         if (
             call.operation != self.operation
             or self.stream not in (None, call.stream)
@@ -97,10 +99,10 @@ class Fault:
 
 
 def check_operation(operation: str) -> None:
-    """Let no misspelt operation through.
+    """Check the name of an operation.
 
     Raises:
-        InvalidInput: The embedded stream has no such operation.
+        InvalidInput: The embedded stream does not have this operation.
     """
     if operation not in OPERATIONS:
-        raise InvalidInput(f"{operation!r} is none of the operations {', '.join(sorted(OPERATIONS))}")
+        raise InvalidInput(f"unknown operation {operation!r}; use one of {', '.join(sorted(OPERATIONS))}")

@@ -1,114 +1,87 @@
-"""The faults between a client and the embedded stream."""
+"""Fault injection between a client and the embedded stream."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Unpack
-from weakref import WeakSet
 
-from msgspec import structs
-
-from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
-from kinesis_assets.emulator.shards import PAGE_RECORDS
-from kinesis_assets.errors import InvalidInput, StreamNotFound
-from kinesis_assets.testing import events, pages
-from kinesis_assets.testing.exchange import Exchange, HeldAnswers
-from kinesis_assets.testing.fault_chain import Fault, Layer, Rest, Which, check_operation
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.testing import events, layers, pages
+from kinesis_assets.testing.fault_chain import CallFilter, Fault, Layer, check_operation
+from kinesis_assets.testing.interceptor import Interceptor
 from kinesis_assets.testing.limits import THROTTLED, Limits
-from kinesis_assets.testing.messages import Answer, Call
-from kinesis_assets.testing.partial_puts import put_but
-from kinesis_assets.testing.routing import shards_of
+from kinesis_assets.testing.partial_puts import fail_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.app import App, KinesisApp, Receive, Scope, Send
-
-_PAGES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
+    from kinesis_assets.emulator.app import App, KinesisApp
+    from kinesis_assets.testing.messages import Answer, Call
 
 
 class Faults:
     """Faults between any client and the embedded stream: `LocalKinesis(wrap=faults.around)`.
 
-    Every fault says which calls it takes in the same way: the operation, GetRecords where none is named, and
+    All faults select their calls in the same way: by operation, which is GetRecords by default, and by the
+    members of `CallFilter`:
 
-    - `stream`, `shard_id`: calls on it alone;
-    - `after`: so many are let through first, 0 by default;
-    - `times`: so many are taken then, by default all.
+    - `stream`, `shard_id`: only calls on this stream or shard;
+    - `after`: the number of calls to let through first, 0 by default;
+    - `times`: the maximum number of calls to which the fault applies, no maximum by default.
 
-    Only calls that come after the fault was added count. `delay`, `page_size`, `null_iterator`, `stale_list`,
-    `skew_date`, `before`, `answer` and `request` add to whatever else becomes of a call, the first one added
-    outermost. Of the other faults one decides: the first one added that takes the call; the later ones
-    neither see nor count it. So faults that take a few calls each take turns. Faults can be added at any
-    time, from any thread, and hold until `clear`.
+    A fault counts calls from the moment it is added. `delay`, `page_size`, `null_iterator`, `stale_list`,
+    `skew_date`, `before`, `answer` and `request` combine with all other faults; the first one added is the
+    outermost. The other faults are exclusive: of those that match a call, only the first one added applies,
+    and the later ones do not count the call. Exclusive faults with `times` therefore apply in turn. Faults
+    can be added at any time and from any thread. They remain active until `clear`.
 
-    Every method raises `InvalidInput` for an operation that there is not, or numbers that take no call.
+    All methods that add a fault raise `InvalidInput` if the operation is unknown, or if `after` or `times` is
+    out of range.
 
     Attributes:
-        calls: Every call since the beginning or the last `clear`, in the order in which they came.
+        calls: All calls since the start or the last `clear`, in order of arrival.
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self._faults: list[Fault] = []
-        self._limits: tuple[Fault, ...] = ()
-        self._held = HeldAnswers()
-        self._accounts: WeakSet[Account] = WeakSet()
+        self._interceptor = Interceptor()
+        self.calls: list[Call] = self._interceptor.calls
 
     def around(self, app: KinesisApp) -> App:
-        """The embedded stream's application with the faults around it. They may be around several."""
-        self._accounts.add(app.account)
-
-        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            begun = self._held.moment
-            exchange = await Exchange.begin(app, scope, receive, send)
-            account = app.caller(dict(scope["headers"]))
-            call = Call.now(exchange.operation, exchange.arguments, account)
-            self.calls.append(call)
-            faults = sorted(self._faults, key=lambda fault: fault.decides)
-            rest = Rest((*faults, *self._limits), account, exchange.serve)
-            await exchange.give(await rest(call), self._held, begun)
-
-        return faulty
+        """Wrap the embedded stream's application in the faults. One object can wrap several applications."""
+        return self._interceptor.around(app)
 
     def count(self, operation: str, shard_id: str | None = None) -> int:
-        """How many calls of an operation there are in `calls`, on a shard where one is named."""
+        """Count the calls of an operation in `calls`; with `shard_id`, only those on this shard."""
         check_operation(operation)
         return sum(
             call.operation == operation and shard_id in (None, call.shard_id) for call in list(self.calls)
         )
 
     def clear(self) -> None:
-        """End all faults and limits, let go every answer that is held back, and forget the calls."""
-        self._faults.clear()
-        self._limits = ()
-        self._held.let_go()
-        self.calls.clear()
+        """Remove all faults and limits, send all delayed responses and forget the calls."""
+        self._interceptor.clear()
 
-    # The service refuses. The call is not carried out.
+    # The service returns an error and does not carry out the call.
 
     def throttle(
-        self, operation: str = "GetRecords", *, code: str = THROTTLED, **which: Unpack[Which]
+        self, operation: str = "GetRecords", *, code: str = THROTTLED, **calls: Unpack[CallFilter]
     ) -> None:
-        """Refuse calls for their rate: HTTP 400.
+        """Throttle calls: return HTTP 400.
 
         Args:
-            operation: Which operation.
-            code: The service also has LimitExceededException (control operations) and KMSThrottlingException.
-            which: Which of its calls.
+            operation: The operation.
+            code: The error code. The service also uses LimitExceededException for control plane operations,
+                and KMSThrottlingException.
+            calls: The calls of the operation.
         """
-        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **which)
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **calls)
 
-    def expire(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Refuse iterators (GetRecords) or page tokens (ListShards, ListStreams) as too old: HTTP 400."""
+    def expire(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Return HTTP 400: the iterator (GetRecords) or token (ListShards, ListStreams) has expired."""
         token = "Iterator" if operation == "GetRecords" else "NextToken"
-        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=f"Expired{token}Exception", **which)
+        self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=f"Expired{token}Exception", **calls)
 
     def fail(
         self,
@@ -116,37 +89,33 @@ class Faults:
         *,
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
         code: str = "InternalFailure",
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
-        """Refuse calls with any error.
+        """Return any error.
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 
         Args:
-            operation: Which operation.
-            status: HTTP's: 500 and 503 for failures of the service, 400 for all other errors.
-            code: The error's code.
-            which: Which of its calls.
+            operation: The operation.
+            status: The HTTP status: 500 or 503 for failures of the service, 400 for all other errors.
+            code: The error code.
+            calls: The calls of the operation.
         """
+        self._add_exclusive(operation, layers.refuse(status, code), calls)
 
-        async def refused(_call: Call, _rest: Rest) -> Answer:
-            return Answer.error(code, status)
+    # The network fails. The call is carried out, but its response is lost, late or truncated.
 
-        self._decide(operation, refused, which)
+    def reset(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Reset the connection instead of sending the response."""
+        self._override(operation, calls, reset=True)
 
-    # The network fails. The call is carried out, but its answer does not come, comes late or comes in part.
+    def stall(self, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Send no response until `clear`. The client waits until its own timeout."""
+        self._override(operation, calls, delay=inf)
 
-    def reset(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Reset the connection instead of answering."""
-        self._send_otherwise(operation, which, reset=True)
-
-    def stall(self, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Answer never, that is when all is cleared; until then the client waits for as long as it likes."""
-        self._send_otherwise(operation, which, delay=inf)
-
-    def delay(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Send answers so many seconds later. What they tell is of when the call came."""
-        self.answer(operation, lambda _, answer: replace(answer, delay=answer.delay + seconds), **which)
+    def delay(self, seconds: float, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Delay responses. Their content is that of the time at which the call arrived."""
+        self.answer(operation, lambda _, answer: replace(answer, delay=answer.delay + seconds), **calls)
 
     def cut_body(
         self,
@@ -154,301 +123,215 @@ class Faults:
         *,
         kept: float = 0.5,
         on_wire: bool = False,
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
-        """Send a part of the body alone, with HTTP 200.
+        """Send only a part of the response body, with HTTP 200.
 
-        boto3 takes both kinds for a success whose members are not there, as it neither compares lengths nor
-        minds a body that is no JSON.
+        boto3 treats this as a success without members, because it neither compares lengths nor rejects a body
+        that is not JSON.
 
         Args:
-            operation: Which operation.
-            kept: The part of the body that is sent, from 0 to below 1.
-            on_wire: The connection ends within the body, whose Content-Length tells more. Otherwise the part
-                is a whole answer as far as HTTP can tell, as from a proxy that lost the rest.
-            which: Which of its calls.
+            operation: The operation.
+            kept: The part of the body that is sent, from 0 to less than 1.
+            on_wire: Close the connection within the body, before the end that Content-Length announces.
+                Otherwise the part is a complete HTTP response, as from a proxy that truncated it.
+            calls: The calls of the operation.
 
         Raises:
-            InvalidInput: `kept` is no such part.
+            InvalidInput: `kept` is out of range.
         """
         if not 0 <= kept < 1:
-            raise InvalidInput(f"kept is from 0 to below 1, not {kept}")
-        self._send_otherwise(operation, which, kept=kept, on_wire=on_wire)
+            raise InvalidInput(f"kept must be at least 0 and less than 1, not {kept}")
+        self._override(operation, calls, kept=kept, on_wire=on_wire)
 
-    # The service answers, in a way that clients forget about.
+    # The service returns a valid response for which clients are often not prepared.
 
-    def empty_page(self, *, behind_ms: int = 1000, **which: Unpack[Which]) -> None:
-        """Answer GetRecords without records, so far behind the tip, with an iterator at the same place.
+    def empty_page(self, *, behind_ms: int = 1000, **calls: Unpack[CallFilter]) -> None:
+        """Return pages of GetRecords without records although there are some.
 
-        Nothing is lost: the page after the last empty one has the records.
+        No record is lost: the next iterator has the same position.
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 
         Args:
             behind_ms: MillisBehindLatest.
-            which: Which calls of GetRecords.
+            calls: The calls of GetRecords.
         """
+        self._add_exclusive("GetRecords", pages.empty(behind_ms), calls)
 
-        async def emptied(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            if answer.status != HTTPStatus.OK:
-                return answer
-            here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
-            again = structs.replace(here, issued_at=rest.account.clock.now())
-            page = {
-                "Records": [],
-                "NextShardIterator": iterators.encode(again),
-                "MillisBehindLatest": behind_ms,
-            }
-            return answer.with_body(json.dumps(page).encode())
+    def null_iterator(self, **calls: Unpack[CallFilter]) -> None:
+        """Return pages of GetRecords without NextShardIterator and ChildShards, even if the shard is open.
 
-        self._decide("GetRecords", emptied, which)
-
-    def null_iterator(self, **which: Unpack[Which]) -> None:
-        """Answer GetRecords without NextShardIterator and ChildShards, though the shard may go on.
-
-        The records of the page are in the answer.
+        The pages contain their records.
 
         Args:
-            which: Which calls of GetRecords.
+            calls: The calls of GetRecords.
         """
+        self.answer("GetRecords", pages.without_next_iterator, **calls)
 
-        def ended(_call: Call, answer: Answer) -> Answer | None:
-            if answer.status != HTTPStatus.OK:
-                return None
-            left = {"NextShardIterator", "ChildShards"}
-            members = {name: value for name, value in answer.members.items() if name not in left}
-            return answer.with_body(json.dumps(members).encode())
-
-        self.answer("GetRecords", ended, **which)
-
-    def stale_list(self, *, reshards: int = 1, **which: Unpack[Which]) -> None:
-        """List shards as they were before the stream's last splits and merges.
+    def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
+        """List the shards as of before the stream's last splits and merges.
 
         ListShards is eventually consistent, and so are the pages of one list.
 
         Args:
-            reshards: How many splits and merges are not in the list yet.
-            which: Which calls of ListShards.
+            reshards: The number of splits and merges that are missing from the list.
+            calls: The calls of ListShards.
 
         Raises:
-            InvalidInput: `reshards` is below 1.
+            InvalidInput: `reshards` is less than 1.
         """
-        if reshards < 1:
-            raise InvalidInput(f"reshards is 1 or more, not {reshards}")
+        _check_at_least_1("reshards", reshards)
+        self._add("ListShards", events.stale_list(reshards), calls)
 
-        async def listed_before(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            if answer.status != HTTPStatus.OK or call.stream is None:
-                return answer
-            stream = rest.account.stream(call.stream)
-            return answer.but(Shards=events.before_reshards(stream, answer.members["Shards"], reshards))
-
-        self._add("ListShards", listed_before, which)
-
-    def skew_date(self, seconds: float, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Send a `Date` header that is so many seconds off the service's clock, as of a wrong host.
+    def skew_date(self, seconds: float, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Skew the `Date` header of responses, like a host with a wrong clock.
 
         Args:
-            seconds: Above 0 is in the future, below 0 in the past.
-            operation: Which operation.
-            which: Which of its calls.
+            seconds: The difference from the service's clock; positive is in the future.
+            operation: The operation.
+            calls: The calls of the operation.
         """
-        self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **which)
+        self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **calls)
 
-    def page_size(self, most: int, operation: str = "GetRecords", **which: Unpack[Which]) -> None:
-        """Let no page hold more records (GetRecords) or shards (ListShards), whatever is asked for."""
-        if operation not in _PAGES:
-            raise InvalidInput(f"{operation} has no page to be made smaller; {' and '.join(_PAGES)} have")
-        name, default = _PAGES[operation]
-        self.request(
-            operation,
-            lambda arguments: {**arguments, name: min(arguments.get(name, default), most)},
-            **which,
-        )
+    def page_size(self, most: int, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
+        """Return at most `most` records (GetRecords) or shards (ListShards) in a page."""
+        self._add(operation, layers.limit_page(operation, most), calls)
 
-    def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **which: Unpack[Which]) -> None:
-        """Let some records of PutRecords fail: they are not put, and the answer says so within its HTTP 200.
+    def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **calls: Unpack[CallFilter]) -> None:
+        """Let some records of PutRecords fail: they are not put, and the HTTP 200 response reports it.
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 
         Args:
-            every: 1 fails all records of a call, 2 the second, fourth and so on.
-            code: Each failed record's ErrorCode; the service also has InternalFailure.
-            which: Which calls of PutRecords. With `shard_id` it is the records to this shard that count and
-                fail, of every call.
+            every: 1 fails all records of a call, 2 the second, the fourth and so on.
+            code: The ErrorCode of each failed record. The service also uses InternalFailure.
+            calls: The calls of PutRecords. `shard_id` selects records instead of calls: only the records to
+                this shard are counted and fail.
 
         Raises:
-            InvalidInput: `every` is below 1.
+            InvalidInput: `every` is less than 1.
         """
-        if every < 1:
-            raise InvalidInput(f"every is 1 or more, not {every}")
-        shard_id = which.pop("shard_id", None)
+        _check_at_least_1("every", every)
+        shard_id = calls.pop("shard_id", None)
+        self._add_exclusive("PutRecords", fail_some(every, code, shard_id), calls)
 
-        async def failed(call: Call, rest: Rest) -> Answer:
-            shard_ids = shards_of(call.operation, call.arguments, rest.account)
-            candidates = [place for place, each in enumerate(shard_ids) if shard_id in (None, each)]
-            failing = candidates[every - 1 :: every]
-            return await put_but(call, rest, failing, code) if failing else await rest(call)
+    # The service returns an invalid response. The next iterator is that of the regular page.
 
-        self._decide("PutRecords", failed, which)
-
-    # The service answers what it must not. The next iterator is that of the page that was due.
-
-    def repeat_page(self, *, back: int = 1, **which: Unpack[Which]) -> None:
-        """Answer GetRecords with a page that begins so many records before its iterator, where there are any.
+    def repeat_page(self, *, back: int = 1, **calls: Unpack[CallFilter]) -> None:
+        """Return pages of GetRecords that start before the iterator, so that records are repeated.
 
         Args:
-            back: How many records come a second time.
-            which: Which calls of GetRecords.
+            back: The number of records that are repeated, if the shard has as many.
+            calls: The calls of GetRecords.
 
         Raises:
-            InvalidInput: `back` is below 1.
+            InvalidInput: `back` is less than 1.
         """
-        if back < 1:
-            raise InvalidInput(f"back is 1 or more, not {back}")
+        _check_at_least_1("back", back)
+        self._add_exclusive("GetRecords", pages.repeat(back), calls)
 
-        async def repeated(call: Call, rest: Rest) -> Answer:
-            return await pages.repeated(call, rest, back)
+    def reverse_page(self, **calls: Unpack[CallFilter]) -> None:
+        """Return the records of GetRecords pages in reverse order."""
+        self._add_exclusive("GetRecords", pages.reverse(), calls)
 
-        self._decide("GetRecords", repeated, which)
-
-    def reverse_page(self, **which: Unpack[Which]) -> None:
-        """Answer GetRecords with the records of a page in reverse order."""
-        self._send_page(lambda records: records[::-1], which)
-
-    def wrong_arrival(self, seconds: float = 1e20, **which: Unpack[Which]) -> None:
-        """Answer GetRecords with an arrival time that the last record of a page cannot have.
+    def wrong_arrival(self, seconds: float = 1e20, **calls: Unpack[CallFilter]) -> None:
+        """Return an impossible arrival time for the last record of GetRecords pages.
 
         Args:
-            seconds: ApproximateArrivalTimestamp, in seconds since the epoch; may be infinite or no number.
-            which: Which calls of GetRecords.
+            seconds: ApproximateArrivalTimestamp in seconds since the epoch. It may be infinite or NaN.
+            calls: The calls of GetRecords.
         """
-        name = "ApproximateArrivalTimestamp"
-        self._send_page(
-            lambda records: [*records[:-1], *({**it, name: seconds} for it in records[-1:])], which
-        )
+        self._add_exclusive("GetRecords", pages.set_last_arrival(seconds), calls)
 
-    def long_page(self, *, above: int, size: int = 17 << 20, **which: Unpack[Which]) -> None:
-        """Answer GetRecords with a longer body where a page has more than so many records.
+    def long_page(self, *, above: int, size: int = 17 << 20, **calls: Unpack[CallFilter]) -> None:
+        """Return GetRecords pages with a longer body, padded with blanks, which are valid JSON.
 
-        It is padded with blanks, which JSON may have. 10,000 records of 1 KB with long partition keys come to
-        18 MB, and public emulators answer with up to 72 MB.
+        10,000 records of 1 KB with long partition keys take 18 MB. Public emulators return up to 72 MB.
 
         Args:
-            above: Pages of so many records stay as they are.
-            size: Bytes of the blanks.
-            which: Which calls of GetRecords.
+            above: Only pages with more than this number of records are padded.
+            size: The number of blanks, in bytes.
+            calls: The calls of GetRecords.
         """
-
-        async def padded(call: Call, rest: Rest) -> Answer:
-            return pages.padded(await rest(call), above, size)
-
-        self._decide("GetRecords", padded, which)
+        self._add_exclusive("GetRecords", pages.pad(above, size), calls)
 
     # The stream changes.
 
     def trim(self, stream: str, shard_id: str | None = None, *, before: str | None = None) -> None:
-        """Let records be gone at once, as when their retention has passed; the shards stay.
+        """Delete records immediately, as if they had expired. The shards remain.
 
-        Whole closed shards go when the service's clock passes their retention; see `Clock`.
+        Closed shards only disappear when the service's clock exceeds their retention; see `Clock`.
 
         Args:
-            stream: The stream's name.
-            shard_id: The shard, or every shard of the stream.
-            before: The sequence number of the first record that stays. None is that of the next record put.
+            stream: The name of the stream.
+            shard_id: The shard; None for all shards of the stream.
+            before: The sequence number of the first record that remains; None deletes all records.
 
         Raises:
-            InvalidInput: `before` is no sequence number of that shard.
-            ShardUnknown: The stream has no such shard.
-            StreamNotFound: There is no such stream.
+            InvalidInput: `before` is not a sequence number of this shard.
+            ShardUnknown: The shard does not exist.
+            StreamNotFound: The stream does not exist.
         """
-        self._in_accounts(stream, lambda account: events.trim(account.stream(stream), shard_id, before))
+        self._interceptor.change_stream(
+            stream, lambda account: events.trim(account.stream(stream), shard_id, before)
+        )
 
     def recreate(self, stream: str) -> None:
-        """Delete a stream at once and create it again under its name, with as many shards as were open.
+        """Delete a stream and create it again under the same name with the same number of open shards.
 
         Raises:
-            StreamNotFound: There is no such stream.
+            StreamNotFound: The stream does not exist.
         """
-        self._in_accounts(stream, lambda account: events.recreate(account, stream))
+        self._interceptor.change_stream(stream, lambda account: events.recreate(account, stream))
 
-    def before(self, operation: str, do: Callable[[], object], **which: Unpack[Which]) -> None:
-        """Do something before calls are carried out, as `lambda: faults.trim("orders")`.
+    def before(self, operation: str, do: Callable[[], object], **calls: Unpack[CallFilter]) -> None:
+        """Call a function before calls are carried out, such as `lambda: faults.trim("orders")`.
 
-        It is done in a thread of its own, so it may itself call the embedded stream; these calls meet the
-        faults too. What it raises is answered as HTTP 500 and told on stderr.
+        The function runs in its own thread, so it may call the embedded stream. The faults apply to these
+        calls too. If it raises, the response is HTTP 500 and the exception is logged on stderr.
         """
-
-        async def done_before(call: Call, rest: Rest) -> Answer:
-            await asyncio.to_thread(do)
-            return await rest(call)
-
-        self._add(operation, done_before, which)
+        self._add(operation, layers.run_before(do), calls)
 
     # The limits of the service.
 
     def enforce_limits(self) -> None:
-        """Throttle whoever goes beyond the limits of a shard, by the machine's own clock, as AWS does.
+        """Enforce the limits of a shard as AWS does, measured with the machine's clock.
 
-        - Reads: five GetRecords a second; and after an answer of N bytes none for N / 2 MiB seconds.
-        - Writes: 1,000 records and 1 MiB a second; of a PutRecords, the records beyond them fail.
+        - Reads: five GetRecords per second. After a response of N bytes, none for N / 2 MiB seconds.
+        - Writes: 1,000 records and 1 MiB per second. The records of PutRecords that exceed them fail.
 
         Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html,
         https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
         """
-        self._limits = Limits().faults
+        self._interceptor.limits = Limits().faults
 
-    # Whatever else there is.
+    # Any other fault.
 
     def answer(
-        self, operation: str, change: Callable[[Call, Answer], Answer | None], **which: Unpack[Which]
+        self, operation: str, change: Callable[[Call, Answer], Answer | None], **calls: Unpack[CallFilter]
     ) -> None:
-        """Change what is about to go back, from the service or another fault; None leaves it as it is."""
-
-        async def changed(call: Call, rest: Rest) -> Answer:
-            answer = await rest(call)
-            instead = change(call, answer)
-            return answer if instead is None else instead
-
-        self._add(operation, changed, which)
+        """Change the response of the service or of another fault. None leaves it unchanged."""
+        self._add(operation, layers.change_answer(change), calls)
 
     def request(
         self,
         operation: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
-        **which: Unpack[Which],
+        **calls: Unpack[CallFilter],
     ) -> None:
-        """Change the arguments that the service sees, and the other faults."""
+        """Change the arguments of calls before the service and the other faults receive them."""
+        self._add(operation, layers.change_arguments(change), calls)
 
-        async def changed(call: Call, rest: Rest) -> Answer:
-            return await rest(replace(call, arguments=change(dict(call.arguments))))
+    def _override(self, operation: str, calls: CallFilter, **attributes: Any) -> None:
+        self._add_exclusive(operation, layers.override(**attributes), calls)
 
-        self._add(operation, changed, which)
+    def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
+        self._interceptor.faults.append(Fault(operation, layer, exclusive=True, **calls))
 
-    def _send_otherwise(self, operation: str, which: Which, **way: Any) -> None:
-        async def sent_otherwise(call: Call, rest: Rest) -> Answer:
-            return replace(await rest(call), **way)
+    def _add(self, operation: str, layer: Layer, calls: CallFilter) -> None:
+        self._interceptor.faults.append(Fault(operation, layer, **calls))
 
-        self._decide(operation, sent_otherwise, which)
 
-    def _send_page(self, change: Callable[[list[Any]], list[Any]], which: Which) -> None:
-        async def changed(call: Call, rest: Rest) -> Answer:
-            return pages.changed(await rest(call), change)
-
-        self._decide("GetRecords", changed, which)
-
-    def _decide(self, operation: str, layer: Layer, which: Which) -> None:
-        self._faults.append(Fault(operation, layer, decides=True, **which))
-
-    def _add(self, operation: str, layer: Layer, which: Which) -> None:
-        self._faults.append(Fault(operation, layer, **which))
-
-    def _in_accounts(self, stream: str, change: Callable[[Account], None]) -> None:
-        found = False
-        for account in [each for app in self._accounts for each in list(app.accounts.values())]:
-            with account.lock:
-                if stream in account.stream_names:
-                    change(account)
-                    found = True
-        if not found:
-            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
+def _check_at_least_1(name: str, value: int) -> None:
+    if value < 1:
+        raise InvalidInput(f"{name} must be at least 1, not {value}")

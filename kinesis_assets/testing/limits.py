@@ -1,7 +1,7 @@
-"""What a shard lets through in a second, by the machine's own clock.
+"""The limits of a shard per second, measured with the machine's clock.
 
-Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for what follows a
-large answer, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause after
+a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.emulator.shards import record_size
 from kinesis_assets.testing.fault_chain import Fault
 from kinesis_assets.testing.messages import Answer
-from kinesis_assets.testing.partial_puts import put_but
+from kinesis_assets.testing.partial_puts import put_except
 from kinesis_assets.testing.routing import shards_of
 
 if TYPE_CHECKING:
-    from kinesis_assets.testing.fault_chain import Rest
+    from kinesis_assets.testing.fault_chain import Downstream
     from kinesis_assets.testing.messages import Call
 
 THROTTLED = "ProvisionedThroughputExceededException"
@@ -31,31 +31,33 @@ _WRITTEN_BYTES = 1024 * 1024
 
 
 class _Window:
-    """What was taken within the last second."""
+    """A sliding window over the last second."""
 
-    def __init__(self, most: int, most_bytes: float) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._taken: deque[tuple[float, int]] = deque()
+    def __init__(self, max_count: int, max_bytes: float) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._admitted: deque[tuple[float, int]] = deque()
         self._bytes = 0
 
-    def takes(self, size: int) -> bool:
-        """Take one more of so many bytes, if that stays within the limit.
+    def admit(self, size: int) -> bool:
+        """Return whether one more item of `size` bytes is within the limits, and count it if so.
 
-        One alone always does: records may be larger than the limit.
+        A single item is always admitted, because a record may be larger than the limit.
         """
         now = time.monotonic()
-        while self._taken and self._taken[0][0] <= now - 1:
-            self._bytes -= self._taken.popleft()[1]
-        if self._taken and (len(self._taken) == self._most or self._bytes + size > self._most_bytes):
+        while self._admitted and self._admitted[0][0] <= now - 1:
+            self._bytes -= self._admitted.popleft()[1]
+        if self._admitted and (
+            len(self._admitted) == self._max_count or self._bytes + size > self._max_bytes
+        ):
             return False
-        self._taken.append((now, size))
+        self._admitted.append((now, size))
         self._bytes += size
         return True
 
 
 class Limits:
-    """The limits of every shard, as layers around the service."""
+    """The limits of every shard as layers around the service."""
 
     def __init__(self) -> None:
         self.faults = (
@@ -67,32 +69,32 @@ class Limits:
         self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(_WRITES, _WRITTEN_BYTES))
         self._readable_at: dict[Any, float] = {}
 
-    async def _read(self, call: Call, rest: Rest) -> Answer:
+    async def _read(self, call: Call, downstream: Downstream) -> Answer:
         shard = (call.stream, call.shard_id)
-        if time.monotonic() < self._readable_at.get(shard, 0) or not self._reads[shard].takes(0):
+        if time.monotonic() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
             return Answer.error(THROTTLED)
-        answer = await rest(call)
+        answer = await downstream(call)
         if answer.status == HTTPStatus.OK:
             records = answer.members["Records"]
             size = sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
             self._readable_at[shard] = time.monotonic() + size / _READ_BYTES
         return answer
 
-    async def _put_record(self, call: Call, rest: Rest) -> Answer:
-        if call.shard_id is None or self._writes_one(call, call.shard_id, call.arguments):
-            return await rest(call)
+    async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
+        if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
+            return await downstream(call)
         return Answer.error(THROTTLED)
 
-    async def _put_records(self, call: Call, rest: Rest) -> Answer:
-        shard_ids = shards_of(call.operation, call.arguments, rest.account)
+    async def _put_records(self, call: Call, downstream: Downstream) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, downstream.account)
         failing = [
-            place
-            for place, shard_id in enumerate(shard_ids)
-            if not self._writes_one(call, shard_id, call.arguments["Records"][place])
+            index
+            for index, shard_id in enumerate(shard_ids)
+            if not self._admits_write(call, shard_id, call.arguments["Records"][index])
         ]
-        return await put_but(call, rest, failing, THROTTLED) if failing else await rest(call)
+        return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
 
-    def _writes_one(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
-        return self._writes[call.stream, shard_id].takes(
+    def _admits_write(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
+        return self._writes[call.stream, shard_id].admit(
             record_size(entry["Data"], entry.get("PartitionKey"))
         )

@@ -1,4 +1,4 @@
-"""What comes to the endpoint, and what goes back."""
+"""Calls that reach the endpoint, and the responses to them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """One call that reached the endpoint.
+    """A call that reached the endpoint.
 
     Attributes:
-        operation: As `GetRecords`.
-        arguments: Its members as they are on the wire: data is base64 text.
-        stream: The stream's name, also where only an iterator or a token tells it; None where none is meant.
-        shard_id: The shard, also where only an iterator or a record's hash key tells it; None where none is
-            meant, or several are (PutRecords).
-        at: When it came, in seconds of `time.monotonic()`.
+        operation: The operation, such as `GetRecords`.
+        arguments: The members of the request as they are on the wire: data is base64 text.
+        stream: The name of the stream, which may be derived from an iterator or a token; None if the call is
+            not for a stream.
+        shard_id: The shard, which may be derived from an iterator or a record's hash key; None if the call is
+            not for a single shard.
+        at: The time of arrival, in seconds of `time.monotonic()`.
     """
 
     operation: str
@@ -36,7 +37,7 @@ class Call:
 
     @classmethod
     def now(cls, operation: str, arguments: dict[str, Any], account: Account) -> Call:
-        """A call that came now."""
+        """Create a call that arrives now."""
         stream = arguments.get("StreamName") or str(arguments.get("StreamARN", "")).rpartition("/")[2]
         shard_id = arguments.get("ShardId")
         if "ShardIterator" in arguments:
@@ -53,17 +54,17 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back to the caller, and how.
+    """A response, and how it is sent.
 
     Attributes:
-        status: HTTP's status.
-        body: JSON, unless a test says otherwise.
-        delay: Seconds until it is sent; `inf` is never.
+        status: The HTTP status.
+        body: The body, which is JSON unless a test sets another one.
+        delay: Seconds until the response is sent; `inf` delays it until `Faults.clear`.
         kept: The part of the body that is sent, from 0 to 1.
-        on_wire: Where the body is not sent whole: the Content-Length is that of the whole body, and the
-            connection ends within it. Otherwise the part is a whole answer as far as HTTP can tell.
-        reset: Nothing of it is sent: the connection is reset.
-        skew: Seconds by which its `Date` header is off the service's clock.
+        on_wire: If only a part of the body is sent: True closes the connection after it, although
+            Content-Length is that of the whole body. False sends the part as a complete HTTP response.
+        reset: Reset the connection instead of sending the response.
+        skew: Seconds to add to the `Date` header.
     """
 
     status: int
@@ -76,27 +77,27 @@ class Answer:
 
     @classmethod
     def error(cls, code: str, status: int = 400) -> Answer:
-        """An error of the service; what it says about itself tells that it is none."""
-        told = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
-        return cls(status, json.dumps(told).encode())
+        """Create an error response. Its message says that it does not come from the service."""
+        members = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
+        return cls(status, json.dumps(members).encode())
 
     @property
     def members(self) -> dict[str, Any]:
-        """The body, as JSON tells it."""
+        """The members of the JSON body."""
         members: dict[str, Any] = json.loads(self.body)
         return members
 
     def with_body(self, body: bytes) -> Answer:
-        """The same answer with another body, whole or not."""
+        """Return this response with another body."""
         return replace(self, body=body)
 
     def but(self, **members: Any) -> Answer:
-        """The same answer with some members of its body changed."""
+        """Return this response with some members of its JSON body replaced."""
         return self.with_body(json.dumps(self.members | members).encode())
 
 
 def _decoded(text: Any, kind: type[iterators.T]) -> iterators.T | None:
-    """What a token stands for, however old it is; None if it is none of that kind."""
+    """Decode a token, even if it has expired. Returns None if it is not a token of that kind."""
     try:
         return iterators.decode(str(text), kind, now=0)
     except InvalidArgumentException:

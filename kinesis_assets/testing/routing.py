@@ -1,4 +1,4 @@
-"""Which shards the records of a put go to."""
+"""Routing: the shards that receive the records of a put."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> list[str]:
-    """The shard of each record of a PutRecord or PutRecords, in order.
+    """Return the shard id of each record of a PutRecord or PutRecords call, in order.
 
-    It is empty where the service is going to refuse the call.
+    The list is empty if the service will refuse the call.
     """
     kind: type[PutRecord | PutRecords] = PutRecord if operation == "PutRecord" else PutRecords
     try:

@@ -73,4 +73,4 @@ def test_a_demonstration_says_where_its_table_is(tmp_path):
     done = Moment.of_spark(tmp_path).interrupt("demo", TMPDIR=str(tmp_path))
     assert done.returncode == INTERRUPTED
     assert "Traceback" not in done.stderr
-    assert f"Interrupted before the proof. The rows committed so far are in {tmp_path}" in done.stderr
+    assert f"Interrupted before the verification. The committed rows are in {tmp_path}" in done.stderr

@@ -85,7 +85,7 @@ def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, co
 @FORMATS
 def test_no_bytes_are_an_error(codec, compress):
     assert uncompressed(compress(b""), codec, 1) == b""
-    with pytest.raises(Undecodable, match="there are no bytes"):
+    with pytest.raises(Undecodable, match="the compressed data is empty"):
         uncompressed(b"", codec, 1)
 
 

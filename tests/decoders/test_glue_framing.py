@@ -73,14 +73,14 @@ def test_a_payload_may_be_short(decoded, payload):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "no header: the record has 0 bytes, a header 18"),
-        (plain(b"")[:-1], "no header: the record has 17 bytes, a header 18"),
+        (b"", "no header: the record has 0 bytes, a header has 18"),
+        (plain(b"")[:-1], "no header: the record has 17 bytes, a header has 18"),
         (
             b'{"order_id": 7, "amount": 2.5}',
-            "no header: the record begins with 7b 22, not with 03 00 or 03 05",
+            "no header: the record starts with 7b 22, not with 03 00 or 03 05",
         ),
-        (b"\x03\x01" + HEADER, "no header: the record begins with 03 01, not with 03 00 or 03 05"),
-        (b"\x00\x00" + HEADER, "no header: the record begins with 00 00, not with 03 00 or 03 05"),
+        (b"\x03\x01" + HEADER, "no header: the record starts with 03 01, not with 03 00 or 03 05"),
+        (b"\x00\x00" + HEADER, "no header: the record starts with 00 00, not with 03 00 or 03 05"),
     ],
 )
 def test_a_record_without_the_header_has_no_schema_id_and_says_so(decoded, data, told):
@@ -95,12 +95,15 @@ def test_a_record_without_the_header_has_no_schema_id_and_says_so(decoded, data,
         (compressed(ORDER_DATUM)[:-1], "Truncated compressed stream"),
         (compressed(ORDER_DATUM) + b"more", "zlib inflate failed"),
         (b"\x03\x05" + HEADER + ORDER_DATUM, "zlib inflate failed"),
-        (b"\x03\x05" + HEADER, "there are no bytes"),
-        (plain(ORDER_DATUM[:-1]), "not of its schema: EOFError"),
-        (plain(b""), "not of its schema: EOFError"),
-        (plain(ORDER_DATUM + b"x"), "not of its schema: 1 bytes come after its end"),
-        (plain(b"\x0e\x0e" + ORDER_DATUM), "not of its schema: IndexError"),
-        (plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")), "not of its schema: UnicodeDecodeError"),
+        (b"\x03\x05" + HEADER, "the compressed data is empty"),
+        (plain(ORDER_DATUM[:-1]), "the record does not match its schema: EOFError"),
+        (plain(b""), "the record does not match its schema: EOFError"),
+        (plain(ORDER_DATUM + b"x"), "the record does not match its schema: 1 bytes follow its end"),
+        (plain(b"\x0e\x0e" + ORDER_DATUM), "the record does not match its schema: IndexError"),
+        (
+            plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")),
+            "the record does not match its schema: UnicodeDecodeError",
+        ),
     ],
 )
 def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_and_says_why(decoded, data, told):
@@ -122,7 +125,7 @@ def test_a_schema_version_that_is_not_given_is_an_error_on_its_rows(decoded):
     schemas = {other: SchemaVersion("AVRO", ORDER_AVRO)}
     (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
     assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
-    assert row["error"] == f"glue: schema version {SCHEMA_ID}: it is unknown"
+    assert row["error"] == f"glue: schema version {SCHEMA_ID}: not found"
 
 
 def test_a_schema_version_may_be_given_in_capitals(decoded):
@@ -209,12 +212,17 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
         (logical("long", "timestamp-millis"), NOON, "long", "got `datetime` - at `$.a`"),
         (logical("long", "timestamp-millis"), NOON, "timestamp_ntz", "no timezone component - at `$.a`"),
         (logical("long", "timestamp-millis"), NOON, "date", "got `datetime` - at `$.a`"),
-        (logical("long", "timestamp-millis"), 1 << 60, "timestamp", "not of its schema: OverflowError"),
+        (
+            logical("long", "timestamp-millis"),
+            1 << 60,
+            "timestamp",
+            "the record does not match its schema: OverflowError",
+        ),
         (
             logical("bytes", "decimal", precision=9, scale=3),
             Decimal("1.125"),
             "decimal(10,2)",
-            "'1.125' is no decimal(10,2) - at `$.a`",
+            "'1.125' is not a decimal(10,2) - at `$.a`",
         ),
         (["null", "long"], None, "long not null", "Expected `int`, got `null` - at `$.a`"),
         ({"type": "map", "values": "long"}, {"x": 1}, "struct<x: string>", "got `int` - at `$.a.x`"),
@@ -236,7 +244,7 @@ def test_a_decimal_with_more_digits_than_its_schema_declares_is_not_rounded(deco
     datum = (b"" if "size" in stored else b"\x08") + (12345678).to_bytes(4, "big")
     fits, too_long = (decoded([plain(datum)], glue(f"decimal({digits},2)", schema))[0] for digits in (8, 7))
     assert (fits["value"], fits["error"]) == (Decimal("123456.78"), None)
-    assert (too_long["value"], too_long["error"]) == (None, "glue: '123456.78' is no decimal(7,2)")
+    assert (too_long["value"], too_long["error"]) == (None, "glue: '123456.78' is not a decimal(7,2)")
 
 
 def test_avro_fields_are_matched_by_name(decoded):

@@ -132,11 +132,11 @@ def test_each_record_is_decoded_by_the_schema_version_that_wrote_it(raw, moto, r
         None,
         None,
         None,
-        f"glue: schema version {message}: its data format is PROTOBUF; AVRO and JSON are decoded",
-        f"glue: schema version {UNKNOWN}: it is unknown",
+        f"glue: schema version {message}: its data format is PROTOBUF; only AVRO and JSON are supported",
+        f"glue: schema version {UNKNOWN}: not found",
         rows[5].error,
     ]
-    assert rows[5].error.startswith("glue: not of its schema: EOFError")
+    assert rows[5].error.startswith("glue: the record does not match its schema: EOFError")
 
 
 def test_the_registry_is_found_by_the_settings_of_the_sdk_on_the_driver(raw, moto, register, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_definition_that_is_no_schema_is_an_error_on_its_rows_alone(decoded, a
     registry = GlueRegistry(endpoint_url=endpoint)
     (row,) = decoded([framed(UNKNOWN, b"")], Glue("order_id long", schemas=registry))
     assert (row["value"], row["schema_id"]) == (None, UNKNOWN)
-    assert row["error"].startswith(f"glue: schema version {UNKNOWN}: its definition is no Avro schema")
+    assert row["error"].startswith(f"glue: schema version {UNKNOWN}: its definition is not an Avro schema")
 
 
 def test_a_registry_that_refuses_fails_the_job_and_says_so(raw, answering):
@@ -214,5 +214,5 @@ def test_a_registry_that_cannot_be_reached_is_a_failure_of_the_package(monkeypat
 def test_a_registry_that_cannot_be_meant_is_refused_on_the_driver(monkeypatch, registry, told):
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(InvalidInput, match=f"no client of the Glue Schema Registry: .*{told}"):
+    with pytest.raises(InvalidInput, match=f"cannot create a client of the Glue Schema Registry: .*{told}"):
         registry.resolved()

@@ -41,7 +41,7 @@ def test_the_lines_of_the_page_run(environment: None) -> None:
             exec(block, names)  # noqa: S102  # the page's own lines
         summary = kinesis.describe_stream_summary(StreamName="clicks")["StreamDescriptionSummary"]
     assert (summary["OpenShardCount"], summary["RecordDistributionStrategy"]) == (4, "AUTO")
-    assert len(faults._faults) == 3
+    assert len(faults._interceptor.faults) == 3
     assert names["data"].startswith(MAGIC)
 
 

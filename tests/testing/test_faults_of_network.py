@@ -68,7 +68,7 @@ def test_reset_is_of_the_calls_own_connection(orders, faults, aside):
     faults.stall(times=1)
     faults.reset(times=1)
     stalled = aside(orders.page, iterator)
-    until(lambda: faults._held._held)
+    until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         orders.page(iterator)
     faults.clear()
@@ -81,7 +81,7 @@ def test_stalled_call_runs_into_the_clients_timeout(orders, faults, connect, loc
     faults.stall()
     with pytest.raises(ReadTimeoutError):
         impatient.get_records(ShardIterator=iterator)
-    until(lambda: not faults._held._held)
+    until(lambda: not faults._interceptor.delayed._waiting)
 
 
 def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, aside):
@@ -89,7 +89,7 @@ def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, as
     iterator = orders.iterator()
     faults.stall()
     page = aside(orders.page, iterator)
-    until(lambda: faults._held._held)
+    until(lambda: faults._interceptor.delayed._waiting)
     assert not page.done()
     faults.clear()
     assert [record["Data"] for record in page.result(timeout=10)["Records"]] == [b"0"]
@@ -109,7 +109,7 @@ def test_server_ends_though_an_answer_is_held_back(connect, aside, then):
     then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
         answer = aside(connect(local).list_streams)
-        until(lambda: faults._held._held)
+        until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         answer.result(timeout=10)
 
@@ -119,7 +119,7 @@ def test_stalled_call_holds_up_no_other(orders, faults, aside):
     iterator = orders.iterator()
     faults.stall(times=1)
     stalled = aside(orders.page, iterator)
-    until(lambda: faults._held._held)
+    until(lambda: faults._interceptor.delayed._waiting)
     assert len(orders.page(iterator)["Records"]) == 1
     assert not stalled.done()
     faults.clear()
@@ -139,7 +139,7 @@ def test_delayed_answer_tells_what_was_when_the_call_came(orders, faults, aside)
     iterator = orders.iterator()
     faults.stall(times=1)
     page = aside(orders.page, iterator)
-    until(lambda: faults._held._held)
+    until(lambda: faults._interceptor.delayed._waiting)
     orders.put(b"later")
     faults.clear()
     assert page.result(timeout=10)["Records"] == []

@@ -1,6 +1,6 @@
-"""The operations of the API, by theme; each is a request structure that answers with a response structure.
+"""The operations of the API. Each is a request structure whose `execute` returns a response structure.
 
-The reference of all of them: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
 """
 
 from kinesis_assets.emulator.operations.listing import ListShards
@@ -44,6 +44,6 @@ OPERATIONS: dict[str, type[Request]] = {
         UpdateStreamRecordDistributionStrategy,
     )
 }
-"""Every operation of this endpoint by its name on the wire."""
+"""All operations of this endpoint by their names on the wire."""
 
 __all__ = ["OPERATIONS"]

@@ -21,16 +21,16 @@ PAGE_SHARDS = 1000
 
 
 class ListShardsOutput(Member):
-    """A page of shards; the last one has no next token."""
+    """A page of shards. The last page has no next token."""
 
     shards: list[ShardMember]
     next_token: str | None = None
 
 
 class ShardFilter(Member):
-    """Which shards to list, by when they were open.
+    """A filter for shards by the time at which they were open.
 
-    See https://docs.aws.amazon.com/kinesis/latest/APIReference/API_ShardFilter.html
+    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_ShardFilter.html
     """
 
     type: Literal[
@@ -45,7 +45,7 @@ class ShardFilter(Member):
     timestamp: Timestamp | None = None
 
     def check(self) -> None:
-        """Refuse a filter that lacks what its type needs, or has what it cannot use."""
+        """Raise `InvalidArgumentException` if a member is missing or not allowed for the filter's type."""
         for name, value, used in (
             ("ShardId", self.shard_id, self.type == "AFTER_SHARD_ID"),
             ("Timestamp", self.timestamp, self.type in ("AT_TIMESTAMP", "FROM_TIMESTAMP")),
@@ -59,8 +59,11 @@ class ShardFilter(Member):
                     f"{name} cannot be provided when ShardFilter.Type is {self.type}."
                 )
 
-    def span(self, stream: Stream) -> tuple[int, int | None]:
-        """The time, both ends inclusive, in which a shard must have been open; None is without end."""
+    def time_range(self, stream: Stream) -> tuple[int, int | None]:
+        """Return the time range, both ends inclusive, in which a shard must have been open.
+
+        The times are in milliseconds. None means no end.
+        """
         horizon = stream.trim_horizon
         moment = max(milliseconds(self.timestamp or 0), horizon)
         match self.type:
@@ -69,7 +72,7 @@ class ShardFilter(Member):
             case "AT_TRIM_HORIZON":
                 return horizon, horizon
             case "AT_LATEST":
-                # The next moment: a shard that closed at this one is not open.
+                # The next millisecond, because a shard that was closed in this one is not open.
                 latest = stream.clock.now() + 1
                 return latest, latest
             case "AT_TIMESTAMP":
@@ -79,7 +82,7 @@ class ShardFilter(Member):
 
 
 class ListShards(StreamRequest, kw_only=True):
-    """List the shards of a stream by shard id, a page at a time."""
+    """List the shards of a stream by shard id, one page at a time."""
 
     next_token: NextToken | None = None
     exclusive_start_shard_id: ShardId | None = None
@@ -87,8 +90,8 @@ class ListShards(StreamRequest, kw_only=True):
     stream_creation_timestamp: Timestamp | None = None
     shard_filter: ShardFilter | None = None
 
-    def answer(self, account: Account) -> ListShardsOutput:
-        """One page, from the token or from the start."""
+    def execute(self, account: Account) -> ListShardsOutput:
+        """Return the page that follows the token, or the first page."""
         if self.next_token is None:
             stream = self._named_stream(account)
             listing = self._first(stream)
@@ -109,7 +112,7 @@ class ListShards(StreamRequest, kw_only=True):
         if self.stream_name is None and self.stream_arn is None:
             raise InvalidArgumentException("Either NextToken or StreamName should be provided.")
         stream = self.stream(account)
-        # Whole seconds: many clients send no more.
+        # Many clients send only whole seconds.
         created_at = self.stream_creation_timestamp
         if created_at is not None and int(created_at) != stream.created_at // 1000:
             raise ResourceNotFoundException(f"No {stream} was created at {created_at}.")
@@ -119,9 +122,9 @@ class ListShards(StreamRequest, kw_only=True):
         shard_filter = self.shard_filter or ShardFilter("FROM_TRIM_HORIZON")
         shard_filter.check()
         after = max(self.exclusive_start_shard_id or "", shard_filter.shard_id or "")
-        span = shard_filter.span(stream)
+        time_range = shard_filter.time_range(stream)
         return iterators.ShardListing(
-            stream.clock.now(), stream.name, stream.created_at, after, *span, stream.arn
+            stream.clock.now(), stream.name, stream.created_at, after, *time_range, stream.arn
         )
 
     def _continued(self, account: Account, next_token: str) -> iterators.ShardListing:

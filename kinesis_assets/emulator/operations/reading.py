@@ -36,7 +36,7 @@ class GetShardIteratorOutput(Member):
 
 
 class GetRecordsOutput(Member):
-    """A page of records. At the end of a closed shard its children take the place of the next iterator."""
+    """A page of records. At the end of a closed shard it has child shards instead of a next iterator."""
 
     records: list[Record]
     millis_behind_latest: int
@@ -45,7 +45,7 @@ class GetRecordsOutput(Member):
 
 
 class GetShardIterator(StreamRequest, kw_only=True):
-    """Take a position in a shard."""
+    """Get an iterator for a position in a shard."""
 
     shard_id: ShardId
     shard_iterator_type: Literal[
@@ -55,8 +55,8 @@ class GetShardIterator(StreamRequest, kw_only=True):
     timestamp: Timestamp | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> GetShardIteratorOutput:
-        """The iterator of the position."""
+    def execute(self, account: Account) -> GetShardIteratorOutput:
+        """Return an iterator for the requested position."""
         stream = self.stream(account)
         shard = stream.shard(self.shard_id)
         position = self._position(stream, shard)
@@ -101,19 +101,19 @@ class GetShardIterator(StreamRequest, kw_only=True):
 
 
 class GetRecords(Request, kw_only=True):
-    """Read a page from an iterator's position on."""
+    """Read a page of records that starts at an iterator's position."""
 
     shard_iterator: ShardIterator
     limit: PageLimit | None = None
     stream_arn: StreamARN | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> GetRecordsOutput:
-        """The page, and the iterator after it."""
+    def execute(self, account: Account) -> GetRecordsOutput:
+        """Return the page and the iterator for the next page."""
         now = account.clock.now()
         token = iterators.decode(self.shard_iterator, iterators.ShardPosition, now)
         if self.stream_arn is not None and self.stream_arn.rpartition("/")[2] != token.stream_name:
-            raise InvalidArgumentException(f"StreamARN {self.stream_arn} is not that of the ShardIterator.")
+            raise InvalidArgumentException(f"StreamARN {self.stream_arn} does not match the ShardIterator.")
         stream = account.same_stream(
             token.stream_name, token.stream_created_at, self.stream_arn, type(self).__name__
         )
@@ -135,9 +135,13 @@ def _iterator(stream: Stream, shard: Shard, position: int) -> str:
 
 
 def _ordinal(stream: Stream, shard: Shard, text: str) -> int:
-    """The ordinal in the shard that a sequence number stands for, if it is one that the shard gave out."""
-    place = f"shard {shard.shard_id} in {stream}"
-    refusal = f"StartingSequenceNumber {text} used in GetShardIterator on {place} is invalid"
+    """Return the ordinal in a sequence number.
+
+    Raises:
+        InvalidArgumentException: The shard has not issued this sequence number.
+    """
+    where = f"shard {shard.shard_id} in {stream}"
+    refusal = f"StartingSequenceNumber {text} used in GetShardIterator on {where} is invalid"
     number = SequenceNumber.parse(text)
     if number is None:
         raise InvalidArgumentException(f"{refusal}.")

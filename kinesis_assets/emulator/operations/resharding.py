@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class SplitShard(StreamRequest, kw_only=True):
-    """Split a shard in two at a hash key."""
+    """Split a shard into two at a hash key."""
 
     shard_to_split: ShardId
     new_starting_hash_key: HashKey
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Close the shard and open its children."""
         stream = _provisioned(self.stream(account))
         shard = stream.shard(self.shard_to_split)
@@ -39,19 +39,19 @@ class SplitShard(StreamRequest, kw_only=True):
 
 
 class MergeShards(StreamRequest, kw_only=True):
-    """Merge two shards whose hash keys adjoin."""
+    """Merge two shards with adjacent hash keys."""
 
     shard_to_merge: ShardId
     adjacent_shard_to_merge: ShardId
 
-    def answer(self, account: Account) -> None:
+    def execute(self, account: Account) -> None:
         """Close both shards and open their child."""
         stream = _provisioned(self.stream(account))
         stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
 
 
 class UpdateShardCountOutput(Member):
-    """The count of open shards before the call, and the one it was to reach."""
+    """The number of open shards before the call and the requested number."""
 
     stream_name: str
     current_shard_count: int
@@ -60,13 +60,13 @@ class UpdateShardCountOutput(Member):
 
 
 class UpdateShardCount(StreamRequest, kw_only=True):
-    """Scale a stream to a count of open shards with even ranges."""
+    """Scale a stream to a number of open shards that divide the hash keys evenly."""
 
     target_shard_count: PositiveInteger
     scaling_type: Literal["UNIFORM_SCALING"]
 
-    def answer(self, account: Account) -> UpdateShardCountOutput:
-        """Split and merge within the limits of one call: no more than double, no less than half."""
+    def execute(self, account: Account) -> UpdateShardCountOutput:
+        """Split and merge shards. One call can at most double and at most halve the number of shards."""
         stream = _provisioned(self.stream(account))
         current, target = len(stream.open_shards), self.target_shard_count
         if target > 2 * current or 2 * target < current:
@@ -80,7 +80,7 @@ class UpdateShardCount(StreamRequest, kw_only=True):
 
 
 def _provisioned(stream: Stream) -> Stream:
-    """The stream, if its shards are for its owner to change."""
+    """Return the stream if it is in provisioned capacity mode; only then can it be resharded."""
     if stream.mode != "PROVISIONED":
         raise ValidationException(
             f"This operation is only supported for {stream} in provisioned capacity mode."

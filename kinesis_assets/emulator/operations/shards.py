@@ -1,4 +1,4 @@
-"""Shards as the API describes them."""
+"""The API's structures that describe shards."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 class HashKeyRangeMember(Member):
-    """A range of hash keys, both ends inclusive, in decimal."""
+    """A range of hash keys in decimal, both ends inclusive."""
 
     starting_hash_key: str
     ending_hash_key: str
 
     @classmethod
     def of(cls, hash_key_range: HashKeyRange) -> HashKeyRangeMember:
-        """The range as the API writes it."""
+        """Create the structure for a range."""
         return cls(str(hash_key_range.start), str(hash_key_range.end))
 
 
 class SequenceNumberRange(Member):
-    """The bounds of a shard's sequence numbers; only a closed shard has an end."""
+    """The range of a shard's sequence numbers. Only a closed shard has an end."""
 
     starting_sequence_number: str
     ending_sequence_number: str | None = None
 
 
 class ShardMember(Member):
-    """A shard as ListShards and DescribeStream tell it."""
+    """A shard as ListShards and DescribeStream return it."""
 
     shard_id: str
     hash_key_range: HashKeyRangeMember
@@ -41,7 +41,7 @@ class ShardMember(Member):
 
     @classmethod
     def of(cls, shard: Shard) -> ShardMember:
-        """The shard as the API writes it."""
+        """Create the structure for a shard."""
         ending = shard.ending_sequence_number
         return cls(
             shard.shard_id,
@@ -52,7 +52,7 @@ class ShardMember(Member):
 
 
 class ChildShard(Member):
-    """A shard that a closed one went on in."""
+    """A child shard as GetRecords returns it at the end of a closed shard."""
 
     shard_id: str
     parent_shards: tuple[str, ...]
@@ -60,5 +60,5 @@ class ChildShard(Member):
 
     @classmethod
     def of(cls, shard: Shard) -> ChildShard:
-        """The shard as the API writes it."""
+        """Create the structure for a shard."""
         return cls(shard.shard_id, shard.parents, HashKeyRangeMember.of(shard.hash_key_range))

@@ -1,4 +1,4 @@
-"""The operations on whole streams: their life, their description and their settings."""
+"""The operations on streams: create, delete, describe, list and configure."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ class StreamModeDetails(Member):
 
 
 ON_DEMAND_SHARDS = 4
-"""Of a new on-demand stream: https://docs.aws.amazon.com/streams/latest/dev/how-do-i-size-a-stream.html"""
+"""The number of shards of a new on-demand stream.
+
+Source: https://docs.aws.amazon.com/streams/latest/dev/how-do-i-size-a-stream.html
+"""
 
 
 class StreamSummary(Member, kw_only=True):
-    """What every description of a stream tells; the creation is in seconds."""
+    """The members that every description of a stream has. The creation time is in seconds."""
 
     stream_name: str
     stream_arn: str
@@ -54,7 +57,7 @@ class StreamSummary(Member, kw_only=True):
 
 
 class DescribedStream(StreamSummary, kw_only=True):
-    """What the two Describe operations tell. There are no metrics and there is no encryption."""
+    """The members that both Describe operations return. There is no enhanced monitoring or encryption."""
 
     retention_period_hours: int
     enhanced_monitoring: list[dict[str, list[str]]]
@@ -78,13 +81,13 @@ class StreamDescriptionSummary(DescribedStream, kw_only=True):
 
 
 class DescribeStreamOutput(Member):
-    """The answer of DescribeStream."""
+    """The response of DescribeStream."""
 
     stream_description: StreamDescription
 
 
 class DescribeStreamSummaryOutput(Member):
-    """The answer of DescribeStreamSummary."""
+    """The response of DescribeStreamSummary."""
 
     stream_description_summary: StreamDescriptionSummary
 
@@ -99,7 +102,7 @@ class ListStreamsOutput(Member):
 
 
 class CreateStream(Request, kw_only=True):
-    """Create a stream of provisioned shards, or on demand; then it has four, which stay as they are."""
+    """Create a provisioned or on-demand stream. An on-demand stream has four shards and does not scale."""
 
     stream_name: StreamName
     shard_count: PositiveInteger | None = None
@@ -107,8 +110,8 @@ class CreateStream(Request, kw_only=True):
     max_record_size_in_kib: MaxRecordSizeInKiB = 1024
     record_distribution_strategy: RecordDistributionStrategy | None = None
 
-    def answer(self, account: Account) -> None:
-        """Create it, active at once."""
+    def execute(self, account: Account) -> None:
+        """Create the stream, which is active immediately."""
         mode = "PROVISIONED" if self.stream_mode_details is None else self.stream_mode_details.stream_mode
         if self.shard_count is None and mode == "PROVISIONED":
             raise ValidationException("ShardCount is required when StreamMode is PROVISIONED.")
@@ -123,10 +126,10 @@ class CreateStream(Request, kw_only=True):
 
 
 class DeleteStream(StreamRequest):
-    """Delete a stream and every record in it."""
+    """Delete a stream and all of its records."""
 
-    def answer(self, account: Account) -> None:
-        """Delete it at once."""
+    def execute(self, account: Account) -> None:
+        """Delete the stream immediately."""
         account.delete_stream(self.stream(account))
 
 
@@ -136,8 +139,8 @@ class DescribeStream(StreamRequest):
     limit: PageLimit | None = None
     exclusive_start_shard_id: ShardId | None = None
 
-    def answer(self, account: Account) -> DescribeStreamOutput:
-        """The description, with shards by shard id."""
+    def execute(self, account: Account) -> DescribeStreamOutput:
+        """Return the description with a page of shards by shard id."""
         stream = self.stream(account)
         limit = min(self.limit or PAGE_DESCRIBED_SHARDS, PAGE_DESCRIBED_SHARDS)
         shards = [shard for shard in stream.shards if shard.shard_id > (self.exclusive_start_shard_id or "")]
@@ -154,8 +157,8 @@ class DescribeStream(StreamRequest):
 class DescribeStreamSummary(StreamRequest):
     """Describe a stream without its shards."""
 
-    def answer(self, account: Account) -> DescribeStreamSummaryOutput:
-        """The description, with the count of open shards."""
+    def execute(self, account: Account) -> DescribeStreamSummaryOutput:
+        """Return the description with the number of open shards."""
         stream = self.stream(account)
         return DescribeStreamSummaryOutput(
             StreamDescriptionSummary(
@@ -170,13 +173,13 @@ class DescribeStreamSummary(StreamRequest):
 
 
 class UpdateStreamMode(Request, kw_only=True):
-    """Switch a stream between provisioned shards and on-demand; its shards stay."""
+    """Switch a stream between provisioned and on-demand capacity. Its shards do not change."""
 
     stream_arn: StreamARN
     stream_mode_details: StreamModeDetails
 
-    def answer(self, account: Account) -> None:
-        """Switch it at once. A provisioned stream has no record distribution strategy."""
+    def execute(self, account: Account) -> None:
+        """Switch the mode immediately. A provisioned stream loses its record distribution strategy."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.mode = self.stream_mode_details.stream_mode
         if stream.mode == "PROVISIONED":
@@ -184,27 +187,27 @@ class UpdateStreamMode(Request, kw_only=True):
 
 
 class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
-    """Set how records are distributed across the shards of an on-demand stream, from the next put on."""
+    """Set how new records are distributed across the shards of an on-demand stream."""
 
     stream_arn: StreamARN
     record_distribution_strategy: RecordDistributionStrategy
 
-    def answer(self, account: Account) -> None:
-        """Set it at once; records that are there stay where they are."""
+    def execute(self, account: Account) -> None:
+        """Set the strategy immediately. Existing records remain in their shards."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         _check_distribution(stream.mode, self.record_distribution_strategy)
         stream.distribution = self.record_distribution_strategy
 
 
 class ListStreams(Request):
-    """List the streams of the account by name, a page at a time."""
+    """List the streams of the account by name, one page at a time."""
 
     limit: PageLimit | None = None
     exclusive_start_stream_name: StreamName | None = None
     next_token: NextToken | None = None
 
-    def answer(self, account: Account) -> ListStreamsOutput:
-        """One page, after the name or from the token."""
+    def execute(self, account: Account) -> ListStreamsOutput:
+        """Return the page that follows the stream name or the token."""
         after = self.exclusive_start_stream_name or ""
         if self.next_token is not None:
             token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
@@ -224,12 +227,12 @@ class ListStreams(Request):
 
 
 class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
-    """Keep records longer; those already past their retention stay gone."""
+    """Increase the retention period. Records that have already expired are not restored."""
 
     retention_period_hours: int
 
-    def answer(self, account: Account) -> None:
-        """Set the period, from now on."""
+    def execute(self, account: Account) -> None:
+        """Set the period immediately."""
         stream = self.stream(account)
         _check_retention(self.retention_period_hours)
         if self.retention_period_hours < stream.retention_hours:
@@ -242,12 +245,12 @@ class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
 
 class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
-    """Keep records shorter; those older than the new period are gone at once."""
+    """Decrease the retention period. Records older than the new period expire immediately."""
 
     retention_period_hours: int
 
-    def answer(self, account: Account) -> None:
-        """Set the period; it is trimmed to before anything else is done with the stream."""
+    def execute(self, account: Account) -> None:
+        """Set the period. The next operation on the stream first deletes the expired records."""
         stream = self.stream(account)
         _check_retention(self.retention_period_hours)
         if self.retention_period_hours > stream.retention_hours:
@@ -260,20 +263,20 @@ class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
 
 class UpdateMaxRecordSize(Request, kw_only=True):
-    """Set the largest record that a stream takes."""
+    """Set the maximum record size of a stream."""
 
     stream_arn: StreamARN | None = None
     max_record_size_in_kib: MaxRecordSizeInKiB
 
-    def answer(self, account: Account) -> None:
-        """Set it, from the next put on."""
+    def execute(self, account: Account) -> None:
+        """Set the maximum for all later puts."""
         account.stream(
             None, self.stream_arn, type(self).__name__
         ).max_record_size_kib = self.max_record_size_in_kib
 
 
 def _check_distribution(mode: StreamMode, strategy: RecordDistributionStrategy) -> None:
-    """Refuse a record distribution strategy that the capacity mode does not have."""
+    """Raise `InvalidArgumentException` if the capacity mode does not support distribution strategies."""
     if mode == "PROVISIONED":
         raise InvalidArgumentException(
             f"RecordDistributionStrategy {strategy} is only supported for streams in on-demand capacity mode."

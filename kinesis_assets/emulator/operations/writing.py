@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.streams import Stream
 
-CALL_BYTES = 10 * 1024 * 1024
-"""The most that one PutRecords takes, in bytes of decoded data and partition keys."""
+MAX_REQUEST_BYTES = 10 * 1024 * 1024
+"""The maximum size of a PutRecords request in bytes of decoded data and partition keys."""
 
 
 class PutRecordOutput(Member):
-    """Where a record was put; also one entry of PutRecordsOutput."""
+    """The shard and sequence number of a record. It is also an entry of PutRecordsOutput."""
 
     shard_id: str
     sequence_number: str
 
 
 class PutRecordsOutput(Member):
-    """Where each record was put, in the order of the request."""
+    """The shard and sequence number of each record, in the order of the request."""
 
     failed_record_count: int
     records: list[PutRecordOutput]
 
 
 class Entry(Member, gc=False):
-    """A record to put; the data is base64."""
+    """A record to put. The data is base64."""
 
     data: str
     partition_key: PartitionKey | None = None
@@ -59,18 +59,18 @@ class PutRecord(StreamRequest, kw_only=True):
     sequence_number_for_ordering: SequenceNumberText | None = None
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> PutRecordOutput:
-        """Check the record, then put it."""
+    def execute(self, account: Account) -> PutRecordOutput:
+        """Validate the record and put it."""
         stream = self.stream(account)
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
         _check_keys(stream, [(entry, "")])
-        target = _check(stream, entry, "data")
+        target = _hash_key(stream, entry, "data")
         ordering = self.sequence_number_for_ordering
         if ordering is not None and stream.distribution == "AUTO":
             raise InvalidArgumentException(
                 "SequenceNumberForOrdering is not supported where RecordDistributionStrategy is AUTO."
             )
-        # The order that it asks for is given anyway: every put is after all before it.
+        # The number is not used any further, because records are always stored in the order of the puts.
         if ordering is not None and SequenceNumber.parse(ordering) is None:
             raise InvalidArgumentException(
                 f"ExclusiveMinimumSequenceNumber {ordering} used in PutRecord on {stream} is invalid."
@@ -81,22 +81,22 @@ class PutRecord(StreamRequest, kw_only=True):
 
 
 class PutRecords(StreamRequest, kw_only=True):
-    """Put up to 500 records: all of them, or none where one is refused."""
+    """Put up to 500 records. If one is invalid, none is put."""
 
     records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
     dry_run: bool | None = None
 
-    def answer(self, account: Account) -> PutRecordsOutput:
-        """Check every record, then put them in their order."""
+    def execute(self, account: Account) -> PutRecordsOutput:
+        """Validate all records and then put them in order."""
         stream = self.stream(account)
         _check_keys(
             stream, [(entry, f"records.{number}.member.") for number, entry in enumerate(self.records, 1)]
         )
         checked = [
-            (entry, _check(stream, entry, f"records.{number}.member.data"))
+            (entry, _hash_key(stream, entry, f"records.{number}.member.data"))
             for number, entry in enumerate(self.records, 1)
         ]
-        if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > CALL_BYTES:
+        if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > MAX_REQUEST_BYTES:
             raise InvalidArgumentException("Records size exceeds 10 MB limit")
         if self.dry_run:
             raise DryRunOperationException
@@ -104,14 +104,25 @@ class PutRecords(StreamRequest, kw_only=True):
 
 
 def _check_keys(stream: Stream, entries: Iterable[tuple[Entry, str]]) -> None:
-    """Refuse records without a partition key unless the stream distributes them; each comes with its path."""
+    """Raise `ValidationException` for missing partition keys, unless the stream does not need them.
+
+    Args:
+        stream: The stream.
+        entries: The records, each with the prefix of its path in the request.
+    """
     missing = [path for entry, path in entries if entry.partition_key is None]
     if missing and stream.distribution != "AUTO":
         raise invalid(*(violation(f"{path}partitionKey", "not be null", " null") for path in missing))
 
 
-def _check(stream: Stream, entry: Entry, path: str) -> int | None:
-    """The hash key of a record that the stream can take; None where the stream ignores it."""
+def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
+    """Validate a record and return its hash key, or None if the stream ignores hash keys.
+
+    Args:
+        stream: The stream.
+        entry: The record.
+        path: The path of the data in the request.
+    """
     try:
         a2b_base64(entry.data, strict_mode=True)
     except ValueError as error:
