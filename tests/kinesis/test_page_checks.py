@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.reading import stall_detector
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import UserRecord, aggregate
 

@@ -58,7 +58,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from kinesis_assets.kinesis.records.columns import letters
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

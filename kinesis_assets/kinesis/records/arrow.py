@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from kinesis_assets.kinesis.records import columns
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.records.wire import Record
+    from kinesis_assets.kinesis.records.record import Record
 
 RECORD_SCHEMA = pa.schema(
     [

@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.records.wire import Record, Records
+    from kinesis_assets.kinesis.records.record import Record, Records
 
 _FEW = 400
 """Numbers are sooner done one by one that are no more than these."""

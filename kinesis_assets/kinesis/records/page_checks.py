@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.records.wire import Records
+    from kinesis_assets.kinesis.records.record import Records
 
 REPEATED_PAGE = "RepeatedPage"
 """The code of the `CallFailed` that `check_follows` raises."""
