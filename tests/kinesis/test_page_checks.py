@@ -92,7 +92,7 @@ def test_page_that_stays_repeated_is_the_shards_own_error(put, reading_of, fault
     faults.repeat_page(after=1)
     reading, read = reading_of(), []
     with pytest.raises(
-        ReadFailed, match=f"a page begins with sequence number {numbers[1]}, which a read from"
+        ReadFailed, match=f"the page starts at sequence number {numbers[1]}, which a read from"
     ):
         read.extend(chain.from_iterable(reading))
     assert [record.data for record in read] == [b"0", b"1"]

@@ -107,7 +107,7 @@ def test_data_that_are_no_base64_make_no_page(kinesis, stream, client, faults, d
         "PartitionKey": "k",
     }
     faults.answer("GetRecords", lambda _, answer: answer.but(Records=[record]))
-    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are no base64"):
+    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are not base64"):
         first_page(client)
 
 

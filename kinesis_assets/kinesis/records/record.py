@@ -1,4 +1,4 @@
-"""Records, one by one and as columns."""
+"""The records of a shard: one by one, and as columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from kinesis_assets.kinesis.records import columns
-from kinesis_assets.kinesis.records.columns import letters
+from kinesis_assets.kinesis.records.columns import bytes_and_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record: as it was put, or taken out of an aggregate.
+    """A record of a shard, or a sub-record of an aggregate.
 
     Attributes:
         sequence_number: Decimal text.
         approximate_arrival_timestamp: Seconds since the epoch, exact to the millisecond.
-        data: The payload's bytes.
-        partition_key: As the producer gave it; None if it gave none, as it may where the stream distributes
-            records by itself (`stream.StreamSummary`).
-        sub_sequence_number: Its place in the aggregate, from 0; 0 for a plain record.
-        error: What is wrong with it; None when all is well.
+        data: The payload.
+        partition_key: As set by the producer. None if it set none, which a stream permits under the record
+            distribution strategy AUTO (`stream.StreamSummary`).
+        sub_sequence_number: Index in the aggregate, from 0; 0 for a record that is not part of one.
+        error: Why the record is not sound; None if it is.
     """
 
     sequence_number: str
@@ -43,27 +43,29 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def arrival_ms(self) -> int:
-        """The arrival in milliseconds since the epoch."""
+        """The arrival time in milliseconds since the epoch."""
         return round(self.approximate_arrival_timestamp * 1000)
 
     @property
     def arrival(self) -> datetime:
-        """The arrival, UTC."""
+        """The arrival time, in UTC."""
         return datetime.fromtimestamp(self.arrival_ms / 1000, UTC)
 
 
 @dataclass(eq=False, repr=False)
 class Records(Sequence[Record]):
-    """Records in shard order, held as columns, since few are asked for one by one. Not to be changed.
+    """An immutable sequence of records in shard order.
+
+    It stores columns and creates a `Record` on access, because few records are accessed one by one.
 
     Attributes:
-        numbers: Their sequence numbers.
-        arrivals: Their arrivals, in seconds since the epoch.
-        payloads: Their data.
-        keys: Their partition keys; None where a record has none.
-        subs: Their places in aggregates; and
-        errors: what is wrong with each. Both are None where no record is known to come out of an aggregate.
-        continued: The last one's aggregate goes on in the records after these.
+        numbers: Sequence numbers.
+        arrivals: Arrival times, in seconds since the epoch.
+        payloads: Data.
+        keys: Partition keys; None for a record that has none.
+        subs: Sub-sequence numbers. None if no record is known to be part of an aggregate.
+        errors: Errors of the records. None under the same condition.
+        continued: Whether the records that follow this sequence belong to the aggregate of its last one.
     """
 
     numbers: list[str]
@@ -76,7 +78,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record], *, continued: bool = False) -> Records:
-        """Any records, some of which may come out of aggregates."""
+        """Create a sequence from records that may be part of aggregates."""
         return cls(
             [record.sequence_number for record in records],
             [record.approximate_arrival_timestamp for record in records],
@@ -98,50 +100,50 @@ class Records(Sequence[Record]):
 
     def __getitem__(self, index: int | slice) -> Record | Records:
         lists = (self.numbers, self.arrivals, self.payloads, self.keys, self.subs, self.errors)
-        given: list[Any] = [each[index] for each in lists if each is not None]
-        return Records(*given) if isinstance(index, slice) else Record(*given)
+        selected: list[Any] = [values[index] for values in lists if values is not None]
+        return Records(*selected) if isinstance(index, slice) else Record(*selected)
 
     def __iter__(self) -> Iterator[Record]:
-        more = () if self.subs is None or self.errors is None else (self.subs, self.errors)
-        return map(Record, self.numbers, self.arrivals, self.payloads, self.keys, *more)
+        optional = () if self.subs is None or self.errors is None else (self.subs, self.errors)
+        return map(Record, self.numbers, self.arrivals, self.payloads, self.keys, *optional)
 
     def first(self, count: int) -> Records:
-        """So many of the leading ones."""
+        """Return the first `count` records."""
         return self if count == len(self) else self[:count]
 
     def drop_data_column(self) -> None:
-        """Free its memory; who asks for it again makes it again."""
+        """Free the memory of `data_column`, which is built again on the next access."""
         vars(self).pop("data_column", None)
 
     @cached_property
     def number_column(self) -> pa.StringArray:
-        """Their sequence numbers."""
+        """Sequence numbers."""
         return columns.texts(self.numbers)
 
     @cached_property
     def key_column(self) -> pa.StringArray:
-        """Their partition keys; null where a record has none."""
+        """Partition keys; null for a record that has none."""
         try:
-            return columns.texts(self.keys)  # type: ignore[arg-type]  # it raises for None, at no cost for others
+            return columns.texts(self.keys)  # type: ignore[arg-type]  # raises for None, at no cost if there is none
         except TypeError:
             return columns.texts_or_nulls(self.keys)
 
     @cached_property
     def arrival_seconds(self) -> NDArray[np.float64]:
-        """Their arrivals, in seconds since the epoch."""
+        """Arrival times, in seconds since the epoch."""
         return np.array(self.arrivals, np.float64)
 
     @cached_property
     def data_column(self) -> pa.BinaryArray:
-        """Their data."""
+        """Data."""
         return columns.binaries(self.payloads)
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of their data together."""
-        return int(letters(self.data_column)[1][-1])
+        """Total size of the data, in bytes."""
+        return int(bytes_and_offsets(self.data_column)[1][-1])
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of their partition keys together."""
-        return int(letters(self.key_column)[1][-1])
+        """Total size of the partition keys, in bytes of UTF-8."""
+        return int(bytes_and_offsets(self.key_column)[1][-1])

@@ -1,4 +1,4 @@
-"""What the calls for records answer: as typed structs."""
+"""Responses of GetRecords and GetShardIterator: the JSON as structs, and the page that it is converted to."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What GetRecords gives.
+    """A response of GetRecords.
 
     Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
 
     Attributes:
-        records: In shard order. Empty does not mean the tip.
-        millis_behind_latest: How far the end of this page is behind the tip; 0 at the tip.
-        next_shard_iterator: None once a closed shard has been read to its end; see `shard_end`.
+        records: In shard order. An empty page does not imply that the tip is reached.
+        millis_behind_latest: Milliseconds from the end of this page to the tip; 0 at the tip.
+        next_shard_iterator: None at the end of a closed shard; see `shard_end`.
         child_shards: The shard's children; only at its end.
     """
 
@@ -34,19 +34,19 @@ class Page:
     child_shards: Sequence[ChildShard] = ()
 
     def names_children_of(self, shard_id: str) -> bool:
-        """Whether it names children of a shard."""
+        """Return whether the page names children of a shard."""
         return any(shard_id in child.parent_shards for child in self.child_shards)
 
 
 class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
-    """A shard that a closed one was split or merged into; its hash keys are left out."""
+    """A shard that a closed shard was split or merged into, without its hash keys."""
 
     shard_id: str
     parent_shards: list[str]
 
 
 class WireRecord(msgspec.Struct, frozen=True, rename="pascal", gc=False):
-    """One record in an answer's JSON, its data still base64, which msgspec is slow at."""
+    """A record in the JSON of a response. Its data stay base64, because msgspec decodes base64 slowly."""
 
     sequence_number: str
     approximate_arrival_timestamp: float
@@ -55,7 +55,7 @@ class WireRecord(msgspec.Struct, frozen=True, rename="pascal", gc=False):
 
 
 class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
-    """An answer of GetRecords as JSON has it; see `Page`. A body cut in transit lacks its records."""
+    """The JSON of a GetRecords response; see `Page`. `records` is required: a truncated body lacks it."""
 
     records: list[WireRecord]
     millis_behind_latest: int
@@ -63,17 +63,17 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
     child_shards: list[ChildShard] | None = None
 
     def answer(self) -> Page:
-        """The page that it tells of.
+        """Convert the response to a page.
 
         Raises:
-            ValueError: A record's data are not base64, or it is not accepted by `page_checks`.
+            ValueError: The data of a record are not base64, or `page_checks` rejects the page.
         """
         wire = self.records
         try:
-            # Without validation it takes anything, and longer.
+            # Decoding without validation accepts anything, and is slower.
             payloads = [b64decode(record.data, None, True) for record in wire]
         except ValueError as error:
-            raise ValueError(f"the data of a record are no base64: {error}") from None
+            raise ValueError(f"the data of a record are not base64: {error}") from None
         records = Records(
             [record.sequence_number for record in wire],
             [record.approximate_arrival_timestamp for record in wire],
@@ -85,42 +85,46 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
-    """An answer of GetShardIterator as JSON has it."""
+    """The JSON of a GetShardIterator response."""
 
     shard_iterator: str
 
     def answer(self) -> str:
-        """The iterator."""
+        """Return the iterator."""
         return self.shard_iterator
 
 
 class IncompleteBody(msgspec.Struct, frozen=True):
-    """A successful answer whose body is not a whole one."""
+    """A successful response whose body is incomplete or invalid.
+
+    Attributes:
+        reason: Why it is.
+    """
 
     reason: str
 
 
-def page_of(answer: dict[str, Any]) -> Page:
-    """A page that botocore's own parser gave.
+def page_of(response: dict[str, Any]) -> Page:
+    """Convert a GetRecords response that botocore parsed to a page.
 
     Raises:
-        KeyError: Something required is not there.
-        TypeError, ValueError: It is of another kind.
+        KeyError: A required field is missing.
+        TypeError, ValueError: A field is of the wrong type, or `page_checks` rejects the page.
     """
-    listed = answer["Records"]
+    listed = response["Records"]
     records = Records(
         [_text(record["SequenceNumber"]) for record in listed],
         [record["ApproximateArrivalTimestamp"].timestamp() for record in listed],
         [record["Data"] for record in listed],
         [None if (key := record.get("PartitionKey")) is None else _text(key) for record in listed],
     )
-    behind = checked_lag(msgspec.convert(answer["MillisBehindLatest"], int))
-    following = msgspec.convert(answer.get("NextShardIterator"), str | None)
-    children = msgspec.convert(answer.get("ChildShards"), list[ChildShard] | None)
-    return Page(checked(records), behind, following, children or ())
+    behind = checked_lag(msgspec.convert(response["MillisBehindLatest"], int))
+    next_iterator = msgspec.convert(response.get("NextShardIterator"), str | None)
+    children = msgspec.convert(response.get("ChildShards"), list[ChildShard] | None)
+    return Page(checked(records), behind, next_iterator, children or ())
 
 
 def _text(value: str) -> str:
-    """The value, if UTF-8 has it: JSON may hold half a surrogate pair."""
+    """Return a string after checking that UTF-8 can encode it: JSON may contain half of a surrogate pair."""
     str.encode(value)
     return value
