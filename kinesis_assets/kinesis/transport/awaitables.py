@@ -1,8 +1,10 @@
 """Generator-based coroutines, and the events that they wait for.
 
 Code that reads from the service does not block. It is a generator that yields each event that it waits for,
-and continues when the next step is requested. To run one such generator, block for each event (`waited_out`);
-to run many, use `event_loop`, which continues the others meanwhile.
+and continues when the next step is requested.
+
+`waited_out` runs one generator and blocks for each event.
+`event_loop` runs many: while some wait, the others continue.
 """
 
 from __future__ import annotations
@@ -66,17 +68,17 @@ class ThreadWait(Generic[_T]):
     """A blocking function has returned. The event loop calls it in another thread.
 
     Args:
-        work: The function.
+        function: The function.
     """
 
-    def __init__(self, work: Callable[[], _T]) -> None:
-        self._work = work
+    def __init__(self, function: Callable[[], _T]) -> None:
+        self._function = function
         self._future: Future[_T] = Future()
 
     def wait_out(self) -> None:
         """Call the function."""
         try:
-            self._future.set_result(self._work())
+            self._future.set_result(self._function())
         except BaseException as error:  # noqa: BLE001  # `result` raises it
             self._future.set_exception(error)
 
@@ -107,29 +109,29 @@ Waits = Generator[Wait, None, _T]
 """A generator that yields the events that it waits for, and returns a result."""
 
 
-def waited_out(work: Waits[_T]) -> _T:
+def waited_out(generator: Waits[_T]) -> _T:
     """Run a generator to its end in this thread, blocking for each event, and return its result."""
-    with closing(work):
+    with closing(generator):
         while True:
             try:
-                wait = next(work)
+                wait = next(generator)
             except StopIteration as end:
                 result: _T = end.value
                 return result
             wait.wait_out()
 
 
-def in_time(work: Waits[_T], seconds: float) -> Waits[_T]:
+def in_time(generator: Waits[_T], seconds: float) -> Waits[_T]:
     """Run a generator with an upper limit for each wait for a socket.
 
     Args:
-        work: The generator.
+        generator: The generator.
         seconds: Maximum for each wait; shorter limits of the generator itself still apply.
     """
-    with closing(work):
+    with closing(generator):
         while True:
             try:
-                wait = next(work)
+                wait = next(generator)
             except StopIteration as end:
                 result: _T = end.value
                 return result
@@ -138,9 +140,9 @@ def in_time(work: Waits[_T], seconds: float) -> Waits[_T]:
             yield wait
 
 
-def by_a_thread(work: Callable[[], _T]) -> Waits[_T]:
+def by_a_thread(function: Callable[[], _T]) -> Waits[_T]:
     """Call a blocking function in another thread, and return its result."""
-    wait = ThreadWait(work)
+    wait = ThreadWait(function)
     yield wait
     return wait.result()
 
@@ -157,11 +159,11 @@ def until_it_can(socket: socket, seconds: float, *, to_send: bool = False) -> Wa
         raise TimeoutError("timed out")
 
 
-def when_it_can(do: Callable[[], _T], socket: socket, seconds: float) -> Waits[_T]:
+def when_it_can(function: Callable[[], _T], socket: socket, seconds: float) -> Waits[_T]:
     """Call a function that receives from a non-blocking socket or sends to it, until it does not block.
 
     Args:
-        do: The function; it is called again whenever the socket is ready.
+        function: The function; it is called again whenever the socket is ready.
         socket: The socket.
         seconds: Maximum time to wait before each call.
 
@@ -171,7 +173,7 @@ def when_it_can(do: Callable[[], _T], socket: socket, seconds: float) -> Waits[_
     """
     while True:
         try:
-            return do()
+            return function()
         except (BlockingIOError, ssl.SSLWantReadError):
             to_send = False
         except ssl.SSLWantWriteError:

@@ -39,7 +39,7 @@ class EventLoop:
         self._remaining = 0
         self._pauses_end = False
         self._paused: list[tuple[float, int]] = []  # a heap
-        self._works: Sequence[Waits[None]] = ()
+        self._generators: Sequence[Waits[None]] = ()
         self._socket_waits: dict[int, tuple[float, SocketWait]] = {}
         self._earliest_deadline = math.inf  # of the socket waits
         self._memory_waits: deque[tuple[RoomWait, int]] = deque()
@@ -53,23 +53,23 @@ class EventLoop:
         self._pauses_end = True
         self._wake()
 
-    def run(self, works: Sequence[Waits[None]]) -> None:
+    def run(self, generators: Sequence[Waits[None]]) -> None:
         """Run generators until all have ended.
 
         They start in the given order. Those that paused continue in the order in which their pauses end.
 
         Raises whatever a generator raises, after closing the others.
         """
-        self._works = works
-        self._remaining = len(works)
-        self._paused = [(0.0, number) for number in range(len(works))]
+        self._generators = generators
+        self._remaining = len(generators)
+        self._paused = [(0.0, number) for number in range(len(generators))]
         with ExitStack() as stack:
             self._selector = stack.enter_context(DefaultSelector())
             self._wake_receiver, self._wake_sender = map(stack.enter_context, socketpair())
             self._wake_sender.setblocking(False)
             self._selector.register(self._wake_receiver, EVENT_READ)
-            for work in works:
-                stack.callback(work.close)
+            for generator in generators:
+                stack.callback(generator.close)
             threads = stack.enter_context(ThreadPoolExecutor(self._concurrency))
             while self._remaining:
                 for number in self._ready():
@@ -111,7 +111,7 @@ class EventLoop:
             yield heappop(self._paused)[1]
 
     def _step(self, number: int, threads: ThreadPoolExecutor) -> None:
-        wait: Wait | None = next(self._works[number], None)
+        wait: Wait | None = next(self._generators[number], None)
         match wait:
             case SocketWait():
                 event = EVENT_WRITE if wait.to_send else EVENT_READ

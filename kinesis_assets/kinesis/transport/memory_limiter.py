@@ -30,20 +30,20 @@ class Room:
         """Return an empty reservation, for one page at a time."""
         return Seat(self)
 
-    def take(self, amount: int, seat: Seat) -> Waits[int]:
+    def take(self, amount: int, reservation: Seat) -> Waits[int]:
         """Reserve bytes once they are free, and return how many were reserved.
 
         Args:
             amount: In bytes.
-            seat: The reservation that they are for; it determines the place in the queue.
+            reservation: The reservation that they are for; it determines the place in the queue.
         """
         amount = min(amount, self._capacity)
-        self._waiting.append(seat)
+        self._waiting.append(reservation)
         try:
-            while not self._is_free(amount, seat):
-                yield RoomWait(lambda: self._is_free(amount, seat))
+            while not self._is_free(amount, reservation):
+                yield RoomWait(lambda: self._is_free(amount, reservation))
         finally:
-            self._waiting.remove(seat)
+            self._waiting.remove(reservation)
         self._taken += amount
         return amount
 
@@ -51,8 +51,8 @@ class Room:
         """Free reserved bytes."""
         self._taken -= amount
 
-    def _is_free(self, amount: int, seat: Seat) -> bool:
-        return self._waiting[0] is seat and self._taken + amount <= self._capacity
+    def _is_free(self, amount: int, reservation: Seat) -> bool:
+        return self._waiting[0] is reservation and self._taken + amount <= self._capacity
 
 
 class Seat:
@@ -61,17 +61,17 @@ class Seat:
     A reservation is empty while it waits, so that waiters never wait for each other.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, limiter: Room) -> None:
+        self._limiter = limiter
         self._held = 0
 
     def take(self, amount: int) -> Waits[None]:
         """Release the reserved bytes and reserve `amount` bytes instead."""
         self.leave()
-        self._held = yield from self._room.take(amount, self)
+        self._held = yield from self._limiter.take(amount, self)
 
     def leave(self) -> None:
         """Release all reserved bytes."""
         if self._held:
             held, self._held = self._held, 0
-            self._room.release(held)
+            self._limiter.release(held)

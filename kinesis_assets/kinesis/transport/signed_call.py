@@ -89,7 +89,7 @@ class DirectCall(Generic[AnswerT_co]):
         }
 
     def __call__(
-        self, arguments: Mapping[str, Any], seat: Seat
+        self, arguments: Mapping[str, Any], reservation: Seat
     ) -> Waits[tuple[AnswerT_co | IncompleteBody, str | None]]:
         """Make one call, and return its result and the `Date` header of the response.
 
@@ -99,7 +99,7 @@ class DirectCall(Generic[AnswerT_co]):
 
         Args:
             arguments: Parameters of the operation.
-            seat: The reservation for the memory of the response.
+            reservation: The reservation for the memory of the response.
 
         Raises:
             ClientError: The service returned an error.
@@ -108,7 +108,7 @@ class DirectCall(Generic[AnswerT_co]):
         request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
         yield from self._sign(request)
         response = yield from self._endpoint.post(
-            request.headers.items(), request.body, lambda length: seat.take(int(COPIES * length))
+            request.headers.items(), request.body, lambda length: reservation.take(int(COPIES * length))
         )
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             error_response = self._error_response(response)
