@@ -14,7 +14,7 @@ from benchmarks.environments import python_of, version_of
 from benchmarks.section import Section, table
 from kinesis_assets.kinesis.records.aggregation import deaggregate
 from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.wire import Record
+from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from benchmarks.section import table as tabulated
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.records.wire import Record
+from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import draw_token

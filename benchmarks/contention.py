@@ -19,7 +19,7 @@ from benchmarks.section import Section, table
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.records.wire import Record
+from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze

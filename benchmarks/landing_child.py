@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.records.wire import Records
+    from kinesis_assets.kinesis.records.record import Records
 
 BATCH_ID = 1 << 61
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.kinesis.records.wire import Records
+    from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.awaitables import Wait
     from kinesis_assets.table.storage import TableFolder

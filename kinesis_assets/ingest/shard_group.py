@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.client import CONNECTIONS
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 if TYPE_CHECKING:

@@ -21,13 +21,7 @@ from botocore.loaders import create_loader
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
-from kinesis_assets.kinesis.records.wire import (
-    IncompleteBody,
-    Page,
-    WireIterator,
-    WirePage,
-    page_of,
-)
+from kinesis_assets.kinesis.records.wire import IncompleteBody, Page, WireIterator, WirePage, page_of
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     Shard,

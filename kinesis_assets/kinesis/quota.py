@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.records.wire import Records
+    from kinesis_assets.kinesis.records.record import Records
 
 
 class Budget:

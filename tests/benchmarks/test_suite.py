@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.replay import ReplayServer
-    from kinesis_assets.kinesis.records.wire import Page, Record
+    from kinesis_assets.kinesis.records.record import Record
+    from kinesis_assets.kinesis.records.wire import Page
 
 ORDERS = StreamSpec("orders", shards=3, pages=4, page_records=50, record_bytes=600)
 TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)

@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.records.aggregation import (
     is_aggregate,
     is_damaged,
 )
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.testing.aggregate import UserRecord, aggregate
 
 ALL_KEYS = ("0", str(2**128 - 1))

@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"

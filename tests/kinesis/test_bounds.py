@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.quota import Budget
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading import stall_detector
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate
 

@@ -506,7 +506,7 @@ def test_no_descriptor_is_left_after_success_or_error(pair):
 
 
 def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
-    with pytest.raises(RuntimeError, match="no room"):
+    with pytest.raises(RuntimeError, match="no memory is available"):
         run(noting([], "a", RoomWait(lambda: False)), noting([], "b", Pause(0), RoomWait(lambda: False)))
 
 

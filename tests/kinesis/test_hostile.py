@@ -18,7 +18,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading import stall_detector
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate, limits
 

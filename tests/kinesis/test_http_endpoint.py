@@ -288,7 +288,7 @@ def test_what_is_no_http_is_told_as_it_is():
     with RawPeer(Sent(b"220 mail ready\r\n\r\n")) as peer, pytest.raises(CallFailed) as raised:
         call(client_of(peer.url))
     assert raised.value.code == "HTTPClientError"
-    assert "the answer is not HTTP/1.1" in str(raised.value)
+    assert "the response is not HTTP/1.1" in str(raised.value)
 
 
 @pytest.mark.usefixtures("impatient")

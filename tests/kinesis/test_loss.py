@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.memory_limiter import Room

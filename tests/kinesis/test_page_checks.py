@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.reading import stall_detector
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -92,7 +92,7 @@ def test_page_that_stays_repeated_is_the_shards_own_error(put, reading_of, fault
     faults.repeat_page(after=1)
     reading, read = reading_of(), []
     with pytest.raises(
-        ReadFailed, match=f"a page begins with sequence number {numbers[1]}, which a read from"
+        ReadFailed, match=f"the page starts at sequence number {numbers[1]}, which a read from"
     ):
         read.extend(chain.from_iterable(reading))
     assert [record.data for record in read] == [b"0", b"1"]

@@ -11,7 +11,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.records.wire import Record
+from kinesis_assets.kinesis.records.record import Record
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
@@ -107,7 +107,7 @@ def test_data_that_are_no_base64_make_no_page(kinesis, stream, client, faults, d
         "PartitionKey": "k",
     }
     faults.answer("GetRecords", lambda _, answer: answer.but(Records=[record]))
-    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are no base64"):
+    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are not base64"):
         first_page(client)
 
 

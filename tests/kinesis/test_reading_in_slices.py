@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardRe
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import deaggregate, sliced
 from kinesis_assets.kinesis.records.page_checks import first_that_is_no_number
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import UserRecord, aggregate
 

@@ -98,7 +98,7 @@ def test_what_a_thread_was_for_is_done_and_tells_its_result_or_error():
 
 
 def test_room_that_nobody_will_make_is_an_error_and_not_waited_for():
-    with pytest.raises(RuntimeError, match="no room"):
+    with pytest.raises(RuntimeError, match="no memory is available"):
         waited_out(waits_of(RoomWait(lambda: False)))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 
 

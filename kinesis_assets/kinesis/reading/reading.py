@@ -35,7 +35,7 @@ from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS, Progres
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, is_damaged, sliced
 from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.page_checks import check_follows
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread, in_time
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.records.wire import Page, Record
+    from kinesis_assets.kinesis.records.record import Record
+    from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
     from kinesis_assets.kinesis.transport.memory_limiter import Room
 

@@ -1,1 +1,1 @@
-"""Records: from the response to Arrow."""
+"""Records: from a response of the service to Arrow columns."""

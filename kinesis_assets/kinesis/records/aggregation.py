@@ -1,36 +1,40 @@
-"""Aggregates of the Kinesis Producer Library (KPL), taken apart into their sub-records.
+"""Deaggregation of records that the Kinesis Producer Library (KPL) aggregated.
 
-An aggregate is one record's data: `MAGIC`, a protobuf message, the 16 bytes of the message's MD5. What begins
-with the magic and is no sound aggregate stays one record with its bytes as they came, and its error says why.
+The data of an aggregate consist of `MAGIC`, a protobuf message and the 16-byte MD5 of that message. A record
+that starts with the magic but is not a valid aggregate stays one record: its bytes are unchanged, and its
+error gives the reason.
 
-A sub-record's hash key is its explicit hash key, else the MD5 of its partition key. It is outside the shard's
-range when the aggregate came to another shard than it was made for, as after a split. Each sub-record is
-judged by itself: one outside is kept in its place with the error `OUTSIDE_HASH_RANGE`, the others of its
-aggregate are well. Whether the stream has it a second time depends on who put it:
+The hash key of a sub-record is its explicit hash key or, without one, the MD5 of its partition key. It is
+outside the shard's range if the aggregate reached a shard other than the one that it was built for, for
+example after a split. Each sub-record is checked by itself: one that is outside is kept in its place with the
+error `OUTSIDE_HASH_RANGE`, and the other sub-records of the aggregate have no error. Whether the stream
+contains the sub-record a second time depends on its producer:
 
-- The KPL takes a wrong shard for a failure and puts the sub-record again, to the shard it belongs to: there
-  it is well. Before 0.15.11, and later while it does not know the shard that answered, the KPL puts the whole
-  aggregate again, so that those inside the range come twice, each time under a sequence number of its own.
-- Other aggregators put nothing again: the row with the error is the only one.
+- The KPL treats a wrong shard as a failure and puts the sub-record again. The new copy reaches the correct
+  shard and has no error. Before 0.15.11, and later while it does not know the shard that responded, the KPL
+  puts the whole aggregate again. The sub-records inside the range then occur twice, under different sequence
+  numbers.
+- Other aggregators do not put the sub-record again: the row with the error is the only one.
 
-The Kinesis Client Library (KCL) leaves out the *whole* aggregate when one sub-record is outside, and loses
-what nobody puts again. So the rows whose error is null are all that the KCL gives of sound aggregates and, of
-those that it leaves out, what is inside the range. Where MD5 or protobuf are wrong, the KCL gives the record
-as a plain one. Where a partition key is longer than a record's may be, the KCL takes the aggregate apart, and
-here it is not sound.
+The Kinesis Client Library (KCL) drops the *whole* aggregate if one sub-record is outside, and so loses
+sub-records that are not put again. The rows whose error is null are therefore all sub-records that the KCL
+returns for valid aggregates, and those inside the range of the aggregates that it drops. If the MD5 or the
+protobuf is invalid, the KCL returns the record unchanged. If a partition key is longer than the service
+permits, the KCL deaggregates the record, whereas this module treats the aggregate as invalid.
 
-A hash key says where a sub-record belongs only if the service placed its aggregate by hash keys. Under the
-record distribution strategy AUTO it does not: sub-records would seem to be outside, and whoever reads those
-whose `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
-under which a record was put. A record without a partition key was put under AUTO, but one with a key may have
-been, too: the key is stored and ignored. The strategy that the stream has now says nothing about older
-records, since it can be switched at any time. So nothing is judged where AUTO is possible:
+A hash key determines the shard only if the service placed the aggregate by its hash keys. Under the record
+distribution strategy AUTO it does not: sub-records would appear to be outside, and a consumer that reads only
+rows whose `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
+under which a record was put. A record without a partition key was put under AUTO, but so may be one with a
+key: the service stores the key and ignores it. The current strategy of the stream does not apply to older
+records, since it can be switched at any time. Hash keys are therefore not checked where AUTO is possible:
 
-- a record without a partition key, in any stream;
-- any record of a stream whose capacity mode is ON_DEMAND, the only one that has the strategy.
+- for a record without a partition key, in any stream;
+- for any record of a stream whose capacity mode is ON_DEMAND, the only one that has the strategy.
 
-What that costs: in an on-demand stream the sub-records that the KPL puts again after a split come twice
-without an error. A stream that is provisioned now is judged, also what was put while it was on-demand.
+As a consequence, in an on-demand stream the sub-records that the KPL puts again after a split occur twice
+without an error. In a stream that is provisioned now, records that were put while it was on-demand are
+checked too.
 
 Sources:
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
@@ -57,32 +61,32 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from kinesis_assets.kinesis.records.columns import letters
-from kinesis_assets.kinesis.records.wire import Record, Records
+from kinesis_assets.kinesis.records.columns import bytes_and_offsets
+from kinesis_assets.kinesis.records.record import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 MAGIC = b"\xf3\x89\x9a\xc2"
-"""What every aggregate begins with."""
+"""The first bytes of every aggregate."""
 
 OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
-"""The error of a sub-record that came out well but belongs to another shard."""
+"""The error of a valid sub-record whose hash key belongs to another shard."""
 
 SLICE = 10_000
-"""Sub-records of an aggregate that are taken out of it at once: there can be a million in one."""
+"""Maximum number of sub-records that are extracted at once: an aggregate can have a million."""
 
 _KEY_CHARACTERS = 256
-"""Of a partition key at the most (API reference, PutRecord). All sub-records may share one: with a key of
-megabytes a single aggregate would come to terabytes."""
+"""Maximum length of a partition key (API reference, PutRecord). All sub-records may share one key: with a key
+of megabytes, a single aggregate would expand to terabytes."""
 
-_NOT_JUDGED = "not judged yet"
+_UNCHECKED = "not checked yet"
 _MD5_BYTES = 16
 _HASH_KEY_BYTES = 16
 _HASH_KEY_DIGITS = 39
 _ALL_HASH_KEYS = (bytes(_HASH_KEY_BYTES), b"\xff" * _HASH_KEY_BYTES)
 
-# The format's strings are bytes here: the same on the wire, and it is this module that judges their UTF-8.
+# The format's strings are declared as bytes, which have the same encoding: this module validates UTF-8.
 _FORMAT = {
     "Tag": ("required bytes key = 1", "optional bytes value = 2"),
     "Record": (
@@ -99,102 +103,102 @@ _FORMAT = {
 }
 
 
-def _aggregated_record() -> Any:
+def _message_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="aggregation.proto", package="kinesis_assets")
     for message, fields in _FORMAT.items():
         added = file.message_type.add(name=message)
         for label, kind, name, _, number in map(str.split, fields):
-            what = {"type_name": kind} if kind in _FORMAT else {"type": f"TYPE_{kind.upper()}"}
-            added.field.add(name=name, number=int(number), label=f"LABEL_{label.upper()}", **what)
-    pool = descriptor_pool.DescriptorPool()  # of its own: the default one is the whole process's
+            type_ = {"type_name": kind} if kind in _FORMAT else {"type": f"TYPE_{kind.upper()}"}
+            added.field.add(name=name, number=int(number), label=f"LABEL_{label.upper()}", **type_)
+    pool = descriptor_pool.DescriptorPool()  # not the default one, which the whole process shares
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("kinesis_assets.AggregatedRecord"))
 
 
-AggregatedRecord = _aggregated_record()
-"""The format's protobuf message, with bytes for strings."""
+AggregatedRecord = _message_class()
+"""The protobuf message of the format, with bytes for strings."""
 
 
-class _Unsound(Exception):
-    """Why something that begins like an aggregate is none."""
+class _InvalidAggregate(Exception):
+    """Data that start with `MAGIC` are not a valid aggregate."""
 
 
 def is_aggregate(record: Record) -> bool:
-    """Whether the record's data begin as an aggregate's."""
+    """Return whether a record's data start with `MAGIC`."""
     return record.data[: len(MAGIC)] == MAGIC
 
 
 def any_aggregate(records: Records) -> bool:
-    """Whether one of them is an aggregate."""
-    data, begins = letters(records.data_column)
-    # Most pages have none, and to look at each record costs more than this.
-    if not (data[begins[:-1][np.diff(begins) > 0]] == MAGIC[0]).any():
+    """Return whether the data of any record start with `MAGIC`."""
+    data, offsets = bytes_and_offsets(records.data_column)
+    # Most pages have no aggregate, and checking each record costs more than this.
+    if not (data[offsets[:-1][np.diff(offsets) > 0]] == MAGIC[0]).any():
         return False
     return any(map(bytes.startswith, records.payloads, repeat(MAGIC)))
 
 
 def is_damaged(error: str | None) -> bool:
-    """Whether the error of what `deaggregate` gave says that it begins as an aggregate and is none."""
+    """Return whether the error of a record from `deaggregate` marks an invalid aggregate."""
     return error is not None and error != OUTSIDE_HASH_RANGE
 
 
 def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Record]:
-    """The sub-records of an aggregate, in order, or the record itself.
+    """Return the sub-records of an aggregate, in order, or the record itself.
 
     Args:
-        record: As the wire has it.
-        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None judges
-            nothing.
+        record: A record as the service returned it.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text. None does not check
+            hash keys.
 
     Returns:
-        For a plain record that very object. For a sound aggregate all its sub-records, with its sequence
-        number and arrival; `sub_sequence_number` counts them from 0, and those outside the shard's range have
-        the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For anything else that begins
-        as an aggregate one record: it, with an error.
+        For a record that is not an aggregate, the same object. For a valid aggregate, all its sub-records,
+        with its sequence number and arrival time. `sub_sequence_number` counts them from 0. Those outside the
+        shard's range have the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For an
+        invalid aggregate, the record with an error.
     """
     return list(chain.from_iterable(sliced(record, hash_range)))
 
 
 def sliced(record: Record, hash_range: tuple[str, str] | None) -> Iterator[Sequence[Record]]:
-    """What `deaggregate` gives, in lists of at most `SLICE`, of which none is empty."""
+    """Yield the records of `deaggregate` in non-empty lists of at most `SLICE`."""
     if not is_aggregate(record):
         yield [record]
         return
     try:
-        message = _message(record.data)
-        taking = _sub_records(record, message, hash_range)
-        first = list(islice(taking, SLICE))
+        message = _parse(record.data)
+        sub_records = _sub_records(record, message, hash_range)
+        first = list(islice(sub_records, SLICE))
         if len(first) < len(message.records):
-            # What is unsound further on makes the whole of it unsound, so it is all looked at first.
-            for _ in taking:
+            # One invalid sub-record makes the aggregate invalid, so check all before yielding any.
+            for _ in sub_records:
                 pass
-            taking = _sub_records(record, message, hash_range)
-    except _Unsound as unsound:
-        yield [msgspec.structs.replace(record, error=f"aggregate: {unsound}")]
+            sub_records = _sub_records(record, message, hash_range)
+    except _InvalidAggregate as invalid:
+        yield [msgspec.structs.replace(record, error=f"aggregate: {invalid}")]
         return
     if len(first) == len(message.records):
         yield first
         return
     del first
-    while part := list(islice(taking, SLICE)):
+    while part := list(islice(sub_records, SLICE)):
         yield part
 
 
-def _message(data: bytes) -> Any:
-    """The message in an aggregate's data, whole and with all required fields."""
+def _parse(data: bytes) -> Any:
+    """Return the protobuf message of an aggregate, with all required fields."""
     if len(data) < len(MAGIC) + _MD5_BYTES:
-        raise _Unsound(f"too short: {len(data)} bytes")
+        raise _InvalidAggregate(f"too short: {len(data)} bytes")
     body = data[len(MAGIC) : -_MD5_BYTES]
     if _md5(body) != data[-_MD5_BYTES:]:
-        raise _Unsound("its MD5 does not match")
+        raise _InvalidAggregate("its MD5 does not match")
     try:
         message = AggregatedRecord.FromString(body)
     except DecodeError:
-        raise _Unsound("its protobuf does not parse") from None
+        raise _InvalidAggregate("its protobuf does not parse") from None
     if not message.IsInitialized():
-        raise _Unsound("its protobuf lacks a required field")
+        raise _InvalidAggregate("its protobuf lacks a required field")
     if not message.records:
-        raise _Unsound("no sub-record in it")
+        raise _InvalidAggregate("no sub-record in it")
     return message
 
 
@@ -204,51 +208,51 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | Non
     else:
         first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
 
-    def judged(hash_key: bytes) -> str | None:
+    def range_error(hash_key: bytes) -> str | None:
         return None if first <= hash_key <= last else OUTSIDE_HASH_RANGE
 
-    # Each key of the tables is decoded and judged once, however many sub-records have it; a partition key is
-    # hashed only where no explicit hash key stands for it.
+    # Each key in the tables is decoded and checked once, however many sub-records use it. A partition key is
+    # hashed only for a sub-record without an explicit hash key.
     table = message.partition_key_table
-    keys = _texts(table)
+    keys = _partition_keys(table)
     all_inside = (first, last) == _ALL_HASH_KEYS
-    key_errors = [None if all_inside else _NOT_JUDGED] * len(keys)
-    explicit_errors = [judged(_hash_key(key)) for key in message.explicit_hash_key_table]
+    key_errors = [None if all_inside else _UNCHECKED] * len(keys)
+    explicit_errors = [range_error(_hash_key(key)) for key in message.explicit_hash_key_table]
 
     sequence_number = record.sequence_number
     arrival = record.approximate_arrival_timestamp
-    number = 0
+    index = 0
     try:
-        for number, sub in enumerate(message.records):  # told below
-            index = sub.partition_key_index
+        for index, sub in enumerate(message.records):
+            key_index = sub.partition_key_index
             if sub.HasField("explicit_hash_key_index"):
                 error = explicit_errors[sub.explicit_hash_key_index]
             else:
-                error = key_errors[index]
-                if error is _NOT_JUDGED:
-                    error = key_errors[index] = judged(_md5(table[index]))
-            yield Record(sequence_number, arrival, sub.data, keys[index], number, error)
+                error = key_errors[key_index]
+                if error is _UNCHECKED:
+                    error = key_errors[key_index] = range_error(_md5(table[key_index]))
+            yield Record(sequence_number, arrival, sub.data, keys[key_index], index, error)
     except IndexError:
-        raise _Unsound(f"sub-record {number} has an index beyond its table of keys") from None
+        raise _InvalidAggregate(f"sub-record {index} has an index beyond its table of keys") from None
 
 
-def _texts(table: Iterable[bytes]) -> list[str]:
+def _partition_keys(table: Iterable[bytes]) -> list[str]:
     try:
         keys = [key.decode() for key in table]
     except UnicodeDecodeError:
-        raise _Unsound("a partition key is not UTF-8") from None
+        raise _InvalidAggregate("a partition key is not UTF-8") from None
     if any(len(key) > _KEY_CHARACTERS for key in keys):
-        raise _Unsound(f"a partition key has more than {_KEY_CHARACTERS} characters")
+        raise _InvalidAggregate(f"a partition key has more than {_KEY_CHARACTERS} characters")
     return keys
 
 
 def _hash_key(decimal: bytes) -> bytes:
-    """An explicit hash key as big-endian bytes: they compare as the numbers do, and with MD5s."""
+    """Return an explicit hash key as big-endian bytes, which sort like the numbers and compare with MD5s."""
     number = int(decimal) if decimal.isdigit() and len(decimal) <= _HASH_KEY_DIGITS else -1
     try:
         return number.to_bytes(_HASH_KEY_BYTES, "big")
     except OverflowError:
-        raise _Unsound("an explicit hash key is not a decimal number from 0 to 2^128-1") from None
+        raise _InvalidAggregate("an explicit hash key is not a decimal number from 0 to 2^128-1") from None
 
 
 def _md5(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Records as Arrow batches: the columns that every reader of the package gives."""
+"""Records as Arrow batches, with the columns that every reader of this package returns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from kinesis_assets.kinesis.records import columns
-from kinesis_assets.kinesis.records.wire import Records
+from kinesis_assets.kinesis.records.record import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.records.wire import Record
+    from kinesis_assets.kinesis.records.record import Record
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -29,12 +29,12 @@ RECORD_SCHEMA = pa.schema(
         pa.field("error", pa.string(), nullable=True),
     ]
 )
-"""One row a record. `sub_sequence_number` is 0 for a plain record, else the place in its aggregate, from 0;
-`partition_key` is null where the producer gave none; `error` is null when all is well."""
+"""One row for each record. `sub_sequence_number` is the index in the aggregate, from 0; it is 0 for a record
+that is not part of one. `partition_key` is null if the producer set none, `error` if the record is sound."""
 
 
 def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.RecordBatch:
-    """The records of one shard as a batch of `RECORD_SCHEMA`, in their order."""
+    """Return the records of one shard, in their order, as a batch of `RECORD_SCHEMA`."""
     if not isinstance(records, Records):
         records = Records.of(records)
     count = len(records)
@@ -51,15 +51,21 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
             subs,
             records.key_column,
             records.data_column,
-            _arrivals(records.arrival_seconds),
+            _timestamps(records.arrival_seconds),
             errors,
         ],
         schema=RECORD_SCHEMA,
     )
 
 
-def _arrivals(seconds: NDArray[np.float64]) -> pa.Array:
-    """Arrivals, exact to the millisecond, in bulk: a Python call for each would cost as much as all else."""
+def _timestamps(seconds: NDArray[np.float64]) -> pa.Array:
+    """Return arrival times as a column, exact to the millisecond.
+
+    The conversion is vectorized: a Python call for each record would double the cost of a batch.
+
+    Args:
+        seconds: Since the epoch.
+    """
     microseconds = np.rint(seconds * 1000.0).astype(np.int64) * 1000
     buffers = [None, pa.py_buffer(microseconds)]
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(seconds), buffers)

@@ -1,4 +1,8 @@
-"""What tells whether rows are those that were read: a sum over their records, in any order."""
+"""A checksum over records that does not depend on their order.
+
+The checksum of a range is compared with that of its rows, which shows whether the table has the records that
+were read.
+"""
 
 from __future__ import annotations
 
@@ -7,72 +11,81 @@ from zlib import crc32
 
 import numpy as np
 
-from kinesis_assets.kinesis.records.columns import letters
+from kinesis_assets.kinesis.records.columns import bytes_and_offsets
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kinesis_assets.kinesis.records.wire import Record, Records
+    from kinesis_assets.kinesis.records.record import Record, Records
 
 _FEW = 400
-"""Numbers are sooner done one by one that are no more than these."""
+"""Up to this many records, a loop over the sequence numbers is faster than NumPy."""
 
 _PLAIN = b":0"
-"""What stands behind the sequence number of a plain record."""
+"""What follows the sequence number of a record that is not part of an aggregate."""
 
 
 def checksum(record: Record) -> int:
-    """What a record adds to the checksum of its range, whose order does not matter: 32 bits.
+    """Return the 32-bit checksum of one record.
 
-    The sum over some rows is `sum(crc32(concat_ws(':', sequence_number, sub_sequence_number)))` in Spark SQL.
+    The checksum of a range is the sum over its records. In Spark SQL, the sum over rows is
+    `sum(crc32(concat_ws(':', sequence_number, sub_sequence_number)))`.
     """
     return crc32(f"{record.sequence_number}:{record.sub_sequence_number}".encode())
 
 
 def checksums(records: Records) -> int:
-    """The sum of `checksum` over records."""
+    """Return the sum of `checksum` over records; 0 for none."""
     if not records:
         return 0
     if records.subs is not None:
         pairs = zip(records.numbers, records.subs, strict=True)
         return sum([crc32(f"{number}:{sub}".encode()) for number, sub in pairs])
     if len(records) > _FEW:
-        digits, begins = letters(records.number_column)
-        lengths = begins[1:] - begins[:-1]
+        digits, offsets = bytes_and_offsets(records.number_column)
+        lengths = offsets[1:] - offsets[:-1]
         if lengths.min() == lengths.max():
-            return _of_one_length(digits[: begins[-1]].reshape(len(records), -1))
+            return _checksum_of_equal_lengths(digits[: offsets[-1]].reshape(len(records), -1))
     return sum([crc32(number.encode() + _PLAIN) for number in records.numbers])
 
 
-def _of_one_length(numbers: NDArray[np.uint8]) -> int:
-    """The sum for plain records, by a row of digits for each.
+def _checksum_of_equal_lengths(numbers: NDArray[np.uint8]) -> int:
+    """Return the sum for records that are not part of an aggregate.
 
-    Texts of one length whose difference (XOR) is the same have CRCs whose difference is the same, and
-    differences of several digits add up (by XOR): a look in `_DIFFERENCES` for each column of digits that are
-    not all alike is less work than a CRC for each number.
+    CRC32 is linear: if two strings have the same length, the XOR of their CRCs depends only on the XOR of the
+    strings, and the contributions of several digits combine by XOR. One lookup in `_DIFFERENCES` for each
+    column of digits that are not all equal costs less than one CRC for each number.
+
+    Args:
+        numbers: Sequence numbers of equal length: one row of ASCII digits for each.
     """
     count, length = numbers.shape
-    differing = numbers ^ numbers[0]
+    differences = numbers ^ numbers[0]
     crcs = np.full(count, crc32(numbers[0].tobytes() + _PLAIN), np.uint32)
-    for place in np.flatnonzero(np.bitwise_or.reduce(differing)):
-        crcs ^= _DIFFERENCES[length - 1 - place].take(differing[:, place])
+    for column in np.flatnonzero(np.bitwise_or.reduce(differences)):
+        crcs ^= _DIFFERENCES[length - 1 - column].take(differences[:, column])
     return int(crcs.sum(dtype=np.uint64))
 
 
-def _difference(behind: int, difference: int) -> int:
-    """How the CRCs of two texts differ that differ in one character, so many characters before their end."""
-    return crc32(bytes([difference, *bytes(behind)])) ^ crc32(bytes(1 + behind))
+def _crc_difference(following: int, difference: int) -> int:
+    """Return the XOR of the CRCs of two strings that differ in one byte.
+
+    Args:
+        following: Number of bytes after that byte.
+        difference: XOR of the two bytes.
+    """
+    return crc32(bytes([difference, *bytes(following)])) ^ crc32(bytes(1 + following))
 
 
 _DIGIT_DIFFERENCES = 16
-"""The codes of two digits differ in their four lowest bits at most."""
+"""The ASCII codes of two digits differ only in their lowest four bits."""
 
 _DIFFERENCES = np.array(
     [
-        [_difference(behind + len(_PLAIN), difference) for difference in range(_DIGIT_DIFFERENCES)]
-        for behind in range(LONGEST_NUMBER)
+        [_crc_difference(following + len(_PLAIN), difference) for difference in range(_DIGIT_DIFFERENCES)]
+        for following in range(LONGEST_NUMBER)
     ],
     np.uint32,
 )
-"""By the number of digits behind a digit, and by its difference."""
+"""XOR of two CRCs, by the number of digits after the one that differs and by the XOR of the two digits."""

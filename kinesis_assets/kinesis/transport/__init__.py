@@ -1,1 +1,1 @@
-"""Signed HTTP calls, many at once on one event loop."""
+"""Signed HTTP calls, many of them concurrent on one event loop."""

@@ -1,8 +1,10 @@
-"""What a piece of work waits for.
+"""Generator-based coroutines, and the events that they wait for.
 
-A reading does not wait by itself. It is a generator that yields what it waits for, and goes on when it is
-asked for its next step. Who does one thing waits it out; who does many has others go on meanwhile
-(`event_loop`).
+Code that reads from the service does not block. It is a generator that yields each event that it waits for,
+and continues when the next step is requested.
+
+`waited_out` runs one generator and blocks for each event.
+`event_loop` runs many: while some wait, the others continue.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing is to be done before so many seconds have passed. Whoever pauses is not under way meanwhile, so
-    it may hold nothing that others wait for.
+    """A number of seconds has passed.
+
+    A paused generator does not count as running, so it must not hold anything that others wait for.
 
     Attributes:
         seconds: 0 or more.
@@ -35,19 +38,19 @@ class Pause:
     seconds: float
 
     def wait_out(self) -> None:
-        """Wait, doing nothing else."""
+        """Block until the event."""
         time.sleep(self.seconds)
 
 
 @dataclass(slots=True)
 class SocketWait:
-    """More can be received from a socket, or sent to it.
+    """A socket is ready for receiving or sending.
 
     Attributes:
-        socket: Which.
-        to_send: It is waited for to send.
-        seconds: As long as this, at most.
-        timed_out: It took longer; set by who waits.
+        socket: A non-blocking socket.
+        to_send: Whether to wait for sending; otherwise for receiving.
+        seconds: Maximum time to wait.
+        timed_out: Whether `seconds` passed before the socket was ready. Set by the code that waits.
     """
 
     socket: socket
@@ -56,73 +59,79 @@ class SocketWait:
     timed_out: bool = False
 
     def wait_out(self) -> None:
-        """Wait, doing nothing else."""
+        """Block until the event."""
         wait = wait_for_write if self.to_send else wait_for_read
         self.timed_out = not wait(self.socket, self.seconds)
 
 
 class ThreadWait(Generic[_T]):
-    """Something is done that blocks a thread: let it be another one.
+    """A blocking function has returned. The event loop calls it in another thread.
 
     Args:
-        work: What.
+        function: The function.
     """
 
-    def __init__(self, work: Callable[[], _T]) -> None:
-        self._work = work
-        self._done: Future[_T] = Future()
+    def __init__(self, function: Callable[[], _T]) -> None:
+        self._function = function
+        self._future: Future[_T] = Future()
 
     def wait_out(self) -> None:
-        """Do it."""
+        """Call the function."""
         try:
-            self._done.set_result(self._work())
+            self._future.set_result(self._function())
         except BaseException as error:  # noqa: BLE001  # `result` raises it
-            self._done.set_exception(error)
+            self._future.set_exception(error)
 
     def result(self) -> _T:
-        """What came of it. Raises what it raised."""
-        return self._done.result()
+        """Return what the function returned, or raise what it raised."""
+        return self._future.result()
 
 
 @dataclass(frozen=True, slots=True)
 class RoomWait:
-    """There is room for a page; see `room`. All that wait in one loop wait for the same room.
+    """Memory for a page is available; see `memory_limiter`. All generators of one loop share one limiter.
 
     Attributes:
-        is_over: Whether there is.
+        is_over: Returns whether the memory is available.
     """
 
     is_over: Callable[[], bool]
 
     def wait_out(self) -> None:
-        """Who does nothing else waits in vain."""
-        raise RuntimeError("there is no room, and nobody who will make some")
+        """Raise an error: nothing else runs that could release memory."""
+        raise RuntimeError("no memory is available, and no other work can release any")
 
 
 Wait = Pause | SocketWait | ThreadWait[Any] | RoomWait
+"""An event that a generator waits for."""
 
 Waits = Generator[Wait, None, _T]
-"""Work that gives a result, and on its way what it waits for."""
+"""A generator that yields the events that it waits for, and returns a result."""
 
 
-def waited_out(work: Waits[_T]) -> _T:
-    """Do some work, waiting for all that it waits for."""
-    with closing(work):
+def waited_out(generator: Waits[_T]) -> _T:
+    """Run a generator to its end in this thread, blocking for each event, and return its result."""
+    with closing(generator):
         while True:
             try:
-                wait = next(work)
+                wait = next(generator)
             except StopIteration as end:
                 result: _T = end.value
                 return result
             wait.wait_out()
 
 
-def in_time(work: Waits[_T], seconds: float) -> Waits[_T]:
-    """Some work that waits for none of its sockets for longer than so many seconds."""
-    with closing(work):
+def in_time(generator: Waits[_T], seconds: float) -> Waits[_T]:
+    """Run a generator with an upper limit for each wait for a socket.
+
+    Args:
+        generator: The generator.
+        seconds: Maximum for each wait; shorter limits of the generator itself still apply.
+    """
+    with closing(generator):
         while True:
             try:
-                wait = next(work)
+                wait = next(generator)
             except StopIteration as end:
                 result: _T = end.value
                 return result
@@ -131,18 +140,18 @@ def in_time(work: Waits[_T], seconds: float) -> Waits[_T]:
             yield wait
 
 
-def by_a_thread(work: Callable[[], _T]) -> Waits[_T]:
-    """What some work gives that blocks its thread."""
-    wait = ThreadWait(work)
+def by_a_thread(function: Callable[[], _T]) -> Waits[_T]:
+    """Call a blocking function in another thread, and return its result."""
+    wait = ThreadWait(function)
     yield wait
     return wait.result()
 
 
 def until_it_can(socket: socket, seconds: float, *, to_send: bool = False) -> Waits[None]:
-    """Wait until more can be received from a socket, or sent to it.
+    """Wait until a socket is ready for receiving, or for sending.
 
     Raises:
-        TimeoutError: It could not, for so many seconds.
+        TimeoutError: It was not ready within `seconds`.
     """
     wait = SocketWait(socket, to_send, seconds)
     yield wait
@@ -150,19 +159,24 @@ def until_it_can(socket: socket, seconds: float, *, to_send: bool = False) -> Wa
         raise TimeoutError("timed out")
 
 
-def when_it_can(do: Callable[[], _T], socket: socket, seconds: float) -> Waits[_T]:
-    """Receive from a socket that does not block, or send to it, once that can be done.
+def when_it_can(function: Callable[[], _T], socket: socket, seconds: float) -> Waits[_T]:
+    """Call a function that receives from a non-blocking socket or sends to it, until it does not block.
+
+    Args:
+        function: The function; it is called again whenever the socket is ready.
+        socket: The socket.
+        seconds: Maximum time to wait before each call.
 
     Raises:
-        TimeoutError: It could not, for so many seconds.
-        OSError: The connection broke.
+        TimeoutError: The socket was not ready within `seconds`.
+        OSError: The connection failed.
     """
     while True:
         try:
-            return do()
+            return function()
         except (BlockingIOError, ssl.SSLWantReadError):
             to_send = False
         except ssl.SSLWantWriteError:
             to_send = True
-        # Apart from that error, which keeps what is in its frames: there, a part of a body.
+        # Outside of the except block: the error would keep its frames alive, and with them a part of a body.
         yield from until_it_can(socket, seconds, to_send=to_send)

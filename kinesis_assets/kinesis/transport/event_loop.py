@@ -1,7 +1,7 @@
-"""Many pieces of work, done side by side by one thread: while some wait, others go on.
+"""An event loop that runs many generators in one thread: while some wait, others continue.
 
-Threads would fight for Python's one interpreter, and for a call that brings little, handing it on costs more
-than the call itself.
+Threads would compete for Python's global interpreter lock. For a call that returns little data, switching
+between threads costs more than the call itself.
 """
 
 from __future__ import annotations
@@ -27,135 +27,139 @@ if TYPE_CHECKING:
 
 
 class EventLoop:
-    """Does work until all of it is done, once.
+    """Runs generators until all have ended. A loop can be used once.
 
     Args:
-        at_once: Pieces of work that may be under way at once. One that pauses is not.
+        concurrency: Maximum number of generators that run at the same time. One that pauses does not count.
     """
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
-        self._under_way = 0
-        self._left = 0
-        self._hurried = False
-        self._due: list[tuple[float, int]] = []
-        self._works: Sequence[Waits[None]] = ()
-        self._on_sockets: dict[int, tuple[float, SocketWait]] = {}
-        self._no_limit_before = math.inf  # of those
-        self._for_room: deque[tuple[RoomWait, int]] = deque()
-        self._done_by_threads: deque[int] = deque()
-        self._sockets: BaseSelector
-        self._woken: socket
-        self._waker: socket | None = None  # other threads wake this one by a byte
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._running = 0
+        self._remaining = 0
+        self._pauses_end = False
+        self._paused: list[tuple[float, int]] = []  # a heap
+        self._generators: Sequence[Waits[None]] = ()
+        self._socket_waits: dict[int, tuple[float, SocketWait]] = {}
+        self._earliest_deadline = math.inf  # of the socket waits
+        self._memory_waits: deque[tuple[RoomWait, int]] = deque()
+        self._thread_calls_done: deque[int] = deque()
+        self._selector: BaseSelector
+        self._wake_receiver: socket
+        self._wake_sender: socket | None = None  # other threads wake the loop by sending a byte
 
     def hurry(self) -> None:
-        """From now on no pause lasts any longer. Any thread may call this, at any time."""
-        self._hurried = True
+        """End all current and future pauses. Any thread may call this, at any time."""
+        self._pauses_end = True
         self._wake()
 
-    def run(self, works: Sequence[Waits[None]]) -> None:
-        """Do all of it. Who is first in it begins first; later, whose pause ended first.
+    def run(self, generators: Sequence[Waits[None]]) -> None:
+        """Run generators until all have ended.
 
-        Raises what a piece of work raises; the others are closed then.
+        They start in the given order. Those that paused continue in the order in which their pauses end.
+
+        Raises whatever a generator raises, after closing the others.
         """
-        self._works = works
-        self._left = len(works)
-        self._due = [(0.0, number) for number in range(len(works))]
+        self._generators = generators
+        self._remaining = len(generators)
+        self._paused = [(0.0, number) for number in range(len(generators))]
         with ExitStack() as stack:
-            self._sockets = stack.enter_context(DefaultSelector())
-            self._woken, self._waker = map(stack.enter_context, socketpair())
-            self._waker.setblocking(False)
-            self._sockets.register(self._woken, EVENT_READ)
-            for work in works:
-                stack.callback(work.close)
-            threads = stack.enter_context(ThreadPoolExecutor(self._at_once))
-            while self._left:
+            self._selector = stack.enter_context(DefaultSelector())
+            self._wake_receiver, self._wake_sender = map(stack.enter_context, socketpair())
+            self._wake_sender.setblocking(False)
+            self._selector.register(self._wake_receiver, EVENT_READ)
+            for generator in generators:
+                stack.callback(generator.close)
+            threads = stack.enter_context(ThreadPoolExecutor(self._concurrency))
+            while self._remaining:
                 for number in self._ready():
-                    self._go_on(number, threads)
+                    self._step(number, threads)
 
     def _ready(self) -> Iterator[int]:
-        """Wait until some can go on; which, each as soon as that is seen."""
-        yield from self._without_sockets()
-        events = self._sockets.select(self._seconds())
+        """Wait until generators can continue, and yield the number of each as soon as it is known."""
+        yield from self._ready_without_sockets()
+        events = self._selector.select(self._select_timeout())
         now = time.monotonic()
         for key, _ in events:
             if key.data is None:
-                self._woken.recv(4096)
+                self._wake_receiver.recv(4096)
             else:
-                self._off_socket(key.data)
+                self._remove_socket_wait(key.data)
                 yield key.data
-            yield from self._without_sockets()
-        if self._no_limit_before <= now:
+            yield from self._ready_without_sockets()
+        if self._earliest_deadline <= now:
             yield from self._timed_out(now)
 
     def _timed_out(self, now: float) -> Iterator[int]:
-        """Those whose sockets had nothing for too long."""
-        for number, (limit, wait) in [*self._on_sockets.items()]:
-            if limit <= now:
+        """Yield the generators whose sockets were not ready before their deadlines."""
+        for number, (deadline, wait) in [*self._socket_waits.items()]:
+            if deadline <= now:
                 wait.timed_out = True
-                self._off_socket(number)
+                self._remove_socket_wait(number)
                 yield number
-        self._no_limit_before = min((limit for limit, _ in self._on_sockets.values()), default=math.inf)
+        deadlines = (deadline for deadline, _ in self._socket_waits.values())
+        self._earliest_deadline = min(deadlines, default=math.inf)
 
-    def _without_sockets(self) -> Iterator[int]:
-        """Those for whom no socket is to be looked at."""
-        while self._done_by_threads:
-            yield self._done_by_threads.popleft()
-        while self._for_room and self._for_room[0][0].is_over():
-            yield self._for_room.popleft()[1]
-        while self._seconds_until_due() <= 0:
-            self._under_way += 1
-            yield heappop(self._due)[1]
+    def _ready_without_sockets(self) -> Iterator[int]:
+        """Yield the generators that can continue and wait for no socket."""
+        while self._thread_calls_done:
+            yield self._thread_calls_done.popleft()
+        while self._memory_waits and self._memory_waits[0][0].is_over():
+            yield self._memory_waits.popleft()[1]
+        while self._seconds_until_next() <= 0:
+            self._running += 1
+            yield heappop(self._paused)[1]
 
-    def _go_on(self, number: int, threads: ThreadPoolExecutor) -> None:
-        wait: Wait | None = next(self._works[number], None)
+    def _step(self, number: int, threads: ThreadPoolExecutor) -> None:
+        wait: Wait | None = next(self._generators[number], None)
         match wait:
             case SocketWait():
                 event = EVENT_WRITE if wait.to_send else EVENT_READ
-                limit = time.monotonic() + wait.seconds
-                self._on_sockets[number] = limit, wait
-                self._no_limit_before = min(self._no_limit_before, limit)
-                self._sockets.register(wait.socket, event, number)
+                deadline = time.monotonic() + wait.seconds
+                self._socket_waits[number] = deadline, wait
+                self._earliest_deadline = min(self._earliest_deadline, deadline)
+                self._selector.register(wait.socket, event, number)
             case RoomWait():
-                self._for_room.append((wait, number))
+                self._memory_waits.append((wait, number))
             case ThreadWait():
-                threads.submit(self._by_thread, wait, number)
+                threads.submit(self._call_in_thread, wait, number)
             case Pause():
-                self._under_way -= 1
-                heappush(self._due, (time.monotonic() + wait.seconds, number))
+                self._running -= 1
+                heappush(self._paused, (time.monotonic() + wait.seconds, number))
             case None:
-                self._under_way -= 1
-                self._left -= 1
+                self._running -= 1
+                self._remaining -= 1
             case _:
                 assert_never(wait)
 
-    def _by_thread(self, wait: ThreadWait[object], number: int) -> None:
+    def _call_in_thread(self, wait: ThreadWait[object], number: int) -> None:
         wait.wait_out()
-        self._done_by_threads.append(number)
+        self._thread_calls_done.append(number)
         self._wake()
 
-    def _off_socket(self, number: int) -> None:
-        _, wait = self._on_sockets.pop(number)
-        self._sockets.unregister(wait.socket)
+    def _remove_socket_wait(self, number: int) -> None:
+        _, wait = self._socket_waits.pop(number)
+        self._selector.unregister(wait.socket)
 
-    def _seconds_until_due(self) -> float:
-        """Until one more can begin; infinity if none can before others are done."""
-        if not self._due or self._under_way >= self._at_once:
+    def _seconds_until_next(self) -> float:
+        """Return the seconds until a paused generator can continue; infinity if others must finish first."""
+        if not self._paused or self._running >= self._concurrency:
             return math.inf
-        return 0.0 if self._hurried else self._due[0][0] - time.monotonic()
+        return 0.0 if self._pauses_end else self._paused[0][0] - time.monotonic()
 
-    def _seconds(self) -> float | None:
-        """How long to look at sockets at most; None for as long as it takes."""
-        if not self._left or self._done_by_threads or (self._for_room and self._for_room[0][0].is_over()):
+    def _select_timeout(self) -> float | None:
+        """Return how many seconds to wait for sockets; None for no limit."""
+        waits = self._memory_waits
+        if not self._remaining or self._thread_calls_done or (waits and waits[0][0].is_over()):
             return 0.0
-        seconds = self._seconds_until_due()
-        if self._on_sockets:
-            seconds = min(seconds, self._no_limit_before - time.monotonic())
-        elif seconds == math.inf and len(self._for_room) == self._under_way:
-            self._for_room[0][0].wait_out()  # in vain
+        seconds = self._seconds_until_next()
+        if self._socket_waits:
+            seconds = min(seconds, self._earliest_deadline - time.monotonic())
+        elif seconds == math.inf and len(waits) == self._running:
+            waits[0][0].wait_out()  # raises: every running generator waits for memory
         return None if seconds == math.inf else max(0.0, seconds)
 
     def _wake(self) -> None:
-        if self._waker is not None:
-            with suppress(OSError):  # there are bytes enough already, or all is over
-                self._waker.send(b"\0")
+        if self._wake_sender is not None:
+            with suppress(OSError):  # the buffer is full already, or the loop has ended
+                self._wake_sender.send(b"\0")

@@ -1,4 +1,4 @@
-"""An answer of HTTP/1.1, taken off a connection."""
+"""Receiving an HTTP/1.1 response from a connection."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.awaitables import Waits
 
 _PIECE = 256 << 10
-"""Bytes that are received at once, at most, before it is known how many come: most answers are shorter."""
+"""Maximum bytes per receive call while the length of the response is unknown. Most responses are shorter."""
 
-_LONGEST_HEAD = 64 << 10
+_MAX_HEAD_BYTES = 64 << 10
 
-_LONGEST_SECONDS = 300.0
-"""For a head, and again for a body, however often a few bytes of it come."""
+_MAX_SECONDS = 300.0
+"""Total time limit for a head, and again for a body, even if bytes keep arriving."""
 
 _END_OF_HEAD = b"\r\n\r\n"
 
 
 class BodyTooLong(ProtocolError):
-    """The body is longer than it may be; what was not received stays with the sender."""
+    """The body exceeds the limit. The rest of it was not received."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer.
+    """An HTTP response.
 
     Attributes:
-        status: As 200.
-        headers: By their names in lower case.
-        body: Shorter than the headers say if the connection ended before.
-        keeps: The connection is good for another request.
+        status: HTTP status code.
+        headers: Values by header name in lower case.
+        body: Shorter than its Content-Length if the connection was closed early.
+        keeps: Whether the connection can be used for another request.
     """
 
     status: int
@@ -52,17 +52,17 @@ class HttpAnswer:
 
 
 class _Found:
-    """What httptools finds in an answer, as it comes; without trailers."""
+    """The callbacks of httptools; they collect a response while it is parsed. Trailers are ignored."""
 
     def __init__(self) -> None:
-        self.answers = 0
+        self.responses = 0
         self.headers: dict[str, str] = {}
         self.has_head = False
         self.body = bytearray()
-        self.is_whole = False
+        self.is_complete = False
 
     def on_message_begin(self) -> None:
-        self.answers += 1
+        self.responses += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.has_head:
@@ -76,130 +76,141 @@ class _Found:
         self.body += part
 
     def on_message_complete(self) -> None:
-        self.is_whole = True
+        self.is_complete = True
 
 
 def receive(
     connection: socket, seconds: float, largest_body: int, before_body: Callable[[int], Waits[None]]
 ) -> Waits[HttpAnswer]:
-    """The answer to a request that was sent.
+    """Receive the response to a request.
 
     Args:
-        connection: One that does not block.
-        seconds: How long it may take until more comes. A head may take five minutes in all, a body likewise.
-        largest_body: Bytes of a body at most.
-        before_body: Done before the body is received, with the bytes that it has at most.
+        connection: A non-blocking socket to which the request was sent.
+        seconds: Maximum time to wait for the next bytes. The head, and also the body, may take five minutes
+            in total.
+        largest_body: Maximum size of the body, in bytes.
+        before_body: Called before the body is received, with its length or, if that is unknown, the maximum.
 
     Raises:
-        OSError: The connection broke or ended before the body; `TimeoutError` if nothing came in time.
-        BodyTooLong: The body is longer.
-        ProtocolError: That is no answer, or more than one.
+        OSError: The connection failed or was closed before the body; `TimeoutError` if no bytes arrived in
+            time.
+        BodyTooLong: The body exceeds `largest_body`.
+        ProtocolError: The bytes are not an HTTP/1.1 response, or more than one.
     """
-    yield from until_it_can(connection, seconds)  # to try before costs more
-    coming = _Coming(connection, seconds)
+    yield from until_it_can(connection, seconds)  # a receive call that fails costs more
+    receiver = _Receiver(connection, seconds)
     status = 0
-    came = memoryview(b"")
-    while status < HTTPStatus.OK:  # 1xx announces the answer
-        head, came = yield from _head(coming, came)
+    received = memoryview(b"")
+    while status < HTTPStatus.OK:  # 1xx precedes the final response
+        head, received = yield from _receive_head(receiver, received)
         found = _Found()
         parser = HttpResponseParser(found)
         _parse(parser, head)
         status = parser.get_status_code()
-    length = 0 if found.is_whole else int(found.headers.get("content-length", largest_body))
+    length = 0 if found.is_complete else int(found.headers.get("content-length", largest_body))
     if length > largest_body:
         raise BodyTooLong(f"the response has {length} bytes, more than {largest_body}")
     yield from before_body(length)
-    coming.count_anew()
-    if "content-length" in found.headers and not found.is_whole:
-        body = yield from _body(coming, length, came)
-        found.is_whole = len(body) == length
+    receiver.restart_deadline()
+    if "content-length" in found.headers and not found.is_complete:
+        body = yield from _receive_body(receiver, length, received)
+        found.is_complete = len(body) == length
     else:
-        yield from _parse_body(coming, parser, found, came, largest_body)
+        yield from _parse_body(receiver, parser, found, received, largest_body)
         body = memoryview(found.body)
     keeps = (
-        found.is_whole
+        found.is_complete
         and parser.get_http_version() == "1.1"
         and "close" not in found.headers.get("connection", "").lower()
     )
     return HttpAnswer(status, found.headers, body, keeps)
 
 
-class _Coming:
-    """What comes over a connection, for `_LONGEST_SECONDS`."""
+class _Receiver:
+    """Receives from a connection until a deadline, which is `_MAX_SECONDS` away."""
 
     def __init__(self, connection: socket, seconds: float) -> None:
         self._connection = connection
         self._seconds = seconds
-        self.count_anew()
+        self.restart_deadline()
 
-    def count_anew(self) -> None:
-        """Let its time begin now."""
-        self._until = time.monotonic() + _LONGEST_SECONDS
+    def restart_deadline(self) -> None:
+        """Set the deadline to `_MAX_SECONDS` from now."""
+        self._deadline = time.monotonic() + _MAX_SECONDS
 
-    def piece(self) -> Waits[bytes]:
-        """Some bytes; none at the connection's end."""
-        self._see_time()
+    def receive(self) -> Waits[bytes]:
+        """Receive some bytes; empty if the connection was closed."""
+        self._check_deadline()
         return when_it_can(lambda: self._connection.recv(_PIECE), self._connection, self._seconds)
 
-    def into(self, place: memoryview) -> Waits[int]:
-        """How many bytes came into a place; none at the connection's end."""
-        self._see_time()
-        return when_it_can(lambda: self._connection.recv_into(place), self._connection, self._seconds)
+    def receive_into(self, buffer: memoryview) -> Waits[int]:
+        """Receive bytes into a buffer, and return how many; 0 if the connection was closed."""
+        self._check_deadline()
+        return when_it_can(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
 
-    def _see_time(self) -> None:
-        if time.monotonic() > self._until:
-            raise TimeoutError(f"the answer took more than {_LONGEST_SECONDS:.0f} s, and was not over")
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise TimeoutError(f"the response was not complete after {_MAX_SECONDS:.0f} s")
 
 
-def _head(coming: _Coming, rest: memoryview) -> Waits[tuple[memoryview, memoryview]]:
-    """The head of an answer, a part of which came already, and what came after it."""
-    came = bytes(rest)
-    while (end := came.find(_END_OF_HEAD)) < 0:
-        if len(came) >= _LONGEST_HEAD:
-            raise ProtocolError(f"the answer has a head of more than {_LONGEST_HEAD} bytes")
-        piece = yield from coming.piece()
+def _receive_head(receiver: _Receiver, received: memoryview) -> Waits[tuple[memoryview, memoryview]]:
+    """Receive the head of a response.
+
+    Args:
+        receiver: The connection.
+        received: Bytes that were received already.
+
+    Returns:
+        The head, and the bytes that were received after it.
+    """
+    data = bytes(received)
+    while (end := data.find(_END_OF_HEAD)) < 0:
+        if len(data) >= _MAX_HEAD_BYTES:
+            raise ProtocolError(f"the response has a head of more than {_MAX_HEAD_BYTES} bytes")
+        piece = yield from receiver.receive()
         if not piece:
-            raise ConnectionResetError(f"the connection ended after {len(came)} bytes of an answer's head")
-        came += piece
-    view, end = memoryview(came), end + len(_END_OF_HEAD)
+            raise ConnectionResetError(f"the connection was closed after {len(data)} bytes of the head")
+        data += piece
+    view, end = memoryview(data), end + len(_END_OF_HEAD)
     return view[:end], view[end:]
 
 
-def _body(coming: _Coming, length: int, came: memoryview) -> Waits[memoryview]:
-    """So many bytes, or what there is; some came already."""
-    got = len(came)
-    if got < length:
-        # Not zeroed before. One byte more, or TLS might keep what is too much for the next answer.
+def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Waits[memoryview]:
+    """Receive a body of `length` bytes, or less if the connection is closed early."""
+    count = len(received)
+    if count < length:
+        # The buffer is not zeroed. It has one extra byte: otherwise TLS might keep surplus bytes for the next
+        # response.
         body = np.empty(length + 1, np.uint8).data
-        body[:got] = came
-        while got < length and (more := (yield from coming.into(body[got:]))):
-            got += more
-        came = body[:got]
-    if got > length:
-        raise ProtocolError("the answer has more bytes than it says")
-    return came
+        body[:count] = received
+        while count < length and (more := (yield from receiver.receive_into(body[count:]))):
+            count += more
+        received = body[:count]
+    if count > length:
+        raise ProtocolError("the response has more bytes than its Content-Length")
+    return received
 
 
 def _parse_body(
-    coming: _Coming, parser: HttpResponseParser, found: _Found, rest: memoryview, largest: int
+    receiver: _Receiver, parser: HttpResponseParser, found: _Found, received: memoryview, largest: int
 ) -> Waits[None]:
-    """Parse a body that ends by itself, or with the connection; some came already."""
-    received = len(rest)
-    _parse(parser, rest)
-    while not found.is_whole and (came := (yield from coming.piece())):
-        received += len(came)
-        if received > largest:
+    """Receive and parse a body that marks its own end or ends with the connection."""
+    count = len(received)
+    _parse(parser, received)
+    while not found.is_complete and (piece := (yield from receiver.receive())):
+        count += len(piece)
+        if count > largest:
             raise BodyTooLong(f"the response has more than {largest} bytes")
-        _parse(parser, came)
-    if found.answers > 1:
-        raise ProtocolError("the answer is followed by another")
+        _parse(parser, piece)
+    if found.responses > 1:
+        raise ProtocolError("the response is followed by another one")
 
 
 def _parse(parser: HttpResponseParser, piece: bytes | memoryview) -> None:
-    wrong = None
+    reason = None
     try:
         parser.feed_data(piece)
     except (HttpParserError, HttpParserUpgrade) as error:
-        wrong = str(error)
-    if wrong is not None:  # raised apart from that error, which keeps the parser and all that it found
-        raise ProtocolError(f"the answer is not HTTP/1.1: {wrong}")
+        reason = str(error)
+    if reason is not None:  # outside of the except block: that error keeps the parser and all collected data
+        raise ProtocolError(f"the response is not HTTP/1.1: {reason}")

@@ -1,4 +1,4 @@
-"""The memory that the pages of many shards may take together."""
+"""A limit on the memory that the pages of many shards use together."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """So many bytes, for the pages that are on their way from the wire to a file. For one thread.
+    """Limits the total size of the pages that are in memory. Not thread-safe.
 
-    Who waits is served in the order of coming, so that a large page is not passed by small ones for ever.
-    What asks for more than all of it is given all of it: it waits until it is alone.
+    Waiters are served first in, first out, so that small pages never starve a large one. A request for more
+    than the capacity is reduced to the capacity: it waits until no other page is in memory.
 
     Args:
-        capacity: Bytes.
+        capacity: In bytes.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -27,45 +27,51 @@ class Room:
         self._waiting: deque[Seat] = deque()
 
     def seat(self) -> Seat:
-        """One page's place in it, empty at first."""
+        """Return an empty reservation, for one page at a time."""
         return Seat(self)
 
-    def take(self, amount: int, seat: Seat) -> Waits[int]:
-        """Take bytes for a seat, once they are free; what was taken, to be given back."""
+    def take(self, amount: int, reservation: Seat) -> Waits[int]:
+        """Reserve bytes once they are free, and return how many were reserved.
+
+        Args:
+            amount: In bytes.
+            reservation: The reservation that they are for; it determines the place in the queue.
+        """
         amount = min(amount, self._capacity)
-        self._waiting.append(seat)
+        self._waiting.append(reservation)
         try:
-            while not self._is_free(amount, seat):
-                yield RoomWait(lambda: self._is_free(amount, seat))
+            while not self._is_free(amount, reservation):
+                yield RoomWait(lambda: self._is_free(amount, reservation))
         finally:
-            self._waiting.remove(seat)
+            self._waiting.remove(reservation)
         self._taken += amount
         return amount
 
-    def give_back(self, amount: int) -> None:
-        """Free what was taken."""
+    def release(self, amount: int) -> None:
+        """Free reserved bytes."""
         self._taken -= amount
 
-    def _is_free(self, amount: int, seat: Seat) -> bool:
-        return self._waiting[0] is seat and self._taken + amount <= self._capacity
+    def _is_free(self, amount: int, reservation: Seat) -> bool:
+        return self._waiting[0] is reservation and self._taken + amount <= self._capacity
 
 
 class Seat:
-    """What one page at a time takes of a room. Whoever waits holds nothing meanwhile, so that those who wait
-    never wait for each other.
+    """The memory that is reserved for one page at a time.
+
+    A reservation is empty while it waits, so that waiters never wait for each other.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, limiter: Room) -> None:
+        self._limiter = limiter
         self._held = 0
 
     def take(self, amount: int) -> Waits[None]:
-        """Hold so many bytes from now on, in place of what was held."""
+        """Release the reserved bytes and reserve `amount` bytes instead."""
         self.leave()
-        self._held = yield from self._room.take(amount, self)
+        self._held = yield from self._limiter.take(amount, self)
 
     def leave(self) -> None:
-        """Hold nothing."""
+        """Release all reserved bytes."""
         if self._held:
             held, self._held = self._held, 0
-            self._room.give_back(held)
+            self._limiter.release(held)

@@ -1,9 +1,8 @@
-"""The private names of botocore and urllib3 that direct calls use; no other module uses one.
+"""The private names of botocore and urllib3 that direct calls use. No other module uses any.
 
-Any release may rename them. All are resolved when a client is made, and none when this module is loaded.
-Where one is missing or takes other arguments, `SdkInternalMissing` names it, and the SDK makes the calls by
-itself (`client`). A name that keeps its place and changes its meaning is not found: hence the upper bounds in
-pyproject.toml.
+Any release may rename them. They are resolved when a client is created, not when this module is imported. If
+one is missing or takes other arguments, `SdkInternalMissing` names it, and the SDK makes the calls instead
+(`client`). A name whose meaning changes cannot be detected, hence the upper bounds in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -25,17 +24,22 @@ _warned = threading.Event()
 
 
 class SdkInternalMissing(Exception):
-    """botocore or urllib3 has no such private name, or it takes other arguments."""
+    """A private name of botocore or urllib3 is missing, or takes other arguments."""
 
 
 def warn_that_the_sdk_calls(missing: str) -> None:
-    """Log why direct calls are not made, once in a process."""
+    """Log that the SDK makes all calls, once per process.
+
+    Args:
+        missing: The private name that is missing.
+    """
     if _warned.is_set():
         return
     _warned.set()
     _log.warning(
-        "%s, which direct calls to Kinesis need: the AWS SDK (botocore %s) makes all calls by itself, for "
-        "several times the CPU. Install the versions of botocore and urllib3 that kinesis-assets requires",
+        "%s, which direct calls to Kinesis need: the AWS SDK (botocore %s) makes all calls instead, "
+        "which costs several times the CPU. Install the versions of botocore and urllib3 that kinesis-assets "
+        "requires",
         missing,
         botocore.__version__,
     )
@@ -57,7 +61,7 @@ def _of_module(module: str, name: str) -> Any:
 
 
 def parser_error() -> type[Exception]:
-    """What the SDK raises for an answer that it cannot parse; where it does not name that, a ValueError."""
+    """Return the SDK's error for an invalid response; ValueError if the SDK does not have it."""
     try:
         error: type[Exception] = _of_module("botocore.parsers", "ResponseParserError")
     except SdkInternalMissing:
@@ -66,14 +70,20 @@ def parser_error() -> type[Exception]:
 
 
 def data_endpoint(client: Any, stream_arn: str | None) -> str:
-    """Where the SDK sends the calls that read a stream: to the endpoint of the account in its ARN.
+    """Return the URL to which the SDK sends the calls that read a stream.
 
-    Without an ARN it is the region's. A custom endpoint is used as it is for both.
-    Source: botocore's endpoint rules of Kinesis, endpoint-rule-set-1, which know StreamARN.
+    With an ARN, it is the endpoint of the account in the ARN; without one, the endpoint of the region. A
+    custom endpoint is used unchanged.
+
+    Args:
+        client: A botocore client for Kinesis.
+        stream_arn: The stream's ARN, if known.
+
+    Source: botocore's endpoint rules for Kinesis, endpoint-rule-set-1, parameter StreamARN.
     """
     resolver = getattr(client, "_ruleset_resolver", None)
     if stream_arn is None or resolver is None:
-        return str(client.meta.endpoint_url)  # the region's endpoint answers calls by ARN too
+        return str(client.meta.endpoint_url)  # the region's endpoint accepts calls by ARN too
     model = client.meta.service_model.operation_model("GetRecords")
     context = {"client_config": client.meta.config}
     return str(resolver.construct_endpoint(model, {"StreamARN": stream_arn}, context).url)
@@ -83,15 +93,15 @@ class Signing:
     """How a client signs its requests and parses error responses.
 
     Args:
-        client: Of botocore.
+        client: A botocore client.
 
     Raises:
-        SdkInternalMissing: The client has no such parts.
+        SdkInternalMissing: A private name is missing.
 
     Attributes:
-        signer: The client's own.
-        request: Makes a request that can be signed, of a method, a URL, headers and a body.
-        parse_refusal: Makes a refusal of an answer and the operation's output shape.
+        signer: The client's signer.
+        request: Creates a request that can be signed, from a method, a URL, headers and a body.
+        parse_error: Creates an error response from a response and the operation's output shape.
     """
 
     def __init__(self, client: Any) -> None:
@@ -99,21 +109,21 @@ class Signing:
         _private(self.signer, "sign")
         _private(self.signer, "_credentials")
         self.request = _request_class()
-        self.parse_refusal: Callable[[dict[str, Any], Any], dict[str, Any]] = _private(
+        self.parse_error: Callable[[dict[str, Any], Any], dict[str, Any]] = _private(
             _of_module("botocore.parsers", "JSONParser")(), "parse"
         )
 
     def needs_credentials(self) -> bool:
-        """Whether the next signature gets new credentials first."""
-        needed = getattr(_private(self.signer, "_credentials"), "refresh_needed", None)
-        return needed is not None and bool(needed())
+        """Return whether the next signature refreshes the credentials first."""
+        refresh_needed = getattr(_private(self.signer, "_credentials"), "refresh_needed", None)
+        return refresh_needed is not None and bool(refresh_needed())
 
 
 def _request_class() -> Any:
     base: Any = _of_module("botocore.awsrequest", "AWSRequest")
 
     class Request(base):  # type: ignore[misc]  # botocore has no types
-        """The SDK's request, without preparing all of it again each time its body is read."""
+        """The SDK's request, which otherwise prepares itself again whenever its body is read."""
 
         @property
         def body(self) -> bytes:
@@ -122,30 +132,30 @@ def _request_class() -> Any:
     probe = Request("POST", "http://localhost/", {"Name": "value"}, b"body")
     _private(probe, "data")
     if list(_private(probe, "headers").items()) != [("Name", "value")]:
-        raise SdkInternalMissing("AWSRequest has other headers")
+        raise SdkInternalMissing("AWSRequest changes its headers")
     return Request
 
 
 class ConnectionPool:
-    """The connections of a botocore session to a URL, through proxies and TLS as the session is set.
+    """The connections of a botocore session to a URL, with the session's settings for proxies and TLS.
 
     Args:
-        session: A botocore client's own, of HTTP.
-        url: Where to.
+        session: The HTTP session of a botocore client.
+        url: The URL.
 
     Raises:
-        SdkInternalMissing: They cannot be reached.
+        SdkInternalMissing: A private name is missing.
         ValueError: The URL, or that of a proxy, is invalid.
 
     Attributes:
-        pool: The pool of urllib3.
-        take: Gives a connection, open or not.
-        put_back: Takes it back, open or not.
+        pool: urllib3's connection pool.
+        get: Returns a connection, open or not.
+        put: Returns a connection to the pool, open or not.
         prepare_proxy: Opens a connection through a tunnel.
-        tunnels: Whether connections are such.
-        proxy_url: Of the proxy; None without one.
-        shown_proxy_url: The same without its password.
-        certificate_error: What a certificate of another host raises, besides errors of `ssl`.
+        uses_tunnel: Whether connections go through a tunnel.
+        proxy_url: URL of the proxy; None without one.
+        masked_proxy_url: The same without its password.
+        certificate_error: Raised for a certificate of another host, besides errors of `ssl`.
     """
 
     def __init__(self, session: Any, url: str) -> None:
@@ -162,30 +172,30 @@ class ConnectionPool:
             self.pool = manager_of(url, self.proxy_url).connection_from_url(url)
             set_up(self.pool, url, _private(session, "_verify"))
             proxy, proxy_config = _private(self.pool, "proxy"), _private(self.pool, "proxy_config")
-            self.tunnels = bool(needs_tunnel(proxy, proxy_config, urlsplit(url).scheme))
-            self.shown_proxy_url = self.proxy_url and mask(self.proxy_url)
-            self.take: Callable[[], Any] = _private(self.pool, "_get_conn")
-            self.put_back: Callable[[Any], None] = _private(self.pool, "_put_conn")
+            self.uses_tunnel = bool(needs_tunnel(proxy, proxy_config, urlsplit(url).scheme))
+            self.masked_proxy_url = self.proxy_url and mask(self.proxy_url)
+            self.get: Callable[[], Any] = _private(self.pool, "_get_conn")
+            self.put: Callable[[Any], None] = _private(self.pool, "_put_conn")
             self.prepare_proxy: Callable[[Any], None] = _private(self.pool, "_prepare_proxy")
-            self._see_what_is_used()
+            self._check_attributes()
         except (TypeError, AttributeError) as error:
             raise SdkInternalMissing(f"a private function of botocore or urllib3 differs ({error})") from None
         except ValueError as error:
-            of = "the environment's proxy for it: " if self.proxy_url else ""
-            raise ValueError(f"{of}{error}") from None
+            source = "the environment's proxy for it: " if self.proxy_url else ""
+            raise ValueError(f"{source}{error}") from None
 
-    def _see_what_is_used(self) -> None:
-        """See that the pool and its connections have what calls use of them; none is opened."""
+    def _check_attributes(self) -> None:
+        """Check the attributes of the pool and its connections that calls use, without opening one."""
         for name in ("proxy_headers", "timeout"):
             _private(self.pool, name)
-        connection = self.take()
+        connection = self.get()
         try:
             for name in ("is_closed", "has_connected_to_proxy", "proxy", "sock", "timeout", "connect"):
                 _private(connection, name)
         finally:
-            self.put_back(connection)
+            self.put(connection)
 
 
 def connections_of(client: Any, url: str) -> ConnectionPool:
-    """The connections of a botocore client to a URL; raises what `ConnectionPool` does."""
+    """Return the connections of a botocore client to a URL. Raises the errors of `ConnectionPool`."""
     return ConnectionPool(_private(_private(client, "_endpoint"), "http_session"), url)

@@ -1,9 +1,9 @@
-"""Calls without what the AWS SDK does around each one anew: for those that every shard needs.
+"""Calls that bypass most of the AWS SDK, for the operations that every shard needs.
 
-The SDK's own parts give credentials, sign, open the connections and keep them, and name what went wrong. Left
-out are its parser, which makes dicts one field at a time and costs more CPU than all else (benchmarks,
-landing); its HTTP (`http_endpoint`); and its rules of endpoints, its validation and its hooks, which find the
-same for every call.
+The SDK still provides credentials, signatures, pooled connections and errors. Bypassed are its parser, which
+builds dicts one field at a time and takes more CPU time than everything else (benchmarks, landing); its HTTP
+layer (`http_connection`); and its endpoint rules, validation and hooks, whose result is the same for every
+call.
 """
 
 from __future__ import annotations
@@ -31,46 +31,47 @@ if TYPE_CHECKING:
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
-class Wire(Protocol[AnswerT_co]):
-    """A struct that an answer's JSON is decoded to."""
+class WireStruct(Protocol[AnswerT_co]):
+    """A struct that the JSON of a response is decoded to."""
 
     def answer(self) -> AnswerT_co:
-        """What it means.
+        """Convert the struct to the result of the call.
 
         Raises:
-            ValueError: It can mean nothing.
+            ValueError: The response is invalid.
         """
 
 
 LARGEST_BODY = 16 << 20
-"""Bytes of an answer's body at most. None is longer: 10 MiB as base64, and what is around it."""
+"""Maximum size of a response body, in bytes. The service returns at most 10 MiB, as base64 in JSON."""
 
 COPIES = 2.5
-"""Memory that a page takes at most for each byte of its body, if its records have 100 bytes or more: the body
-and the records taken out of it, as text; later these as text and bytes, then as bytes and Arrow columns."""
+"""Maximum memory of a page, in bytes for each byte of its body, if its records have 100 bytes or more. At
+first it consists of the body and the records decoded from it, as text; then of the records as text and as
+bytes; then of the records as bytes and as Arrow columns."""
 
 _encoder = msgspec.json.Encoder()
 
 
 class DirectCall(Generic[AnswerT_co]):
-    """An operation, made with a botocore client's own parts; it is made once, never tried again.
+    """An operation, called with parts of a botocore client and without retries.
 
     Args:
-        client: Of Kinesis.
-        operation: Its name.
-        wire: What its answers are as JSON.
-        endpoint_url: Where to; the client's endpoint by default.
+        client: A botocore client for Kinesis.
+        operation: The name of the operation.
+        wire: The struct that the JSON of a response is decoded to.
+        endpoint_url: Where to send calls; by default the client's endpoint.
 
     Raises:
-        SdkInternalMissing: The client's parts cannot be used.
-        ValueError: The endpoint's URL, or that of a proxy, cannot be meant.
+        SdkInternalMissing: A private name of the SDK is missing.
+        ValueError: The URL of the endpoint or of a proxy is invalid.
 
     Attributes:
-        operation: Its name.
+        operation: The name of the operation.
     """
 
     def __init__(
-        self, client: Any, operation: str, wire: type[Wire[AnswerT_co]], endpoint_url: str | None = None
+        self, client: Any, operation: str, wire: type[WireStruct[AnswerT_co]], endpoint_url: str | None = None
     ) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
@@ -81,45 +82,51 @@ class DirectCall(Generic[AnswerT_co]):
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
         self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, LARGEST_BODY)
         self._headers = {
-            "Host": _host(self._url),  # otherwise the signer derives it for each call
+            "Host": _host(self._url),  # without it, the signer derives it for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
             "User-Agent": client.meta.config.user_agent,
             "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
         }
 
     def __call__(
-        self, arguments: Mapping[str, Any], seat: Seat
+        self, arguments: Mapping[str, Any], reservation: Seat
     ) -> Waits[tuple[AnswerT_co | IncompleteBody, str | None]]:
-        """What the service answers, and its `Date`. The answer has a seat from when its body is read, but for
-        the first 256 KiB, which come with its head.
+        """Make one call, and return its result and the `Date` header of the response.
 
-        What is not read stays with the sender, and the answer's head tells how long the body is: so the
-        memory of a task is bounded by what comes, and not by a guess.
+        The memory of the response is reserved before its body is received, except for the first 256 KiB,
+        which arrive with the head. The head states the length of the body, and the rest of it stays with the
+        sender until then: the memory of a task is bounded by actual sizes, not by an estimate.
+
+        Args:
+            arguments: Parameters of the operation.
+            reservation: The reservation for the memory of the response.
 
         Raises:
-            ClientError: The service refused.
-            BotoCoreError: No whole answer came.
+            ClientError: The service returned an error.
+            BotoCoreError: No complete response was received.
         """
         request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
         yield from self._sign(request)
-        answer = yield from self._endpoint.post(
-            request.headers.items(), request.body, lambda length: seat.take(int(COPIES * length))
+        response = yield from self._endpoint.post(
+            request.headers.items(), request.body, lambda length: reservation.take(int(COPIES * length))
         )
-        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            refusal = self._refusal(answer)
-            del answer  # an error keeps what is in its frames
-            raise ClientError(refusal, self.operation)
-        date = answer.headers.get("date")
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            error_response = self._error_response(response)
+            del response  # the error keeps its frames alive
+            raise ClientError(error_response, self.operation)
+        date = response.headers.get("date")
         try:
-            wire = self._decoder.decode(answer.body)
-            del answer  # for what is made of it
+            wire = self._decoder.decode(response.body)
+            del response  # frees its memory before the conversion
             return wire.answer(), date
-        except ValueError as error:  # msgspec's are such, too
+        except ValueError as error:  # includes msgspec's errors
             return IncompleteBody(str(error)), date
 
     def _sign(self, request: Any) -> Waits[None]:
-        """Near the credentials' end one call gets new ones over the network; the others sign with the old
-        ones.
+        """Sign a request.
+
+        Shortly before the credentials expire, one call refreshes them over the network, in another thread.
+        The other calls sign with the current ones.
         """
         sign = self._signing.signer.sign
         if self._signing.needs_credentials():
@@ -127,22 +134,22 @@ class DirectCall(Generic[AnswerT_co]):
         else:
             sign(self.operation, request)
 
-    def _refusal(self, answer: HttpAnswer) -> dict[str, Any]:
-        parsed = {"status_code": answer.status, "headers": answer.headers, "body": bytes(answer.body)}
-        refusal: dict[str, Any] = {}
-        # What is no answer of the service's, as of a proxy, can be anything.
+    def _error_response(self, response: HttpAnswer) -> dict[str, Any]:
+        raw = {"status_code": response.status, "headers": response.headers, "body": bytes(response.body)}
+        parsed: dict[str, Any] = {}
+        # A response that is not from the service, such as a proxy's, can contain anything.
         with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError):
-            refusal = self._signing.parse_refusal(parsed, self._shape)
+            parsed = self._signing.parse_error(raw, self._shape)
         return {
-            "Error": {"Code": str(answer.status), "Message": ""},
-            "ResponseMetadata": {"HTTPStatusCode": answer.status},
-        } | refusal
+            "Error": {"Code": str(response.status), "Message": ""},
+            "ResponseMetadata": {"HTTPStatusCode": response.status},
+        } | parsed
 
 
 def _host(url: str) -> str:
-    """The header as the SDK signs it: in lower case, without a user, and without the scheme's own port."""
+    """Return the Host header as the SDK signs it: in lower case, without user and without a default port."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    own = {"http": 80, "https": 443}.get(parts.scheme)
-    return host if parts.port in {None, own} else f"{host}:{parts.port}"
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return host if parts.port in {None, default} else f"{host}:{parts.port}"
