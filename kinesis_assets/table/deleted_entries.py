@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.table import TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
 
 _MOST_COMMITS = 100
 """Commits that are searched for one with rows: each may be a file to read."""

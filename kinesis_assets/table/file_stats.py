@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,23 @@ _BATCH_ROWS = 16_384
 
 _LOOKS = 4
 """Files looked through at once by a task: each costs the key columns of one row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingFile:
+    """A data file of one version of the table.
+
+    Attributes:
+        path: Relative to the table's folder.
+        size: Bytes.
+        rows: Of all its shards.
+        arrival_date: ISO date, UTC, of every row in it.
+    """
+
+    path: str
+    size: int
+    rows: int
+    arrival_date: str
 
 
 class HeldFile(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.table.table import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,3 +51,8 @@ def _after(number: int, sub: float) -> str:
     if sub != math.inf:
         later += f" OR (sequence_number = {text} AND sub_sequence_number > {int(sub)})"
     return f"(sequence_number LIKE '{same_length}_%' OR (sequence_number LIKE '{same_length}' AND ({later})))"
+
+
+def sql_text(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

@@ -93,3 +93,11 @@ def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:
     if isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     return filesystem.open_output_stream(path, compression=None)
+
+
+def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.FileInfo]:
+    """The files in a folder, without those in folders inside it; none if it does not exist."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    selector = pyarrow.fs.FileSelector(folder, allow_not_found=True)
+    return [info for info in filesystem.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table import commit, data_file, positions_chain, table
-from kinesis_assets.table.table import TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

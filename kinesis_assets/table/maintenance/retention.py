@@ -9,14 +9,14 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.amendments import following
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.maintenance.steps import State, Step, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import date, datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.table import PositionedTable, StandingFile
+    from kinesis_assets.table.table import PositionedTable
 
 
 _IN_THE_FUTURE = (
@@ -142,8 +142,3 @@ def lower_floor(
         return None
 
     return until_told(table, look)
-
-
-def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
-    """The rows, the number and the bytes of some files."""
-    return sum(file.rows for file in files), len(files), sum(file.size for file in files)

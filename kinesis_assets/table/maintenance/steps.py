@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import CommitFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kinesis_assets.table.file_stats import StandingFile
 
 
 class State(StrEnum):
@@ -35,3 +43,17 @@ class Step:
     files: int = 0
     bytes: int = 0
     reason: str | None = None
+
+
+def done_or_left(step: Step, do: Callable[[], object]) -> Step:
+    """Carry out a step, and report it as done, or as left if another commit conflicted with it."""
+    try:
+        do()
+    except CommitFailed as error:
+        return replace(step, state=State.LEFT, reason=str(error))
+    return replace(step, state=State.DONE)
+
+
+def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
+    """The rows, the number and the bytes of some files."""
+    return sum(file.rows for file in files), len(files), sum(file.size for file in files)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.table import HISTORY_RETENTION, Upkeep
+from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

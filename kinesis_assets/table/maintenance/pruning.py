@@ -1,42 +1,33 @@
-"""Keeping a table quick and small, beside whatever runs commit to it meanwhile.
-
-Every step can be done again, and ended anywhere: the next maintenance goes on. Rows and positions stay as
-they are, except that rows older than the table's own retention go, with a floor that says so. Each step that
-deletes goes by a clock that the service and this machine agree on, read just before.
-"""
+"""Deleting the package's own files that nothing needs any more."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import pyarrow.fs
-
-from kinesis_assets.errors import CommitFailed, PositionsUnreadable
-from kinesis_assets.table.claims import claim
-from kinesis_assets.table.clocks import AgreedClock, machine_time
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.amendment_files import PAST_FOLDER
 from kinesis_assets.table.commit_ids import drawn_at
-from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.heartbeat import RUNS
-from kinesis_assets.table.maintenance.retention import expire, sizes
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
-from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.stop_marker import STOPS
-from kinesis_assets.table.table import PAST_FOLDER, Upkeep
+from kinesis_assets.table.storage import files_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import date, datetime
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
-    from kinesis_assets.kinesis.stream import StreamIdentity, StreamSummary
-    from kinesis_assets.table.table import PositionedTable, StandingFile, TableSnapshot
+    import pyarrow.fs
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 CHAIN_KEPT = timedelta(days=30)
 """Positions that others took the place of longer ago are pruned: no attempt looks so far back."""
@@ -54,72 +45,14 @@ CHAIN_BYTES = 4 << 30
 STOPS_KEPT = timedelta(days=1)
 """An attempt that is to stop ends within minutes; the heartbeat of a live run is a minute old at most."""
 
-SMALL_BYTES = FILE_BYTES // 4
-"""A file under this size is small: a scan of so much takes longer than opening it."""
-
-SMALL_FILES = 4
-"""A day with fewer small files is left alone, so that a straggler or two do not rewrite it every night."""
-
-SMALL_FILES_TODAY = 500
-"""Likewise a day that is not over: its rows are gathered once more when it is."""
-
-_COMPACTIONS = 3
 _AT_ONCE = 16
 _TOKEN_STEP = 0.001
 
 
-def maintain(
-    table: PositionedTable,
-    stream: StreamSummary,
-    *,
-    retention_days: int | None = None,
-    by: str | None = None,
-    dry_run: bool = False,
-    machine: Callable[[], datetime] = machine_time,
+def prune(
+    table: PositionedTable, identity: StreamIdentity, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Do, or plan, what is due; nothing is yielded for what is not.
-
-    Args:
-        table: The table of one stream.
-        stream: Which stream, and the service's clock, as just described.
-        retention_days: Rows that arrived on a day (UTC, the service's clock) longer ago are deleted. None
-            for never.
-        by: Who, for the record of that.
-        dry_run: Change nothing.
-        machine: This machine's clock.
-
-    Yields:
-        Each step when it is done.
-
-    Raises:
-        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing is deleted
-            after that.
-        TableOfAnotherStream: The table belongs to another stream; nothing was done.
-        TableRewritten: The table was restored or overwritten, and nobody accepted that; nothing was done.
-        CommitFailed: The tries to take old rows out are used up.
-        TableNotWritable: Nothing can be written to the table; nothing was done.
-        TableError: The table cannot be used; what was yielded is done.
-    """
-    identity = stream.identity
-    snapshot = table.snapshot()
-    positions = snapshot.positions(identity, or_older=True)
-    if positions is not None:
-        # What an operator may want to undo a restore, and the log's entry of it, must not be deleted.
-        refuse_rewritten(table, snapshot, positions)
-    clock = AgreedClock(table.uri, stream.service_time, machine)
-    now = clock.now()
-    if not dry_run:
-        table.require_writable()
-        claim(table, identity)
-    upkeep = Upkeep(table)
-    yield from _set_properties(upkeep, dry_run=dry_run)
-    since = None if retention_days is None else now.date() - timedelta(days=retention_days)
-    if since is not None:
-        yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
-    yield from _compact(table, upkeep, since, clock, dry_run=dry_run)
-    yield from _vacuum(table, upkeep, clock, dry_run=dry_run)
-    if not dry_run:
-        yield from _checkpoint(table, upkeep, clock)
+    """Delete the package's own files that nothing needs any more, folder by folder."""
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
@@ -127,84 +60,11 @@ def maintain(
         (STOPS, partial(_old, table, STOPS)),
         (RUNS, partial(_old, table, RUNS)),
     ):
-        yield from _prune(table, of, found(clock.now()), dry_run=dry_run)
+        yield from _prune_folder(table, of, found(clock.now()), dry_run=dry_run)
 
 
-# Files
-
-
-def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
-    missing = upkeep.missing_properties()
-    if not missing:
-        return
-    step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
-    yield step if dry_run else _unless_in_the_way(step, partial(upkeep.set_properties, missing))
-
-
-def _compact(
-    table: PositionedTable, upkeep: Upkeep, since: date | None, clock: AgreedClock, *, dry_run: bool
-) -> Iterator[Step]:
-    today = clock.now().date().isoformat()
-    for day, small in _due(table.snapshot().standing_files(), since, today).items():
-        rows, files, size = sizes(small)
-        step = Step("compact", day, State.PLANNED, 0, files, size)
-        if dry_run:
-            yield step
-            continue
-        for _ in range(_COMPACTIONS):
-            clock.now()  # each compaction deletes entries of the log, by this machine's clock
-            done = _unless_in_the_way(step, partial(upkeep.compact, day, size // max(1, rows)))
-            if done.state is State.DONE:
-                break
-        yield done
-
-
-def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[str, list[StandingFile]]:
-    """The days that do not expire and have small files enough, oldest first."""
-    first = "" if since is None else since.isoformat()
-    small: defaultdict[str, list[StandingFile]] = defaultdict(list)
-    for file in files:
-        if file.size < SMALL_BYTES and first <= file.arrival_date:
-            small[file.arrival_date].append(file)
-    return {
-        day: files
-        for day, files in sorted(small.items())
-        if len(files) >= (SMALL_FILES if day < today else SMALL_FILES_TODAY)
-    }
-
-
-def _vacuum(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-    paths = upkeep.vacuum(dry_run=True)
-    if not paths:
-        return
-    size = sum(info.size or 0 for info in table.files.get_file_info(paths))
-    step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
-    clock.now()  # delta-rs goes by this machine's clock, here and for the log
-    yield step if dry_run else _unless_in_the_way(step, partial(upkeep.vacuum, dry_run=False))
-
-
-def _checkpoint(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock) -> Iterator[Step]:
-    before = _files_in(table, "_delta_log")
-    clock.now()
-    upkeep.checkpoint()
-    left = {info.path for info in _files_in(table, "_delta_log")}
-    gone = [info for info in before if info.path not in left]
-    yield Step("checkpoint", "_delta_log", State.DONE, 0, len(gone), sum(info.size for info in gone))
-
-
-def _unless_in_the_way(step: Step, do: Callable[[], object]) -> Step:
-    try:
-        do()
-    except CommitFailed as error:
-        return replace(step, state=State.LEFT, reason=str(error))
-    return replace(step, state=State.DONE)
-
-
-# Our own files
-
-
-def _prune(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bool) -> Iterator[Step]:
-    bytes_of = {info.path: info.size for info in _files_in(table, of)}
+def _prune_folder(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bool) -> Iterator[Step]:
+    bytes_of = {info.path: info.size for info in files_in(table.files, of)}
     files = size = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # In their order but for some at a time: where this ends early, the next maintenance goes on.
@@ -343,16 +203,11 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: dat
 
 
 def _old(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
-    for info in _files_in(table, folder):
+    for info in files_in(table.files, folder):
         if info.mtime is not None and info.mtime < now - STOPS_KEPT:
             yield info.path
 
 
 def _by_token(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
-    infos = ((info.base_name.removesuffix(".json"), info) for info in _files_in(table, folder))
+    infos = ((info.base_name.removesuffix(".json"), info) for info in files_in(table.files, folder))
     return {int(name): info for name, info in infos if name.isdecimal()}
-
-
-def _files_in(table: PositionedTable, folder: str) -> list[pyarrow.fs.FileInfo]:
-    selector = pyarrow.fs.FileSelector(folder, allow_not_found=True)
-    return [info for info in table.files.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]
