@@ -1,4 +1,4 @@
-"""The amendment files of a table: reading them, and writing the next one."""
+"""Reads and writes the amendment files of a table."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 PAST_FOLDER = "_kinesis/past"
 
 _MEMORY_A_BYTE = 8
-"""About what an amendment file takes that was read, for each of its bytes."""
+"""Approximate memory in bytes of a decoded amendment file, per byte of the file."""
 
 
 class AmendmentFiles:
-    """The amendment files of one table. Those that were read are kept in memory.
+    """The amendment files of one table, with a cache of those that were read.
 
     Args:
         table: The table's URI, for errors.
-        files: Gives the table's folder.
+        files: Returns the table's folder.
     """
 
     def __init__(self, table: str, files: Callable[[], pyarrow.fs.FileSystem]) -> None:
@@ -36,7 +36,12 @@ class AmendmentFiles:
         self._cache = FileCache()
 
     def at(self, token: int) -> Past:
-        """The file of one change. Raises as `positions_at`."""
+        """Read the amendment file with a token.
+
+        Raises:
+            PositionsUnreadable: The file is missing, invalid, or another amendment's.
+            TableUnreachable: The file cannot be read at the moment.
+        """
         path = amendment_path(token)
         found: Past | None = self._cache.get(path)
         if found is None:
@@ -45,16 +50,21 @@ class AmendmentFiles:
             if found.token != token:
                 raise PositionsUnreadable(
                     self._table,
-                    f"{path} has the content of {found.token}.json. Restore that very file; no other will do",
+                    f"{path} has the content of {found.token}.json. Restore that very file; no other file is "
+                    "valid",
                 )
             self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
         return found
 
     def write(self, past: Past) -> None:
-        """Write the file of a change; nothing points at it yet."""
+        """Write the file of a new amendment, before the commit that points at it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         write_file(self._files(), amendment_path(past.token), amendments.encode(past))
 
 
 def amendment_path(token: int) -> str:
-    """Where the amendment file of a token is."""
+    """Return the path of an amendment file in the table's folder."""
     return f"{PAST_FOLDER}/{token}.json"

@@ -1,4 +1,4 @@
-"""What a commit holds besides its files: the entries that point at new positions and amendments."""
+"""Builds the entries of a Delta commit: added files, and pointers at new positions and amendments."""
 
 from __future__ import annotations
 
@@ -24,24 +24,32 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table_files import TableFiles
 
-_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # names a commit's audit entry
+_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # a key of a commit's metadata
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
 
 _CLEAN_UP_EVERY = 100
-"""Commits from one look for expired entries of the log to the next: it costs as much as a commit."""
+"""One in this many commits deletes expired log entries, which takes as long as a commit."""
 
 _OLDEST_LISTING = HISTORY_RETENTION / 3
 """No attempt commits with an older listing of its shards, see `commit.OLDEST_ATTEMPT`."""
 
 
-def pointing_at(
+def commit_properties(
     table: TableFiles,
     identity: StreamIdentity,
     positions: StreamPositions | None,
     past: Past | None,
     retired: Collection[str] = (),
 ) -> CommitProperties:
-    """Write the files of new positions and of a new amendment, and return the entries that point at them."""
+    """Write the files of new positions and a new amendment, and return commit properties that point at them.
+
+    Args:
+        table: The table's files.
+        identity: The stream.
+        positions: The new positions, if they change.
+        past: The new amendment, if there is one.
+        retired: See `PositionsChain.write`.
+    """
     entries, audit = [], {}
     if positions is not None:
         table.chain.write(positions, retired)
@@ -55,10 +63,10 @@ def pointing_at(
 
 
 def may_clean_up(positions: StreamPositions) -> bool:
-    """Whether a commit is one that deletes expired entries of the log, and its clock can be trusted with it.
+    """Return whether the commit of positions may delete expired log entries.
 
-    delta-rs goes by this machine's clock, which drew the commit's token just now; the service's is known from
-    the last listing. Where they disagree, the log is left to the next maintenance.
+    delta-rs compares ages with this machine's clock, from which the commit's token was drawn. If that clock
+    disagrees with the service time of the last listing, nothing is deleted until the next maintenance.
     """
     if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
         return False
@@ -67,7 +75,7 @@ def may_clean_up(positions: StreamPositions) -> bool:
 
 
 def add_action(file: DataFile) -> AddAction:
-    """The entry of the log that adds a data file."""
+    """Return the log entry that adds a data file."""
     return AddAction(
         path=file.path,
         size=file.size,

@@ -7,18 +7,22 @@ from deltalake import ColumnProperties, WriterProperties
 from kinesis_assets.table.data_file import DICTIONARIES, ROW_GROUP_BYTES, STATISTICS
 
 _ZSTD_LEVEL = 3
-"""A tenth smaller than level 1, a tenth more CPU; level 6 takes three times as much (benchmarks, codecs)."""
+"""Files are 10% smaller than at level 1 for 10% more CPU; level 6 takes three times the CPU
+(benchmarks, codecs)."""
 
 _PAGE_ROWS = 1024
 _PAGE_BYTES = 1 << 20
-"""Parquet pages are closed after so many rows, or rows of so many bytes."""
+"""The maximum size of a Parquet page: in rows, and in bytes."""
 
 
 def writer_properties(row_bytes: int) -> WriterProperties:
-    """Statistics and row groups as `DataFileWriter` writes them; zstd, as these files stay.
+    """Return settings that give files the statistics and row groups of those that `DataFileWriter` writes.
+
+    The codec is zstd, because rewritten files are kept for long.
 
     Args:
-        row_bytes: Mean size of a row in a file; delta-rs counts rows where memory needs bytes counted.
+        row_bytes: Mean size of a row in the files, in bytes. delta-rs limits row groups and pages by their
+            rows, but memory use depends on their bytes.
     """
     plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     names = {*STATISTICS, *DICTIONARIES}

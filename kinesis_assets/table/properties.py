@@ -1,4 +1,4 @@
-"""The properties of a table that has no others, and how long its files and log are kept."""
+"""The Delta properties of a new table, and how long files and log entries are kept."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from datetime import timedelta
 from kinesis_assets.table.data_file import STATISTICS
 
 VACUUM_RETENTION = timedelta(days=7)
-"""Files that no commit points at are kept at least so long from when they were written."""
+"""Files that no commit refers to are kept for at least this long after they were written."""
 
 HISTORY_RETENTION = timedelta(days=1)
-"""Older versions can be read for so long: entries of the log that are summed up, and the tombstones of files
-that were taken out, are kept until then. Spark's VACUUM spares what no commit points at yet for as long.
+"""Older versions of the table stay readable for this long: log entries that a checkpoint covers, and the
+tombstones of removed files, are kept until then. Spark's VACUUM keeps uncommitted files for as long.
 
-No commit needs them: one that began before an entry that is gone is refused, and looks again. Whoever opens
-the table passes over each tombstone, and in a local folder over each entry; a bucket lists what follows the
-newest checkpoint."""
+Commits do not depend on older entries: a commit that is based on a version whose entry was deleted is refused
+and tried again. Longer retention makes opening the table slower: a reader skips each tombstone and, in a
+local folder, each entry. In a bucket it lists only the entries after the newest checkpoint."""
 
 DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 
@@ -23,13 +23,13 @@ HISTORY_PROPERTIES = {
     "delta.logRetentionDuration": f"interval {HISTORY_RETENTION.days} days",
     DELETED_RETENTION: f"interval {HISTORY_RETENTION.days} days",
 }
-"""Who has one of them longer wants the other as long."""
+"""A table where one of them has another value keeps its own values of both."""
 
 TABLE_PROPERTIES = HISTORY_PROPERTIES | {
-    # Replay and the doctor prune files by these; no other writer may spend the log on those of `data`.
+    # Replay and doctor skip files by these statistics. Those of `data` would only make the log larger.
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
-    # Who opens the table reads the newest checkpoint and each entry after it, with a request for each. A
-    # checkpoint costs its writer what files and tombstones there are.
+    # Opening the table takes one request for the newest checkpoint and one for each later entry. Writing a
+    # checkpoint takes time in proportion to the table's files and tombstones.
     "delta.checkpointInterval": "20",
 }
-"""Of a table that has no other values of its own."""
+"""The properties of a new table. Maintenance adds those that an older table lacks."""

@@ -1,4 +1,4 @@
-"""Finds restores and overwrites after a table's positions that nobody has accepted."""
+"""Refuses a table that was restored or overwritten, until an operator accepts its rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ _DELETED = "or one before it, whose entry the log no longer has"
 
 
 def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> list[Rewrite]:
-    """The rewrites after positions that nobody has accepted, newest first.
+    """Return the rewrites after positions that no operator has accepted, newest first.
 
-    Where another engine has deleted entries of the log, the rows are examined instead.
+    If another engine has deleted log entries, the rows are examined instead.
+
+    Args:
+        table: The table.
+        snapshot: Its newest version.
+        positions: The positions in that version.
 
     Raises:
-        PositionsUnreadable: The table's record of what was accepted cannot be read.
+        PositionsUnreadable: The amendment that names the accepted version cannot be read.
         TableUnreachable: The log cannot be read.
     """
     rewrites = table.rewrites.since(positions, snapshot.version)
@@ -37,18 +42,18 @@ def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: Strea
 
 
 def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> None:
-    """See that no rewrite came after positions, unless it was accepted.
+    """Check that every rewrite after positions was accepted.
 
     Raises:
-        TableRewritten: One did.
+        TableRewritten: A rewrite was not accepted.
         TableUnreachable: The log cannot be read.
     """
     left = unaccepted(table, snapshot, positions)
     if left:
         raise TableRewritten(
             table.uri,
-            f"{', '.join(map(str, reversed(left)))} replaced rows but left the positions where they were, so "
-            "records that the positions have passed may be missing; nothing was read or changed. Fill in "
-            "what is missing with `kinesis-assets replay`, check the rows with `kinesis-assets doctor "
-            "--rows`, and accept the table as it is then with `kinesis-assets adopt --apply`",
+            f"{', '.join(map(str, reversed(left)))} replaced rows but not the positions, so records that the "
+            "positions have passed may be missing; nothing was read or changed. Add the missing records with "
+            "`kinesis-assets replay`, check the rows with `kinesis-assets doctor --rows`, and then accept "
+            "the table with `kinesis-assets adopt --apply`",
         )

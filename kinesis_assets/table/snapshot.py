@@ -1,10 +1,8 @@
-"""A table at one version: what is read from it, and the commits that Delta makes on top of it."""
+"""One version of a table: reads its contents, and commits on top of it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,11 +19,11 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.amendment_files import amendment_path
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.delta_commit import add_action, may_clean_up, pointing_at
-from kinesis_assets.table.delta_log import points_at
+from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
+from kinesis_assets.table.delta_log import version_after, version_back
 from kinesis_assets.table.delta_writer import writer_properties
 from kinesis_assets.table.file_stats import HeldFile, StandingFile
-from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications, log_entries
+from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
 from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
 
@@ -41,9 +39,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import Header, StreamPositions
     from kinesis_assets.table.table_files import TableFiles
 
-_LOOKS_AHEAD = _LOOKS_BACK = 100
-"""Entries of the log that are looked at for a commit's own."""
-
 _FILE_FACTS = [
     "path",
     "partition.arrival_date",
@@ -55,7 +50,12 @@ _FILE_FACTS = [
 
 
 class TableSnapshot:
-    """The table at one version. What is read from it and what is committed through it belong together."""
+    """One version of a table. Delta refuses a commit if what was read through the snapshot has changed since.
+
+    Args:
+        table: The table's files.
+        delta: The table, opened by delta-rs.
+    """
 
     def __init__(self, table: TableFiles, delta: DeltaTable) -> None:
         self._table = table
@@ -63,32 +63,32 @@ class TableSnapshot:
 
     @property
     def delta(self) -> DeltaTable:
-        """As delta-rs has it."""
+        """The table, opened by delta-rs."""
         return self._delta
 
     @property
     def version(self) -> int:
-        """The table's version."""
+        """The number of the table's version."""
         return self._delta.version()
 
     @cached_property
     def owner(self) -> str | None:
-        """The ARN of the stream that the table's properties name; None if no stream has claimed it."""
+        """The ARN of the stream that the table's properties name; None if no stream has claimed the table."""
         return self._delta.metadata().configuration.get(OWNER)
 
     @cached_property
     def owners(self) -> frozenset[str]:
-        """The ARNs of the streams that the table belongs to: its owner, or else all that its log has.
+        """The ARNs of the streams that the table belongs to: its owner, or without one, those in its log.
 
         Raises:
-            TableUnreachable: Its log cannot be read.
+            TableUnreachable: The log cannot be read.
         """
         return self.streams_in_log() if self.owner is None else frozenset([self.owner])
 
     def streams_in_log(self) -> frozenset[str]:
-        """The ARNs of the streams that the log has transactions of, whatever the table's properties say.
+        """Return the ARNs of all streams with transactions in the log, whatever the table's properties say.
 
-        It may include those of commits after this version.
+        The result may include streams from commits after this version.
 
         Raises:
             TableUnreachable: The log cannot be read.
@@ -99,34 +99,35 @@ class TableSnapshot:
             raise TableUnreachable(self._table.uri, f"its log cannot be read: {error}") from None
 
     def refuse_another(self, identity: StreamIdentity) -> None:
-        """See that the table belongs to a stream, or to none yet.
+        """Check that the table belongs to a stream, or to none yet.
 
         Raises:
-            TableOfAnotherStream: It belongs to another.
-            TableUnreachable: Its log cannot be read.
+            TableOfAnotherStream: The table belongs to another stream.
+            TableUnreachable: The table's log cannot be read.
         """
         refuse_another(self._table.uri, self.owners, identity)
 
     def claim(self, identity: StreamIdentity) -> None:
-        """Make the table a stream's, by a commit that Delta refuses if another stream's came first.
+        """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
 
-        It neither checks whose the table is nor says whether the commit landed: see `claims.claim`.
+        The current owner is not checked, and an error does not mean that the commit failed: see
+        `claims.claim`.
         """
         self._delta.alter.set_table_properties(
             {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
         )
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
-        """Where the stream's shards are, or None if the table has never seen the stream.
+        """Read the stream's positions. Returns None if the table has none.
 
         Args:
-            identity: Which stream.
-            or_older: Give those of an older stream of the same name too.
+            identity: The stream.
+            or_older: Also accept the positions of an older stream with the same name.
 
         Raises:
             TableOfAnotherStream: The table belongs to a stream with another ARN.
-            PositionsUnreadable: The file that the log points at is missing or not understood.
-            StreamRecreated: They are the positions of an older stream of the same name.
+            PositionsUnreadable: The file that the log points at is missing or invalid.
+            StreamRecreated: The positions are those of an older stream with the same name.
         """
         self.refuse_another(identity)
         token = self._delta.transaction_version(application(identity))
@@ -141,29 +142,29 @@ class TableSnapshot:
                 f"the table {self._table.uri} has positions of the stream created at "
                 f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
                 f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
-                "Give the new stream a new table, or set on_recreated: restart to begin again in this one",
+                "Use a new table for the new stream, or set on_recreated: restart to continue in this one",
             )
         return found
 
     def positions_at(self, token: int) -> StreamPositions:
-        """The positions file of a token, whether a commit points at it or not.
+        """Read the positions file with a token, whether or not a commit points at it.
 
         Raises:
-            PositionsUnreadable: It is missing or not understood.
-            TableUnreachable: It cannot be read now.
+            PositionsUnreadable: The file is missing or invalid.
+            TableUnreachable: The file cannot be read at the moment.
         """
         return self._table.chain.positions_at(token)
 
     def positions_header_at(self, token: int) -> Header:
-        """What the positions file of a token begins with, whatever its size. Raises as `positions_at`."""
+        """Read only the header of the positions file with a token. Raises as `positions_at`."""
         return self._table.chain.header_at(token)
 
     def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
-        """Positions with those of some shards that are in the archive alone. Raises as `positions_at`."""
+        """Add those of some shards that are only in the archive to positions. Raises as `positions_at`."""
         return self._table.chain.recall(positions, shard_ids)
 
     def with_archive(self, positions: StreamPositions) -> StreamPositions:
-        """Positions with all shards that are in the archive alone. Raises as `positions_at`."""
+        """Add all shards that are only in the archive to positions. Raises as `positions_at`."""
         archived = self._table.chain.archived(positions)
         return (
             msgspec.structs.replace(positions, shards={**archived, **positions.shards})
@@ -172,18 +173,18 @@ class TableSnapshot:
         )
 
     def past(self, identity: StreamIdentity) -> Past | None:
-        """The last change behind a stream's positions; None if there was none. Raises as `positions`."""
+        """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_another(identity)
         token = self._delta.transaction_version(past_application(identity))
         if token is None:
             return None
         found = self.past_at(token)
-        if found.arn is not None:  # older formats do not name it
+        if found.arn is not None:  # format 1 does not name the stream
             self._refuse_of_another(amendment_path(token), found.arn, identity)
         return found
 
     def past_at(self, token: int) -> Past:
-        """The file of one change. Raises as `positions_at`."""
+        """Read the amendment file with a token. Raises as `positions_at`."""
         return self._table.amendments.at(token)
 
     def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
@@ -191,13 +192,13 @@ class TableSnapshot:
             raise PositionsUnreadable(
                 self._table.uri,
                 f"{file} is of {arn}, but the log names it for {identity.arn}: it was overwritten or "
-                "restored from another file. Restore that very file; no other will do",
+                "restored from another file. Restore that very file; no other file is valid",
             )
 
     def data_files(self) -> Iterator[HeldFile]:
-        """The data files of this version, with what their statistics say."""
+        """Yield the data files of this version, with their statistics."""
         actions = pa.table(self._delta.get_add_actions(flatten=True))
-        # Statistics that no file has are not there at all.
+        # A column of statistics that no file has is missing.
         wanted = [name for name in _FILE_FACTS if name in actions.column_names]
         for action in actions.select(wanted).to_pylist():
             yield HeldFile(
@@ -218,22 +219,23 @@ class TableSnapshot:
         past: Past | None = None,
         retired: Collection[str] = (),
     ) -> None:
-        """Add files and point the log at new positions, at a new past, or at both: all or nothing.
+        """Add files and point the log at new positions, a new amendment, or both, in one atomic commit.
 
-        What is pointed at is written as a new file first. Delta refuses the commit if any other has pointed
-        the same entry elsewhere since this snapshot (protocol: transaction identifiers); an error says
-        nothing of whether the commit landed, since the answer may have been lost on the way.
+        The positions and the amendment are first written to new files. Delta refuses the commit if another
+        one has written the same transaction entry since this snapshot (Delta protocol, "Transaction
+        Identifiers"). An error does not mean that the commit failed, because its response may have been lost.
 
         Args:
-            files: What is added.
-            identity: Which stream.
+            files: The data files to add.
+            identity: The stream.
             positions: The new positions.
-            past: The new past.
+            past: The new amendment.
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
 
         Raises:
-            CommitOvertaken: Another commit landed since this snapshot.
-            TableUnsuitable: There are files, and the table is an older release's, see `snapshot_for_rows`.
+            CommitOvertaken: Another commit landed after this snapshot.
+            TableUnsuitable: There are files to add, and the schema of this table from an older release does
+                not accept them yet, see `snapshot_for_rows`.
         """
         added: list[AddAction | RemoveAction] = [add_action(file) for file in files]
         if added and (refused := columns_without_null(self._delta)):
@@ -241,7 +243,7 @@ class TableSnapshot:
                 self._table.uri,
                 f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
             )
-        properties = pointing_at(self._table, identity, positions, past, retired)
+        properties = commit_properties(self._table, identity, positions, past, retired)
         try:
             self._delta.create_write_transaction(
                 added,
@@ -259,7 +261,7 @@ class TableSnapshot:
             raise
 
     def _is_overtaken(self) -> bool:
-        """Whether the log has a version after this one."""
+        """Return whether the log has a version after this one."""
         path = f"_delta_log/{self._delta.version() + 1:020}.json"
         try:
             return bool(self._table.files.get_file_info(path).is_file)
@@ -274,74 +276,64 @@ class TableSnapshot:
         positions: StreamPositions | None = None,
         past: Past | None = None,
     ) -> int:
-        """Take rows out and point the log elsewhere, as `commit` does; without such rows, nothing of it.
+        """Delete rows and point the log at new files, as `commit` does. Nothing is committed if no row
+        matches.
 
         Args:
-            predicate: Which rows, in delta-rs' SQL; every text in it must have gone through `sql_text`.
-            identity: Which stream.
+            predicate: A condition in the SQL of delta-rs; every text in it must have passed through
+                `sql_text`.
+            identity: The stream.
             positions: See `commit`.
             past: See `commit`.
 
         Returns:
-            How many rows it took out.
+            The number of deleted rows.
         """
         files = self.standing_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
-        told = self._delta.delete(
+        metrics = self._delta.delete(
             predicate,
             writer_properties=writer_properties(row_bytes),
-            commit_properties=pointing_at(self._table, identity, positions, past),
+            commit_properties=commit_properties(self._table, identity, positions, past),
             post_commithook_properties=KEEP_ENTRIES,
         )
-        return int(told["num_deleted_rows"])
+        return int(metrics["num_deleted_rows"])
 
     def standing_files(self) -> list[StandingFile]:
-        """The data files of this version."""
+        """Return the data files of this version, with their sizes."""
         found = self._delta.get_add_actions(flatten=True)
         columns = ("path", "size_bytes", "num_records", "partition.arrival_date")
         rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
         return [StandingFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
 
     def count(self, predicate: str) -> dict[str, int]:
-        """How many rows there are, by shard id; shards without any are left out.
+        """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
 
         Args:
-            predicate: Which rows, as for `remove`.
+            predicate: A condition, as for `remove`.
 
         Raises:
-            TableUnreachable: They cannot be read.
+            TableUnreachable: The rows cannot be read.
         """
         query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate} GROUP BY shard_id"  # noqa: S608
         try:
-            answer = QueryBuilder().register("rows", self._delta).execute(query).read_all()
+            result = QueryBuilder().register("rows", self._delta).execute(query).read_all()
         except (DeltaError, OSError) as error:
             raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from None
-        found = zip(answer["shard_id"].to_pylist(), answer["found"].to_pylist(), strict=True)
+        found = zip(result["shard_id"].to_pylist(), result["found"].to_pylist(), strict=True)
         return {str(shard_id): int(count) for shard_id, count in found}
 
     def landed_as(self, token: int) -> int | None:
-        """The version after this one whose commit points at a token; None if none is seen to.
+        """Return the version after this one whose commit points at a token; None if no such entry was found.
 
-        It is told from the log's entries themselves, so what is told is certain, and quick.
+        Only the log entries after this version are read, so the search is fast.
         """
-        first = self._delta.version() + 1
-        for version in range(first, first + _LOOKS_AHEAD):
-            try:
-                with self._table.files.open_input_file(f"_delta_log/{version:020}.json") as source:
-                    content = source.read()
-            except OSError:  # it is not there, or cannot be read now
-                return None
-            if points_at(content, token):
-                return version
-        return None
+        return version_after(self._table.files, self.version, token)
 
     def version_of(self, token: int) -> int | None:
-        """The version whose commit pointed at a token, if it is among the newest hundred.
+        """Return the version whose commit points at a token, if it is among the newest hundred.
 
-        delta-rs's own history fails on what another writer may have stored in its commitInfo.
+        The history of delta-rs is not used, because it fails on some values that other writers store in
+        commitInfo.
         """
-        with suppress(OSError, msgspec.MsgspecError):  # it is only for the report
-            for entry in islice(log_entries(self._table.files, self.version), _LOOKS_BACK):
-                if token in entry.transactions.values():
-                    return entry.version
-        return None
+        return version_back(self._table.files, self.version, token)

@@ -1,7 +1,8 @@
-"""The one place that knows Delta Lake: a table whose log points at its streams' positions.
+"""The raw table: a Delta table whose log points at the positions of its stream.
 
-Never import it in a Spark task: the Rust library behind it does not survive a fork. Its errors are told
-without their causes: where a signature is refused, S3's answer repeats the request with the session's token.
+Never import this module in a Spark task: the Rust library behind Delta Lake does not survive a fork. Errors
+of that library are raised again without their cause: when S3 rejects a signature, its response repeats the
+request, which includes the session token.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions_chain import ChainPolicy
 
 _PROBE = "_kinesis/writable"
-"""One name, so that there is nothing to be deleted."""
+"""Always the same name, so that no file has to be deleted."""
 
 
 class PositionedTable(TableFiles):
-    """A Delta table that holds records and, per stream, the positions up to which it holds them.
+    """A Delta table with a stream's records and the positions up to which it contains them.
 
     Attributes:
-        rewrites: Finds restores and overwrites in its log.
+        rewrites: Finds restores and overwrites in the table's log.
 
     Args:
-        uri: Where it is.
-        policy: How positions files are written.
+        uri: The table's path or URI.
+        policy: When a positions file holds all shards, and when shards are archived.
 
     Raises:
-        InvalidInput: The URI cannot be meant.
+        InvalidInput: The path or URI is invalid.
     """
 
     def __init__(self, uri: str, policy: ChainPolicy | None = None) -> None:
@@ -51,19 +52,19 @@ class PositionedTable(TableFiles):
         self.rewrites = RewriteLog(uri, self.files)
 
     def reopened(self) -> PositionedTable:
-        """The same table, of whose files nothing is remembered."""
+        """Return the same table with empty caches."""
         return PositionedTable(self.uri)
 
     def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
-        """Create the table, empty; of several creators at once, one does.
+        """Create an empty table if none exists. If several processes do so at once, one of them creates it.
 
         Args:
-            owner: The stream that a new table belongs to; by default the first one that claims it.
+            owner: The stream that a new table belongs to. By default, the first stream that claims the table.
 
         Raises:
-            TableUnsuitable: There is a table of another shape.
-            TableNotWritable: It cannot be created there.
-            TableUnreachable: It can be neither opened nor created.
+            TableUnsuitable: A table with another schema or partitioning exists.
+            TableNotWritable: The table cannot be created because writing is refused.
+            TableUnreachable: The table can be neither opened nor created.
         """
         with suppress(TableMissing):
             self.snapshot()
@@ -77,12 +78,12 @@ class PositionedTable(TableFiles):
                 partition_by=PARTITION_COLUMNS,
                 description="Kinesis records as they came, with the positions up to which they are here.",
                 configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
-                raise_if_key_not_exists=False,  # the owner is no property of Delta's
-                # A retry would put a second creation on top of another run's table.
+                raise_if_key_not_exists=False,  # Delta does not know the owner property
+                # A retry would commit a second creation to a table that another run has created.
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError) as error:
-            refused = error  # unless another run was first
+            refused = error  # unless another run has created it
         try:
             self.snapshot()
         except TableMissing:
@@ -90,10 +91,10 @@ class PositionedTable(TableFiles):
             raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
 
     def require_writable(self) -> None:
-        """Write an empty file into the table's folder, before anything costly is begun.
+        """Write an empty file into the table's folder, to fail before any expensive work.
 
         Raises:
-            TableNotWritable: That is refused. Of any other error nothing is said: another try may succeed.
+            TableNotWritable: Writing is refused. Other errors are ignored: a later attempt may succeed.
         """
         try:
             write_new(self.files, _PROBE).close()
@@ -102,12 +103,12 @@ class PositionedTable(TableFiles):
                 raise refused from None
 
     def snapshot(self) -> TableSnapshot:
-        """The table as it stands now.
+        """Open the newest version of the table.
 
         Raises:
-            TableMissing: There is none.
-            TableUnreachable: Its log cannot be read.
-            TableUnsuitable: It has another shape.
+            TableMissing: The table does not exist.
+            TableUnreachable: The table's log cannot be read.
+            TableUnsuitable: The table has another schema or partitioning.
         """
         try:
             delta = DeltaTable(self.folder.uri)
@@ -123,14 +124,15 @@ class PositionedTable(TableFiles):
             raise TableUnsuitable(
                 self.uri,
                 f"not a raw Kinesis table (wrong or missing: {', '.join(wrong) or 'its partition column'}); "
-                "name a table of its own for the stream",
+                "use a separate table for the stream",
             )
         return TableSnapshot(self, delta)
 
     def snapshot_for_rows(self) -> TableSnapshot:
-        """The table as it is now, after its schema was changed to accept the rows of this release.
+        """Open the newest version of the table with a schema that accepts the rows of this release.
 
-        Raises as `snapshot`, and what `nullable.accept_null` raises.
+        The schema of a table from an older release is changed first. Raises what `snapshot` and
+        `nullable_columns.accept_null` raise.
         """
         snapshot = self.snapshot()
         if not columns_without_null(snapshot.delta):
@@ -141,7 +143,7 @@ class PositionedTable(TableFiles):
     def _refuse_a_file(self) -> None:
         if not isinstance(self.files.base_fs, pyarrow.fs.LocalFileSystem):
             return
-        with suppress(OSError):  # then it is not this
-            place = self.files.base_path.rstrip("/")
-            if self.files.base_fs.get_file_info(place).type is pyarrow.fs.FileType.File:
-                raise TableUnsuitable(self.uri, "is a file, not a folder; give a folder for the table")
+        with suppress(OSError):  # the caller reports its own error
+            path = self.files.base_path.rstrip("/")
+            if self.files.base_fs.get_file_info(path).type is pyarrow.fs.FileType.File:
+                raise TableUnsuitable(self.uri, "is a file, not a folder; use a folder for the table")

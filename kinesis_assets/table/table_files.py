@@ -1,4 +1,4 @@
-"""The files of a table: its folder, and the positions and amendment files in it."""
+"""A table's folder, and the positions and amendment files in it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class TableFiles:
-    """The folder of a table, and the files in it that its log points at.
+    """A table's folder, with readers and writers of the files that the table's log points at.
 
     Attributes:
-        uri: Where it is, as given.
-        folder: The same, for reading and writing files.
-        files: The folder, opened.
-        chain: Its positions files and its archive; it remembers those that were read.
-        amendments: Its amendment files, likewise.
+        uri: The table's path or URI, as given.
+        folder: The table's folder.
+        files: A file system whose root is that folder.
+        chain: The positions files and the archive; caches the files it has read.
+        amendments: The amendment files; caches the files it has read.
 
     Args:
-        uri: Where it is.
-        policy: How positions files are written.
+        uri: The table's path or URI.
+        policy: When a positions file holds all shards, and when shards are archived.
 
     Raises:
-        InvalidInput: The URI cannot be meant.
+        InvalidInput: The path or URI is invalid.
     """
 
     def __init__(self, uri: str, policy: ChainPolicy | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What keeps a table quick and small, by commits that change neither its rows nor its positions."""
+"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions."""
 
 from __future__ import annotations
 
@@ -33,95 +33,97 @@ _CLAIM = "kinesis_assets.maintenance"
 
 
 class Upkeep:
-    """What keeps a table quick and small, and changes neither its rows nor its positions.
+    """Compaction, vacuum, checkpoints and properties of one table.
 
     Args:
-        table: Which; it is opened afresh for each step.
+        table: The table; each operation opens its newest version.
     """
 
     def __init__(self, table: PositionedTable) -> None:
         self._table = table
 
     def missing_properties(self) -> dict[str, str]:
-        """The table's properties that a new table has and this one does not, unless it has values of its own.
+        """Return the properties of a new table that this table lacks.
 
-        With another retention than a new table's, of the log or of deleted files, it keeps its history as it
-        is.
+        A table with another retention than a new table's, of the log or of deleted files, keeps its own
+        values of both.
 
-        Raises as `PositionedTable.snapshot`, here and below.
+        Raises as `PositionedTable.snapshot`, as do the other methods.
         """
-        standing = self._delta().metadata().configuration
-        has_its_own = any(standing.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
-        wanted = TABLE_PROPERTIES.keys() - (HISTORY_PROPERTIES if has_its_own else {})
-        return {name: TABLE_PROPERTIES[name] for name in wanted if name not in standing}
+        current = self._delta().metadata().configuration
+        differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
+        wanted = TABLE_PROPERTIES.keys() - (HISTORY_PROPERTIES if differs else {})
+        return {name: TABLE_PROPERTIES[name] for name in wanted if name not in current}
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set them by one commit.
+        """Set properties of the table in one commit.
 
         Raises:
-            CommitFailed: Another commit was in the way.
+            CommitFailed: Another commit conflicted with this one.
         """
-        with self._told("its properties cannot be set"):
+        with self._raising("its properties cannot be set"):
             self._delta().alter.set_table_properties(
                 dict(properties), raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
             )
 
     def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
-        """Gather one day's smaller files to files of about `FILE_BYTES`, by one commit.
+        """Merge the small files of one day into files of about `FILE_BYTES`, in one commit.
 
-        delta-rs lets two compactions of the same files land both, and their rows are there twice; it
-        disregards a transaction identifier too. Each compaction deletes expired entries of the log, by
-        this machine's clock: have that checked before.
+        The table is claimed first, because delta-rs accepts two concurrent compactions of the same files,
+        which duplicates their rows, and ignores transaction identifiers in a compaction. Each compaction also
+        deletes expired log entries by this machine's clock, so check that clock before.
 
         Args:
-            arrival_date: ISO date.
-            row_bytes: Mean size of a row in its files; bounds what is held in memory.
+            arrival_date: The day, as an ISO date.
+            row_bytes: Mean size of a row in the day's files, in bytes; it bounds memory use.
 
         Returns:
-            How many files there are instead of how many.
+            The number of files that were added, and of those that they replace.
 
         Raises:
-            CommitFailed: Another commit was in the way; no row is lost or double.
+            CommitFailed: Another commit conflicted with this one; no row was lost or duplicated.
         """
         delta = self._claimed()
-        with self._told(f"the files of {arrival_date} cannot be compacted"):
-            told = delta.optimize.compact(
+        with self._raising(f"the files of {arrival_date} cannot be compacted"):
+            metrics = delta.optimize.compact(
                 partition_filters=[("arrival_date", "=", arrival_date)],
                 target_size=FILE_BYTES,
                 max_concurrent_tasks=1,
                 writer_properties=writer_properties(row_bytes),
             )
-        return int(told["numFilesAdded"]), int(told["numFilesRemoved"])
+        return int(metrics["numFilesAdded"]), int(metrics["numFilesRemoved"])
 
     def vacuum(self, *, dry_run: bool) -> list[str]:
-        """Delete data files that no version of the last `VACUUM_RETENTION` names, and that are older than it.
+        """Delete data files older than `VACUUM_RETENTION` that no version within that time names.
 
-        A longer retention of the table's own holds, a shorter one does not. Folders whose names begin with an
-        underscore are left alone.
+        If the table's own retention of deleted files is longer, it applies instead. Folders whose names start
+        with an underscore are not touched.
 
         Args:
-            dry_run: Only tell.
+            dry_run: Return the paths without deleting the files.
 
         Returns:
-            Their paths, relative to the table's folder.
+            The paths of the files, relative to the table's folder.
 
         Raises:
-            CommitFailed: Another commit was in the way; what was deleted by then was nobody's.
+            CommitFailed: Another commit conflicted with this one; files that were deleted before belonged to
+                no version.
         """
-        # Whoever stood still for days between the look at its files and its commit has to look again.
+        # The claim makes a commit fail that checked its files before the vacuum and paused for days.
         delta = self._delta() if dry_run else self._claimed()
-        own = _hours(self._table.uri, delta.metadata().configuration.get(DELETED_RETENTION))
-        with self._told("it cannot be vacuumed"):
-            return delta.vacuum(max(VACUUM_RETENTION // timedelta(hours=1), own), dry_run=dry_run, full=True)
+        table_hours = _hours(self._table.uri, delta.metadata().configuration.get(DELETED_RETENTION))
+        hours = max(VACUUM_RETENTION // timedelta(hours=1), table_hours)
+        with self._raising("it cannot be vacuumed"):
+            return delta.vacuum(hours, dry_run=dry_run, full=True)
 
     def checkpoint(self) -> None:
-        """Sum the log up, and delete what of it is summed up and older than the log's retention.
+        """Write a checkpoint of the log, and delete entries that are older than the log's retention.
 
         Raises:
-            TableUnreachable: It cannot be done now.
+            TableUnreachable: The checkpoint cannot be written at the moment.
         """
         delta = self._delta()
-        with self._told("its log cannot be summed up"):
+        with self._raising("a checkpoint of its log cannot be written"):
             delta.create_checkpoint()
             delta.cleanup_metadata()
 
@@ -129,42 +131,43 @@ class Upkeep:
         return self._table.snapshot().delta
 
     def _claimed(self) -> DeltaTable:
-        """The table with its metadata marked as this maintenance's own.
+        """Open the table after marking its metadata as this maintenance's.
 
-        Any commit that began before a change of the metadata is refused (protocol): an older maintenance's
-        for good, a run's until it has looked at the table again.
+        Delta refuses any commit that is based on a version before a change of the metadata. So an older
+        maintenance fails, and a run reads the table again before its next attempt.
         """
         claim = str(draw_token())
         self.set_properties({_CLAIM: claim})
         delta = self._delta()
         if delta.metadata().configuration.get(_CLAIM) != claim:
             raise CommitFailed(
-                self._table.uri, "another maintenance began; nothing was done, run again later"
+                self._table.uri, "another maintenance has started; nothing was done, run again later"
             )
         return delta
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _raising(self, failure: str) -> Iterator[None]:
+        """Raise the package's errors in place of those of delta-rs."""
         try:
             yield
         except (DeltaError, OSError) as error:
-            self._raise(what, error)
+            self._raise(failure, error)
 
-    def _raise(self, what: str, error: DeltaError | OSError) -> NoReturn:
+    def _raise(self, failure: str, error: DeltaError | OSError) -> NoReturn:
         if refused := not_writable(self._table.uri, error):
             raise refused from None
         if isinstance(error, CommitFailedError):
             raise CommitFailed(
-                self._table.uri, f"{what}: {error}. Nothing was changed, run again later"
+                self._table.uri, f"{failure}: {error}. Nothing was changed, run again later"
             ) from error
-        raise TableUnreachable(self._table.uri, f"{what}: {error}") from None
+        raise TableUnreachable(self._table.uri, f"{failure}: {error}") from None
 
 
 def _hours(table: str, interval: str | None) -> int:
-    """Hours of a table property such as `interval 30 days`, rounded up."""
+    """Return the hours of a table property such as `interval 30 days`, rounded up; 0 if it is not set."""
     if interval is None:
         return 0
-    span = parse_interval(interval)
-    if span is None:
+    duration = parse_interval(interval)
+    if duration is None:
         raise TableUnsuitable(table, f"{DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
-    return -(-span // timedelta(hours=1))
+    return -(-duration // timedelta(hours=1))

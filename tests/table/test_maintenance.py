@@ -40,6 +40,7 @@ from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, commit
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.delta_commit import commit_properties
 from kinesis_assets.table.heartbeat import RUNS, Heartbeat
 from kinesis_assets.table.maintenance import compaction, pruning
 from kinesis_assets.table.maintenance.compaction import SMALL_FILES
@@ -321,7 +322,7 @@ def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, m
         whole(self, dict.fromkeys(properties, "another's"))
 
     monkeypatch.setattr(Upkeep, "set_properties", then_another)
-    with pytest.raises(CommitFailed, match="another maintenance began"):
+    with pytest.raises(CommitFailed, match="another maintenance has started"):
         upkeep.compact("2026-02-02", 100)
     assert len(busy.snapshot().standing_files()) == 2 * SMALL_FILES
 
@@ -652,7 +653,7 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
 
 def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
     never = msgspec.structs.replace(standing(busy), token=draw_token(), previous=standing(busy).token)
-    busy.snapshot()._pointing_at(STREAM, never, None)
+    commit_properties(busy, STREAM, never, None)
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)

@@ -1,4 +1,4 @@
-"""The steps that rewrite, delete or sum up the files of Delta Lake."""
+"""The steps that compact, vacuum and checkpoint a table through delta-rs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kinesis_assets.table.upkeep import Upkeep
 
 SMALL_BYTES = FILE_BYTES // 4
-"""A file under this size is small: a scan of so much takes longer than opening it."""
+"""A smaller file is compacted: scanning a file of this size takes longer than opening it."""
 
 SMALL_FILES = 4
-"""A day with fewer small files is left alone, so that a straggler or two do not rewrite it every night."""
+"""A day with fewer small files is not compacted, so that a few late files do not rewrite it every night."""
 
 SMALL_FILES_TODAY = 500
-"""Likewise a day that is not over: its rows are gathered once more when it is."""
+"""Likewise for the current day, which is compacted once more after it has ended."""
 
 _COMPACTIONS = 3
 
@@ -34,7 +34,21 @@ _COMPACTIONS = 3
 def compact(
     table: PositionedTable, upkeep: Upkeep, since: date | None, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Compact each day that has enough small files and does not expire."""
+    """Compact each day that has enough small files.
+
+    Args:
+        table: The table.
+        upkeep: Its operations.
+        since: Days before this arrival date expire, and are not compacted; None if no day expires.
+        clock: The clock that is checked before each compaction.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each day.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
     today = clock.now().date().isoformat()
     for day, small in _due(table.snapshot().standing_files(), since, today).items():
         rows, files, size = sizes(small)
@@ -43,7 +57,7 @@ def compact(
             yield step
             continue
         for _ in range(_COMPACTIONS):
-            clock.now()  # each compaction deletes entries of the log, by this machine's clock
+            clock.now()  # each compaction deletes log entries by this machine's clock
             done = done_or_left(step, partial(upkeep.compact, day, size // max(1, rows)))
             if done.state is State.DONE:
                 break
@@ -51,7 +65,7 @@ def compact(
 
 
 def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[str, list[StandingFile]]:
-    """The days that do not expire and have small files enough, oldest first."""
+    """Return the small files of each day that does not expire and has enough of them, oldest day first."""
     first = "" if since is None else since.isoformat()
     small: defaultdict[str, list[StandingFile]] = defaultdict(list)
     for file in files:
@@ -65,21 +79,21 @@ def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[s
 
 
 def vacuum(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-    """Delete the data files that no recent version of the table names."""
+    """Delete data files that no recent version of the table names. Raises as `compact`."""
     paths = upkeep.vacuum(dry_run=True)
     if not paths:
         return
     size = sum(info.size or 0 for info in table.files.get_file_info(paths))
     step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
-    clock.now()  # delta-rs goes by this machine's clock, here and for the log
+    clock.now()  # delta-rs compares the ages of files with this machine's clock
     yield step if dry_run else done_or_left(step, partial(upkeep.vacuum, dry_run=False))
 
 
 def checkpoint(table: PositionedTable, upkeep: Upkeep, clock: AgreedClock) -> Iterator[Step]:
-    """Write a checkpoint of the log, and delete the entries that have expired."""
+    """Write a checkpoint of the log, and delete expired entries. Raises as `compact`."""
     before = files_in(table.files, "_delta_log")
     clock.now()
     upkeep.checkpoint()
     left = {info.path for info in files_in(table.files, "_delta_log")}
-    gone = [info for info in before if info.path not in left]
-    yield Step("checkpoint", "_delta_log", State.DONE, 0, len(gone), sum(info.size for info in gone))
+    deleted = [info for info in before if info.path not in left]
+    yield Step("checkpoint", "_delta_log", State.DONE, 0, len(deleted), sum(info.size for info in deleted))

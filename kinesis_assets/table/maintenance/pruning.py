@@ -1,4 +1,4 @@
-"""Deleting the package's own files that nothing needs any more."""
+"""Deletes files below `_kinesis/` that are no longer needed."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 CHAIN_KEPT = timedelta(days=30)
-"""Positions that others took the place of longer ago are pruned: no attempt looks so far back."""
+"""Positions that were superseded longer ago are deleted: no attempt reads the chain that far back."""
 
 CHAIN_NEEDED = timedelta(days=3)
-"""Younger ones never are: the oldest attempt that may still commit looks back to them, see `check_files`."""
+"""Younger positions are never deleted: the oldest attempt that may still commit reads back to them, see
+`check_files`."""
 
 CHAIN_FILES = 100_000
-"""More files than these, older than `CHAIN_NEEDED`, are pruned before their time: a run in 26 seconds for all
-of `CHAIN_KEPT`."""
+"""If there are more positions files, those older than `CHAIN_NEEDED` are deleted early. This number is
+reached by a run every 26 seconds for all of `CHAIN_KEPT`."""
 
 CHAIN_BYTES = 4 << 30
-"""Likewise bytes: every file tells of every shard."""
+"""Likewise for their bytes."""
 
 STOPS_KEPT = timedelta(days=1)
-"""An attempt that is to stop ends within minutes; the heartbeat of a live run is a minute old at most."""
+"""How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
+run is at most a minute old."""
 
 _AT_ONCE = 16
 _TOKEN_STEP = 0.001
@@ -52,13 +54,26 @@ _TOKEN_STEP = 0.001
 def prune(
     table: PositionedTable, identity: StreamIdentity, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete the package's own files that nothing needs any more, folder by folder."""
+    """Delete positions, archive segments, amendments, stop markers and heartbeats that are no longer needed.
+
+    Args:
+        table: The table.
+        identity: The stream.
+        clock: The clock that is checked before each folder.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each folder with such files.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
-        (PAST_FOLDER, partial(_superseded_pasts, table, identity)),
-        (STOPS, partial(_old, table, STOPS)),
-        (RUNS, partial(_old, table, RUNS)),
+        (PAST_FOLDER, partial(_superseded_amendments, table, identity)),
+        (STOPS, partial(_expired, table, STOPS)),
+        (RUNS, partial(_expired, table, RUNS)),
     ):
         yield from _prune_folder(table, of, found(clock.now()), dry_run=dry_run)
 
@@ -67,24 +82,25 @@ def _prune_folder(table: PositionedTable, of: str, paths: Iterator[str], *, dry_
     bytes_of = {info.path: info.size for info in files_in(table.files, of)}
     files = size = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        # In their order but for some at a time: where this ends early, the next maintenance goes on.
-        while some := list(islice(paths, _AT_ONCE)):
+        # Batches are deleted in order, so that the next maintenance can continue after an interruption.
+        while batch := list(islice(paths, _AT_ONCE)):
             if not dry_run:
-                list(pool.map(table.files.delete_file, some))
-            files, size = files + len(some), size + sum(bytes_of.get(path, 0) for path in some)
+                list(pool.map(table.files.delete_file, batch))
+            files, size = files + len(batch), size + sum(bytes_of.get(path, 0) for path in batch)
     if files:
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
 
 
 def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
-    """Positions files before those that stood `CHAIN_KEPT` ago, or less if they are many, oldest first.
+    """Yield positions files before those that were current `CHAIN_KEPT` ago, oldest first.
 
-    The bases of those that are kept are kept too: of the oldest, and of the present one, since of two tokens
-    the one that was drawn later may be smaller where clocks differ.
+    The time is shorter if there are too many files. The bases of kept files are kept, too: that of the oldest
+    kept file, and that of the current one, because a later token may be smaller if clocks differ.
 
-    What stood then is told by the oldest file drawn since: it was written on top of it, whether it landed or
-    not. So the chain need not be walked, which has thousands of links a day. Who drew a token may have had a
-    clock that was behind: a file that the store wrote a short time ago stays, whatever its token says.
+    The oldest file whose token was drawn since then names the positions that were current at that time as its
+    predecessor, whether or not it was committed. So the chain, which grows by thousands of files a day, is
+    not read. The clock that a token was drawn from may have been slow, so a file with a recent modification
+    time is kept whatever its token.
     """
     snapshot = table.snapshot()
     current = snapshot.positions(identity, or_older=True)
@@ -112,36 +128,39 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
         ]
     )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        while some := list(islice(old, _AT_ONCE)):
-            # Another stream's, if one was ever brought into this table, are none of ours.
-            ours = pool.map(partial(_is_of, snapshot, identity), some)
-            for token, is_ours in zip(some, ours, strict=True):
+        while batch := list(islice(old, _AT_ONCE)):
+            # Files of another stream are not deleted.
+            ours = pool.map(partial(_is_of, snapshot, identity), batch)
+            for token, is_ours in zip(batch, ours, strict=True):
                 if is_ours:
                     yield positions_path(token)
 
 
 def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
-    """From when on positions files are kept, seconds since the epoch.
+    """Return the time from which on positions files are kept, in seconds since the epoch.
 
     Args:
-        bytes_of: Their sizes by token, oldest first.
-        now: The present.
+        bytes_of: Sizes of the files in bytes, by token, oldest first.
+        now: The current time.
     """
-    since, needed = ((now - span).timestamp() for span in (CHAIN_KEPT, CHAIN_NEEDED))
+    since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0
     for token in reversed(bytes_of):
         files, size = files + 1, size + bytes_of[token]
         if files > CHAIN_FILES or size > CHAIN_BYTES:
-            # Those drawn after it are within the bounds.
+            # The files with later tokens are within the limits.
             return max(since, min(needed, drawn_at(token) + _TOKEN_STEP))
     return since
 
 
 def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> int | None:
-    """The token before a positions file; its own if it is the first; None if that does not count here."""
+    """Return the predecessor of a positions file, or its own token if it is the first.
+
+    Returns None if the file is damaged or another stream's.
+    """
     try:
         found = snapshot.positions_header_at(token)
-    except PositionsUnreadable:  # a file whose writer was killed
+    except PositionsUnreadable:  # the process that wrote the file was killed
         return None
     if found.identity.arn != identity.arn:
         return None
@@ -151,7 +170,7 @@ def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) 
 def _base_of(snapshot: TableSnapshot, token: int) -> int | None:
     try:
         return snapshot.positions_header_at(token).base
-    except PositionsUnreadable:  # pruned before
+    except PositionsUnreadable:  # it was pruned before
         return None
 
 
@@ -160,9 +179,9 @@ def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> boo
 
 
 def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
-    """Segments of the archive that were written `CHAIN_KEPT` ago for commits that never landed, oldest first.
+    """Yield archive segments older than `CHAIN_KEPT` that no committed positions name, oldest first.
 
-    Those of another stream, or of an older one of this name, stay.
+    Segments of another stream, or of an older stream with the same name, are kept.
     """
     current = table.snapshot().positions(identity, or_older=True)
     if current is None:
@@ -173,7 +192,7 @@ def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: dat
             continue
         try:
             is_ours = table.chain.stream_of_segment(token) == current.identity
-        except PositionsUnreadable:  # its writer was killed, or is of a newer version
+        except PositionsUnreadable:  # its writer was killed, or is a newer version
             is_ours = False
         if is_ours:
             yield segment_path(token)
@@ -183,14 +202,15 @@ def _is_old(token: int, now: datetime) -> bool:
     return drawn_at(token) < (now - CHAIN_KEPT).timestamp()
 
 
-def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
-    """Entries of the past before the one that stood `CHAIN_KEPT` ago, oldest first.
+def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+    """Yield amendments before the one that was current `CHAIN_KEPT` ago, oldest first.
 
-    These do not say of which stream they are, so the chain is walked; it has a few links a day. From its end,
-    so that what is not deleted by then can still be reached the next time.
+    The chain is read back from the newest amendment, because older files do not name their stream; it grows
+    by a few files a day. The oldest is deleted first, so that the rest of the chain stays readable if the
+    pruning is interrupted.
     """
     snapshot = table.snapshot()
-    present = _by_token(table, PAST_FOLDER)  # others were pruned before
+    present = _by_token(table, PAST_FOLDER)  # older ones were pruned before
     entry = snapshot.past(identity)
     chain: list[int] = []
     while entry is not None:
@@ -202,7 +222,7 @@ def _superseded_pasts(table: PositionedTable, identity: StreamIdentity, now: dat
         yield f"{PAST_FOLDER}/{token}.json"
 
 
-def _old(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
+def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
     for info in files_in(table.files, folder):
         if info.mtime is not None and info.mtime < now - STOPS_KEPT:
             yield info.path

@@ -1,8 +1,8 @@
-"""Keeping a table quick and small, beside whatever runs commit to it meanwhile.
+"""Keeps a table fast and small while runs commit to it.
 
-Every step can be done again, and ended anywhere: the next maintenance goes on. Rows and positions stay as
-they are, except that rows older than the table's own retention go, with a floor that says so. Each step that
-deletes goes by a clock that the service and this machine agree on, read just before.
+Every step can be repeated, and interrupted at any point: the next maintenance continues. Rows and positions
+do not change, except that rows older than the table's retention are deleted, which the floor records. Each
+step that deletes something first reads a clock that the service and this machine agree on.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ def maintain(
     dry_run: bool = False,
     machine: Callable[[], datetime] = machine_time,
 ) -> Iterator[Step]:
-    """Do, or plan, what is due; nothing is yielded for what is not.
+    """Carry out, or plan, the steps that are due.
 
     Args:
         table: The table of one stream.
-        stream: Which stream, and the service's clock, as just described.
-        retention_days: Rows that arrived on a day (UTC, the service's clock) longer ago are deleted. None
-            for never.
-        by: Who, for the record of that.
+        stream: The stream and the service's time, as just described by the service.
+        retention_days: Rows that arrived more than this many days ago (UTC, by the service's clock) are
+            deleted. None keeps all rows.
+        by: The run or person that is recorded as deleting them.
         dry_run: Change nothing.
         machine: This machine's clock.
 
     Yields:
-        Each step when it is done.
+        Each step after it is done. A step that is not due is not yielded.
 
     Raises:
-        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing is deleted
-            after that.
+        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing more was
+            deleted.
         TableOfAnotherStream: The table belongs to another stream; nothing was done.
-        TableRewritten: The table was restored or overwritten, and nobody accepted that; nothing was done.
-        CommitFailed: The tries to take old rows out are used up.
-        TableNotWritable: Nothing can be written to the table; nothing was done.
-        TableError: The table cannot be used; what was yielded is done.
+        TableRewritten: The table was restored or overwritten, which was not accepted; nothing was done.
+        CommitFailed: All attempts to delete old rows failed.
+        TableNotWritable: Writing to the table is refused; nothing was done.
+        TableError: The table cannot be used; the steps that were yielded are done.
     """
     identity = stream.identity
     snapshot = table.snapshot()
     positions = snapshot.positions(identity, or_older=True)
     if positions is not None:
-        # What an operator may want to undo a restore, and the log's entry of it, must not be deleted.
+        # Files that may be needed to undo a restore, and its log entry, must not be deleted.
         refuse_rewritten(table, snapshot, positions)
     clock = AgreedClock(table.uri, stream.service_time, machine)
     now = clock.now()

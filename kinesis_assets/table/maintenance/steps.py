@@ -1,4 +1,4 @@
-"""What a maintenance reports of each of its steps."""
+"""The steps that a maintenance reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """What became of a step."""
+    """The outcome of a step."""
 
     DONE = "done"
     PLANNED = "planned"
@@ -24,16 +24,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that maintenance did, or would do.
+    """One step of a maintenance.
 
     Attributes:
-        step: Which.
-        of: Of what: an arrival date, a folder, properties.
+        step: The step's name.
+        of: What it applies to: an arrival date, a folder, or properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
-        rows: Rows deleted from the table.
-        files: Files that were deleted, or are no longer in the table.
-        bytes: Theirs.
-        reason: Why it is left.
+        rows: Number of rows deleted from the table.
+        files: Number of files that were deleted or removed from the table.
+        bytes: Size of these files in bytes.
+        reason: Why the step was left.
     """
 
     step: str
@@ -46,7 +46,7 @@ class Step:
 
 
 def done_or_left(step: Step, do: Callable[[], object]) -> Step:
-    """Carry out a step, and report it as done, or as left if another commit conflicted with it."""
+    """Carry out a step. Returns it as done, or as left if another commit conflicted with it."""
     try:
         do()
     except CommitFailed as error:
@@ -55,5 +55,5 @@ def done_or_left(step: Step, do: Callable[[], object]) -> Step:
 
 
 def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
-    """The rows, the number and the bytes of some files."""
+    """Return the rows, the number and the bytes of files."""
     return sum(file.rows for file in files), len(files), sum(file.size for file in files)
