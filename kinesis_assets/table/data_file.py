@@ -1,6 +1,6 @@
-"""The table's data files: Parquet, one arrival date a file, any number of shards in it.
+"""Writes and verifies the table's data files: Parquet, one arrival date per file, any number of shards.
 
-This module runs in Spark tasks too, so it knows nothing of the table's log.
+Spark tasks import this module, so it does not read the table's log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FILE_SCHEMA = RECORD_SCHEMA.insert(
     RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)
 )
-"""Columns of a data file. The partition column stands in its path alone, as in every Delta table."""
+"""Columns of a data file. The partition column is only part of the path, as in every Delta table."""
 
 TABLE_SCHEMA = FILE_SCHEMA.insert(
     FILE_SCHEMA.get_field_index("batch_id"), pa.field("arrival_date", pa.date32(), nullable=False)
@@ -41,17 +41,17 @@ TABLE_SCHEMA = FILE_SCHEMA.insert(
 PARTITION_COLUMNS = ["arrival_date"]
 
 CODEC = "snappy"
-"""Of what is landed. Files under zstd are two fifths smaller and take two thirds more CPU to write, which
-maintenance spends where it writes small files anew (benchmarks, codecs)."""
+"""The codec of new files. zstd makes files 40% smaller for 67% more CPU; maintenance uses it when it rewrites
+small files (benchmarks, codecs)."""
 
 ROW_GROUP_BYTES = 16 << 20
-"""Records are gathered to row groups of about this size, uncompressed."""
+"""Approximate size of a row group in bytes, uncompressed."""
 
 FILE_BYTES = 256 << 20
-"""A file that has grown to this size is closed and another begun."""
+"""A file that has reached this size in bytes is closed, and another one is started."""
 
 _OPEN_FILES = 4
-"""Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
+"""Maximum number of files that a task has open, each for another arrival date. The oldest is closed first."""
 
 _ARRIVAL = RECORD_SCHEMA.get_field_index("approximate_arrival_timestamp")
 _INT64_BYTES = 8
@@ -63,16 +63,16 @@ DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A data file that stands in the table's folder, committed or not.
+    """A data file in the table's folder, committed or not.
 
     Attributes:
-        path: Relative to the folder.
-        size: Bytes.
-        arrival_date: ISO date, UTC, of every record in it.
-        rows_by_shard: Shard id to rows.
-        batch_id: Of every row in it.
-        first_arrival: Earliest and
-        last_arrival: latest approximate_arrival_timestamp in it.
+        path: Path relative to the folder.
+        size: Size in bytes.
+        arrival_date: Arrival date of every record in the file, as an ISO date in UTC.
+        rows_by_shard: Number of rows by shard id.
+        batch_id: The `batch_id` of every row in the file.
+        first_arrival: Earliest approximate_arrival_timestamp in the file.
+        last_arrival: Latest approximate_arrival_timestamp in the file.
     """
 
     path: str
@@ -85,11 +85,11 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Rows of all its shards."""
+        """Number of rows of all shards."""
         return sum(self.rows_by_shard.values())
 
     def statistics(self) -> str:
-        """What the Delta protocol calls per-file statistics, as its JSON."""
+        """Return the per-file statistics of the Delta protocol, as JSON."""
 
         def values(shard_id: str, arrival: datetime) -> dict[str, Any]:
             return {
@@ -109,8 +109,9 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 def is_new_file(file: DataFile) -> bool:
-    """Whether a file can be one that a `DataFileWriter` wrote: its name is one of its batch's, in the folder
-    of the date on which every record in it arrived.
+    """Return whether a `DataFileWriter` may have written a file.
+
+    Its name must contain its batch id, and its folder the date on which all of its records arrived.
     """
     name = (
         rf"arrival_date={re.escape(file.arrival_date)}/part-{file.batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet"
@@ -126,13 +127,17 @@ def is_new_file(file: DataFile) -> bool:
 
 
 class DataFileWriter:
-    """Writes record batches to new data files in a table's folder; `close` tells which.
+    """Writes record batches to new data files in a table's folder; `close` returns these files.
 
-    Use it in a `with` block: left before `close`, it begins nothing more. Files are opened and closed, and
-    their row groups written, while the next row group is gathered. What that raises comes out of a later
-    call, of `close` at the latest.
+    Use it in a `with` block: if the block ends before `close`, no further write is started. Threads open and
+    close files and write row groups while the next row group is collected. Their errors are raised by a later
+    call, by `close` at the latest.
 
-    Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, whatever is written.
+    Memory is bounded by two row groups for each of `_OPEN_FILES` open files and for one that is being closed.
+
+    Args:
+        filesystem: The table's folder.
+        batch_id: The attempt's batch id, which every row gets.
     """
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
@@ -150,7 +155,7 @@ class DataFileWriter:
             file.leave()
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
-        """Add one shard's records, a batch of `RECORD_SCHEMA`."""
+        """Add records of one shard, as `RECORD_SCHEMA`."""
         if not batch.num_rows:
             return
         for arrival_date, part, arrivals in _by_arrival_date(batch):
@@ -160,7 +165,7 @@ class DataFileWriter:
                 self._close(arrival_date)
 
     def close(self) -> list[DataFile]:
-        """Finish every file; from here on they stand whole in the folder."""
+        """Finish all files. When this returns, they are complete in the folder."""
         for arrival_date in list(self._open):
             self._close(arrival_date)
         self._wait_for_closing()
@@ -174,7 +179,7 @@ class DataFileWriter:
         return self._open[arrival_date]
 
     def _close(self, arrival_date: str) -> None:
-        """Begin to close a file, once the one before it is closed."""
+        """Start to close a file, after the previous one is closed."""
         self._wait_for_closing()
         self._closing = self._open.pop(arrival_date).close()
 
@@ -185,14 +190,14 @@ class DataFileWriter:
 
 
 class _OpenFile:
-    """A file whose thread opens it, writes its row groups and closes it."""
+    """A file with a thread that opens it, writes its row groups and closes it."""
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str) -> None:
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
         self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
-        self.written = 0  # bytes, without the row group in flight
+        self.written = 0  # bytes, without the row group that is being written
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._thread = ThreadPoolExecutor(1)
@@ -211,7 +216,7 @@ class _OpenFile:
             self._write_pending()
 
     def close(self) -> Future[DataFile]:
-        """Begin to write what is pending and to close the file."""
+        """Start to write the pending records and to close the file."""
         if self._pending:
             self._write_pending()
         closed = self._thread.submit(self._end, self._in_flight)
@@ -219,7 +224,7 @@ class _OpenFile:
         return closed
 
     def leave(self) -> None:
-        """Begin nothing more."""
+        """Start no further operation."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
@@ -248,7 +253,7 @@ class _OpenFile:
         )
 
     def _write_pending(self) -> None:
-        """Begin to write the row group that is pending."""
+        """Start to write the pending records as a row group."""
         table = pa.Table.from_batches(self._pending)
         batch_ids = same_integer(self._batch_id, table.num_rows)
         index = FILE_SCHEMA.get_field_index("batch_id")
@@ -263,7 +268,7 @@ class _OpenFile:
 
 
 def _arrivals(batch: pa.RecordBatch) -> tuple[int, int]:
-    """The earliest and the latest, in microseconds since the epoch."""
+    """Return the earliest and latest arrival time, in microseconds since the epoch."""
     column = batch.column(_ARRIVAL)
     arrivals = np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * _INT64_BYTES)
     return int(arrivals.min()), int(arrivals.max())
@@ -274,7 +279,7 @@ def _time(microseconds: int) -> datetime:
 
 
 def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch, tuple[int, int]]]:
-    """Dates, with what is of each and its earliest and latest arrival."""
+    """Yield the records of each arrival date, with their earliest and latest arrival time."""
     first, last = _arrivals(batch)
     if first // _DAY == last // _DAY:
         yield _time(first).date().isoformat(), batch, (first, last)
@@ -286,10 +291,15 @@ def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatc
 
 
 def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:
-    """See that a file stands in the folder with its size and rows.
+    """Check that a file is in the folder with its size and rows.
+
+    Args:
+        table: The table's URI, for errors.
+        filesystem: The table's folder.
+        file: The file.
 
     Raises:
-        DataFileInvalid: It does not.
+        DataFileInvalid: The file is missing, unreadable, or has another size or number of rows.
     """
     info = filesystem.get_file_info(file.path)
     if info.type != pa.fs.FileType.File or info.size != file.size:
@@ -315,10 +325,10 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> Non
 def without_shards(
     filesystem: pyarrow.fs.FileSystem, file: DataFile, shard_ids: Collection[str]
 ) -> list[DataFile]:
-    """A file's rows without some shards', as a new file; the file itself is left as it is.
+    """Copy a file's rows except those of some shards to a new file. The file itself is not changed.
 
     Returns:
-        The file itself where it has no row of them, nothing where it has no other row.
+        The new file; the file itself if it has no row of these shards; nothing if it has no other row.
     """
     if file.rows_by_shard.keys().isdisjoint(shard_ids):
         return [file]
