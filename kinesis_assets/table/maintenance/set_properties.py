@@ -96,5 +96,5 @@ def set_properties(table: PositionedTable, properties: Mapping[str, str], *, dry
 
 def _why(name: str) -> str:
     if name.startswith(_FEATURES):
-        return "it changes the table's protocol, and the library that commits here may not write it"
+        return "it changes the table's protocol, and delta-rs may be unable to write to the table afterwards"
     return _REFUSED.get(name, "it is not known to be safe here")
