@@ -29,7 +29,7 @@ from kinesis_assets.kinesis.records.wire import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.properties import HISTORY_RETENTION

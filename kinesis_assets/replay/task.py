@@ -29,7 +29,8 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.table.data_file import DataFile, DataFileWriter
+from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.file_stats import HeldFile, HeldKeys
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ from kinesis_assets.errors import (
     TableUnreachable,
 )
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
-from kinesis_assets.table.data_file import verify, without_shards
+from kinesis_assets.table.data_file import verify
+from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.ownership import refuse_another
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.positions_file import CommitId

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.file_stats import HeldFile, HeldKeys
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from kinesis_assets.kinesis.records import arrow as records_module
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import data_file as files_module
+from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
