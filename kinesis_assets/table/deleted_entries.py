@@ -29,7 +29,7 @@ _MAX_COMMITS = 100
 _BATCH = ("min.batch_id", "max.batch_id")
 
 
-def newest_rows_are_gone(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
+def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
     """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
 
     Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.

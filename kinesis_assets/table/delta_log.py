@@ -65,7 +65,7 @@ def points_at(entry: bytes, token: int) -> bool:
     return any(action.txn is not None and action.txn.version == token for action in actions)
 
 
-def version_after(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
     """Return the first version after another one whose log entry points at a token; None if none was found.
 
     Args:
@@ -84,7 +84,7 @@ def version_after(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -
     return None
 
 
-def version_back(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
     """Return the newest version up to another one whose log entry points at a token; None if none was found.
 
     Args:

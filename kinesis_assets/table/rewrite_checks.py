@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table.deleted_entries import newest_rows_are_gone
+from kinesis_assets.table.deleted_entries import newest_rows_are_missing
 from kinesis_assets.table.rewrites import Rewrite
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: Strea
     """
     rewrites = table.rewrites.since(positions, snapshot.version)
     deleted = table.rewrites.deleted_since(positions, snapshot.version)
-    if deleted is not None and newest_rows_are_gone(snapshot, positions):
+    if deleted is not None and newest_rows_are_missing(snapshot, positions):
         rewrites.append(Rewrite(deleted, _DELETED, None))
     if not rewrites:
         return []

@@ -20,7 +20,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.amendment_files import amendment_path
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
-from kinesis_assets.table.delta_log import version_after, version_back
+from kinesis_assets.table.delta_log import later_version_of, newest_version_of
 from kinesis_assets.table.delta_writer import writer_properties
 from kinesis_assets.table.file_stats import HeldFile, StandingFile
 from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
@@ -328,7 +328,7 @@ class TableSnapshot:
 
         Only the log entries after this version are read, so the search is fast.
         """
-        return version_after(self._table.files, self.version, token)
+        return later_version_of(self._table.files, self.version, token)
 
     def version_of(self, token: int) -> int | None:
         """Return the version whose commit points at a token, if it is among the newest hundred.
@@ -336,4 +336,4 @@ class TableSnapshot:
         The history of delta-rs is not used, because it fails on some values that other writers store in
         commitInfo.
         """
-        return version_back(self._table.files, self.version, token)
+        return newest_version_of(self._table.files, self.version, token)

@@ -771,7 +771,7 @@ class TestRetention:
 
         def overtaken(snapshot, *given, **named):
             if not refused:
-                refused.append(named["past"].token)
+                refused.append(name)
                 whole_commit(aged.snapshot(), [], identity=STREAM, past=entry)
             return whole(snapshot, *given, **named)
 

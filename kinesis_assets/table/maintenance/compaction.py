@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, sizes
+from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, totals
 from kinesis_assets.table.storage import files_in
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def compact(
     """
     today = clock.now().date().isoformat()
     for day, small in _due(table.snapshot().standing_files(), since, today).items():
-        rows, files, size = sizes(small)
+        rows, files, size = totals(small)
         step = Step("compact", day, State.PLANNED, 0, files, size)
         if dry_run:
             yield step

@@ -9,7 +9,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.amendments import following
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.maintenance.steps import State, Step, sizes
+from kinesis_assets.table.maintenance.steps import State, Step, totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def expire(
         old = [file for file in snapshot.standing_files() if file.arrival_date < wanted.isoformat()]
         if not old and floor == before:
             return (None if amendment is None else tried.get(amendment.token),)
-        step = Step("expire", f"before {wanted}", State.DONE, *sizes(old))
+        step = Step("expire", f"before {wanted}", State.DONE, *totals(old))
         if dry_run:
             return (replace(step, state=State.PLANNED),)
         if not and_try:

@@ -54,6 +54,6 @@ def done_or_left(step: Step, do: Callable[[], object]) -> Step:
     return replace(step, state=State.DONE)
 
 
-def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
+def totals(files: Sequence[StandingFile]) -> tuple[int, int, int]:
     """Return the rows, the number and the bytes of files."""
     return sum(file.rows for file in files), len(files), sum(file.size for file in files)
