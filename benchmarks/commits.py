@@ -29,10 +29,12 @@ from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import DataFileWriter
-from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.positions import Landed
-from kinesis_assets.table.table import HISTORY_RETENTION, PositionedTable, Upkeep
+from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

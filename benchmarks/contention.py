@@ -24,7 +24,7 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.table import PositionedTable
 

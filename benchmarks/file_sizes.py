@@ -23,8 +23,9 @@ from benchmarks.measure import GB, Command, Spread, started
 from benchmarks.payloads import Payloads
 from benchmarks.section import Section, table
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
-from kinesis_assets.table.data_file import FILE_BYTES, TABLE_SCHEMA, DataFileWriter
-from kinesis_assets.table.maintenance.upkeep import SMALL_BYTES, SMALL_FILES_TODAY
+from kinesis_assets.table.data_file import FILE_BYTES, TABLE_SCHEMA
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, SMALL_FILES_TODAY
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

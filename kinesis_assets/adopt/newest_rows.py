@@ -9,13 +9,13 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.table import sql_text
+from kinesis_assets.table.row_predicates import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kinesis_assets.table.table import TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
 
 # Numbers are text of different lengths: of one length, they sort as numbers do.
 _NUMBERS = """

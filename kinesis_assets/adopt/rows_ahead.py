@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.rewrites import Rewrite
     from kinesis_assets.table.row_predicates import Passed
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 _NAMED = 5
 """Shards that an error names; the others are counted."""

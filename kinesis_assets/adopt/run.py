@@ -32,7 +32,7 @@ from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
-from kinesis_assets.table.rewrites import unaccepted
+from kinesis_assets.table.rewrite_checks import unaccepted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.rewrites import Rewrite
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 
 _ALL_HASH_KEYS = ("0", str((1 << 128) - 1))

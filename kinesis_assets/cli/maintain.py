@@ -62,7 +62,7 @@ def maintain(
     Nothing is deleted where this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
-        from kinesis_assets.table.maintenance.properties import parse_property  # noqa: PLC0415  # as below
+        from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
 
         day, given = _date(floor), dict(map(parse_property, properties))
         _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
@@ -90,8 +90,8 @@ def _by_hand(
     as_json: bool,
 ) -> None:
     """The changes that a maintenance never makes by itself, and nothing else."""
-    from kinesis_assets.table.maintenance.properties import set_properties  # noqa: PLC0415
     from kinesis_assets.table.maintenance.retention import lower_floor  # noqa: PLC0415
+    from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
 
     steps = []
     with project.manager() as manager:

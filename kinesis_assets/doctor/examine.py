@@ -27,7 +27,7 @@ from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.table.commit_ids import drawn_at
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.log_entries import log_entries
-from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.ownership import application, past_application
 from kinesis_assets.table.rewrites import rewrites_of
 from kinesis_assets.table.row_predicates import passed
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 _AT_ONCE = 200
 """Commits whose events are looked for together."""

@@ -34,7 +34,8 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.spark.session import end_tagged, tagged
-from kinesis_assets.table.data_file import DataFile, DataFileWriter
+from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 PATIENCE = 30.0
@@ -276,7 +277,7 @@ def _positions_or_first(
     """The stream's positions; its first plan makes them."""
     from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as above
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
-    from kinesis_assets.table.rewrites import refuse_rewritten  # noqa: PLC0415  # as above
+    from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as above
 
     snapshot, standing = _standing(table, listing, policy.on_recreated, asked)
     if snapshot is not None and standing is not None:

@@ -29,8 +29,9 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.table.data_file import DataFile, DataFileWriter
-from kinesis_assets.table.file_stats import HeldFile, HeldKeys
+from kinesis_assets.replay.existing_keys import HeldKeys
+from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.data_file_writer import DataFileWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.table.file_stats import HeldFile
 
 
 @dataclass(frozen=True, slots=True)

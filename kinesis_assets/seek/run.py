@@ -25,7 +25,7 @@ from kinesis_assets.table.amendments import ClearedGap, Past
 from kinesis_assets.table.commit import landed_since, until_told
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
-from kinesis_assets.table.rewrites import refuse_rewritten
+from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Sight
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass(frozen=True, slots=True)

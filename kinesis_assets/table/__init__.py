@@ -1,1 +1,1 @@
-"""The raw table: records and positions in one commit."""
+"""The raw table: records and positions in one atomic commit."""

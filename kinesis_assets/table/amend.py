@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.amendments import ClearedGap, Past
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 
 def fill_in(

@@ -1,7 +1,7 @@
-"""The time by which a table's rows and files are deleted: one that two clocks agree on.
+"""The time that decides which rows and files are deleted: a time that two clocks agree on.
 
-Deleting by a wrong clock cannot be undone, and either clock may be wrong: this machine's, or the `Date`
-header of one response. So the service's clock counts, and only while this machine's confirms it.
+A deletion by a wrong clock cannot be undone, and either clock may be wrong: this machine's, or the `Date`
+header of one response. So the service's clock is used, and only while this machine's clock confirms it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOLERANCE = timedelta(hours=1)
-"""The two clocks may differ by this much, either way."""
+"""Maximum difference between the two clocks, in either direction."""
 
 
 def machine_time() -> datetime:
-    """This machine's clock, UTC."""
+    """Return the time of this machine's clock, UTC."""
     return datetime.now(UTC)
 
 
 class AgreedClock:
-    """The service's clock, confirmed by this machine's each time it is read.
+    """The service's clock, which is compared with this machine's each time it is read.
 
     Args:
         table: The table's URI, for errors.
-        service_time: The service's clock at its last response.
+        service_time: The service's time at its last response.
         machine: This machine's clock.
-        elapsed: Seconds since any fixed moment, never set back: the service's clock goes on by it.
+        elapsed: A monotonic clock in seconds, which advances the service's time from its last response.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AgreedClock:
         self._since = elapsed()
 
     def now(self) -> datetime:
-        """The service's time now, UTC.
+        """Return the service's current time, UTC.
 
         Raises:
             ClocksDisagree: The clocks differ by more than `TOLERANCE`.
@@ -60,11 +60,17 @@ class AgreedClock:
                 self._table,
                 f"this machine's clock is {machine:%Y-%m-%dT%H:%M:%SZ} and the service's is "
                 f"{service:%Y-%m-%dT%H:%M:%SZ}: one of them is wrong, so nothing is deleted. Set this "
-                "machine's clock, or check what answers at the endpoint, then run again",
+                "machine's clock, or check which server responds at the endpoint, then run again",
             )
         return service
 
 
 def agree(service_time: datetime, machine: datetime, *, age: timedelta) -> bool:
-    """Whether a time of the service that is at most so old and this machine's clock can both be right."""
+    """Return whether both a time from the service and this machine's clock can be right.
+
+    Args:
+        service_time: A time from the service.
+        machine: The time of this machine's clock.
+        age: Maximum age of `service_time`.
+    """
     return -TOLERANCE <= machine - service_time <= age + TOLERANCE

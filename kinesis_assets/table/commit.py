@@ -34,13 +34,14 @@ from kinesis_assets.errors import (
     TableUnreachable,
 )
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
-from kinesis_assets.table.data_file import verify, without_shards
+from kinesis_assets.table.data_file import verify
+from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.ownership import refuse_another
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
 from kinesis_assets.table.positions_file import CommitId
+from kinesis_assets.table.properties import HISTORY_RETENTION
 from kinesis_assets.table.refusals import not_writable
-from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.table import HISTORY_RETENTION
+from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed, ShardPosition
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 _Told_co = TypeVar("_Told_co", covariant=True)
 

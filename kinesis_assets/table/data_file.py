@@ -1,37 +1,27 @@
-"""The table's data files: Parquet, one arrival date a file, any number of shards in it.
+"""Describes and verifies the table's data files: Parquet, one arrival date per file, any number of shards.
 
-This module runs in Spark tasks too, so it knows nothing of the table's log.
+Spark tasks import this module, so it does not read the table's log.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
-from kinesis_assets.kinesis.records.columns import same_integer
-from kinesis_assets.table.storage import write_new
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 FILE_SCHEMA = RECORD_SCHEMA.insert(
     RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)
 )
-"""Columns of a data file. The partition column stands in its path alone, as in every Delta table."""
+"""Columns of a data file. The partition column is only part of the path, as in every Delta table."""
 
 TABLE_SCHEMA = FILE_SCHEMA.insert(
     FILE_SCHEMA.get_field_index("batch_id"), pa.field("arrival_date", pa.date32(), nullable=False)
@@ -41,38 +31,30 @@ TABLE_SCHEMA = FILE_SCHEMA.insert(
 PARTITION_COLUMNS = ["arrival_date"]
 
 CODEC = "snappy"
-"""Of what is landed. Files under zstd are two fifths smaller and take two thirds more CPU to write, which
-maintenance spends where it writes small files anew (benchmarks, codecs)."""
+"""The codec of new files. zstd makes files 40% smaller for 67% more CPU; maintenance uses it when it rewrites
+small files (benchmarks, codecs)."""
 
 ROW_GROUP_BYTES = 16 << 20
-"""Records are gathered to row groups of about this size, uncompressed."""
+"""Approximate size of a row group in bytes, uncompressed."""
 
 FILE_BYTES = 256 << 20
-"""A file that has grown to this size is closed and another begun."""
-
-_OPEN_FILES = 4
-"""Files kept open at once by a task, each for another arrival date; the oldest is closed for a new one."""
-
-_ARRIVAL = RECORD_SCHEMA.get_field_index("approximate_arrival_timestamp")
-_INT64_BYTES = 8
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 86_400_000_000  # microseconds
+"""A file that has reached this size in bytes is closed, and another one is started."""
 
 STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
 DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A data file that stands in the table's folder, committed or not.
+    """A data file in the table's folder, committed or not.
 
     Attributes:
-        path: Relative to the folder.
-        size: Bytes.
-        arrival_date: ISO date, UTC, of every record in it.
-        rows_by_shard: Shard id to rows.
-        batch_id: Of every row in it.
-        first_arrival: Earliest and
-        last_arrival: latest approximate_arrival_timestamp in it.
+        path: Path relative to the folder.
+        size: Size in bytes.
+        arrival_date: Arrival date of every record in the file, as an ISO date in UTC.
+        rows_by_shard: Number of rows by shard id.
+        batch_id: The `batch_id` of every row in the file.
+        first_arrival: Earliest approximate_arrival_timestamp in the file.
+        last_arrival: Latest approximate_arrival_timestamp in the file.
     """
 
     path: str
@@ -85,11 +67,11 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Rows of all its shards."""
+        """Number of rows of all shards."""
         return sum(self.rows_by_shard.values())
 
     def statistics(self) -> str:
-        """What the Delta protocol calls per-file statistics, as its JSON."""
+        """Return the per-file statistics of the Delta protocol, as JSON."""
 
         def values(shard_id: str, arrival: datetime) -> dict[str, Any]:
             return {
@@ -109,8 +91,9 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 def is_new_file(file: DataFile) -> bool:
-    """Whether a file can be one that a `DataFileWriter` wrote: its name is one of its batch's, in the folder
-    of the date on which every record in it arrived.
+    """Return whether a `DataFileWriter` may have written a file.
+
+    Its name must contain its batch id, and its folder the date on which all of its records arrived.
     """
     name = (
         rf"arrival_date={re.escape(file.arrival_date)}/part-{file.batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet"
@@ -125,171 +108,16 @@ def is_new_file(file: DataFile) -> bool:
     )
 
 
-class DataFileWriter:
-    """Writes record batches to new data files in a table's folder; `close` tells which.
-
-    Use it in a `with` block: left before `close`, it begins nothing more. Files are opened and closed, and
-    their row groups written, while the next row group is gathered. What that raises comes out of a later
-    call, of `close` at the latest.
-
-    Memory: two row groups of each of `_OPEN_FILES` files and of one that is closed, whatever is written.
-    """
-
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
-        self._filesystem = filesystem
-        self._batch_id = batch_id
-        self._open: dict[str, _OpenFile] = {}
-        self._closed: list[DataFile] = []
-        self._closing: Future[DataFile] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._open.values():
-            file.leave()
-
-    def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
-        """Add one shard's records, a batch of `RECORD_SCHEMA`."""
-        if not batch.num_rows:
-            return
-        for arrival_date, part, arrivals in _by_arrival_date(batch):
-            file = self._file(arrival_date)
-            file.write(shard_id, part, arrivals)
-            if file.written >= FILE_BYTES:
-                self._close(arrival_date)
-
-    def close(self) -> list[DataFile]:
-        """Finish every file; from here on they stand whole in the folder."""
-        for arrival_date in list(self._open):
-            self._close(arrival_date)
-        self._wait_for_closing()
-        return self._closed
-
-    def _file(self, arrival_date: str) -> _OpenFile:
-        if arrival_date not in self._open:
-            if len(self._open) >= _OPEN_FILES:
-                self._close(next(iter(self._open)))
-            self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
-        return self._open[arrival_date]
-
-    def _close(self, arrival_date: str) -> None:
-        """Begin to close a file, once the one before it is closed."""
-        self._wait_for_closing()
-        self._closing = self._open.pop(arrival_date).close()
-
-    def _wait_for_closing(self) -> None:
-        if self._closing is not None:
-            self._closed.append(self._closing.result())
-            self._closing = None
-
-
-class _OpenFile:
-    """A file whose thread opens it, writes its row groups and closes it."""
-
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str) -> None:
-        self._filesystem = filesystem
-        self._batch_id = batch_id
-        self._arrival_date = arrival_date
-        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
-        self.written = 0  # bytes, without the row group in flight
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
-        self._thread = ThreadPoolExecutor(1)
-        self._in_flight: Future[None] = self._thread.submit(self._begin)
-        self._rows_by_shard: Counter[str] = Counter()
-        self._arrivals: list[int] = []
-
-    def write(self, shard_id: str, batch: pa.RecordBatch, arrivals: tuple[int, int]) -> None:
-        self._pending.append(batch)
-        self._pending_bytes += batch.get_total_buffer_size()
-        self._rows_by_shard[shard_id] += batch.num_rows
-        both = [*self._arrivals, *arrivals]
-        self._arrivals = [min(both), max(both)]
-        if self._pending_bytes >= ROW_GROUP_BYTES:
-            self._in_flight.result()
-            self._write_pending()
-
-    def close(self) -> Future[DataFile]:
-        """Begin to write what is pending and to close the file."""
-        if self._pending:
-            self._write_pending()
-        closed = self._thread.submit(self._end, self._in_flight)
-        self._thread.shutdown(wait=False)
-        return closed
-
-    def leave(self) -> None:
-        """Begin nothing more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _begin(self) -> None:
-        self._sink = write_new(self._filesystem, self._path)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            FILE_SCHEMA,
-            compression=CODEC,
-            use_dictionary=DICTIONARIES,
-            write_statistics=STATISTICS,
-        )
-
-    def _end(self, before: Future[None]) -> DataFile:
-        before.result()
-        self._writer.close()
-        size = int(self._sink.tell())
-        self._sink.close()
-        return DataFile(
-            path=self._path,
-            size=size,
-            arrival_date=self._arrival_date,
-            rows_by_shard=dict(self._rows_by_shard),
-            batch_id=self._batch_id,
-            first_arrival=_time(self._arrivals[0]),
-            last_arrival=_time(self._arrivals[1]),
-        )
-
-    def _write_pending(self) -> None:
-        """Begin to write the row group that is pending."""
-        table = pa.Table.from_batches(self._pending)
-        batch_ids = same_integer(self._batch_id, table.num_rows)
-        index = FILE_SCHEMA.get_field_index("batch_id")
-        table = table.add_column(index, FILE_SCHEMA.field(index), batch_ids)
-        self._pending, self._pending_bytes = [], 0
-        self._in_flight = self._thread.submit(self._write_row_group, table, self._in_flight)
-
-    def _write_row_group(self, table: pa.Table, before: Future[None]) -> None:
-        before.result()
-        self._writer.write_table(table)
-        self.written = int(self._sink.tell())
-
-
-def _arrivals(batch: pa.RecordBatch) -> tuple[int, int]:
-    """The earliest and the latest, in microseconds since the epoch."""
-    column = batch.column(_ARRIVAL)
-    arrivals = np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * _INT64_BYTES)
-    return int(arrivals.min()), int(arrivals.max())
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch, tuple[int, int]]]:
-    """Dates, with what is of each and its earliest and latest arrival."""
-    first, last = _arrivals(batch)
-    if first // _DAY == last // _DAY:
-        yield _time(first).date().isoformat(), batch, (first, last)
-        return
-    dates = batch["approximate_arrival_timestamp"].cast(pa.date32())
-    for arrival_date in dates.unique():
-        part = batch.filter(pc.equal(dates, arrival_date))
-        yield arrival_date.as_py().isoformat(), part, _arrivals(part)
-
-
 def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:
-    """See that a file stands in the folder with its size and rows.
+    """Check that a file is in the folder with its size and rows.
+
+    Args:
+        table: The table's URI, for errors.
+        filesystem: The table's folder.
+        file: The file.
 
     Raises:
-        DataFileInvalid: It does not.
+        DataFileInvalid: The file is missing, unreadable, or has another size or number of rows.
     """
     info = filesystem.get_file_info(file.path)
     if info.type != pa.fs.FileType.File or info.size != file.size:
@@ -310,31 +138,3 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> Non
             table,
             f"{file.path}: {file.rows} rows were written, {rows} found; nothing was committed, run again",
         )
-
-
-def without_shards(
-    filesystem: pyarrow.fs.FileSystem, file: DataFile, shard_ids: Collection[str]
-) -> list[DataFile]:
-    """A file's rows without some shards', as a new file; the file itself is left as it is.
-
-    Returns:
-        The file itself where it has no row of them, nothing where it has no other row.
-    """
-    if file.rows_by_shard.keys().isdisjoint(shard_ids):
-        return [file]
-    kept = {shard: rows for shard, rows in file.rows_by_shard.items() if shard not in shard_ids}
-    if not kept:
-        return []
-    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date)
-    try:
-        with filesystem.open_input_file(file.path) as source:
-            parquet = pq.ParquetFile(source)
-            for batch in parquet.iter_batches(batch_size=1024, columns=RECORD_SCHEMA.names):
-                for shard_id in kept:
-                    rows = batch.filter(pc.equal(batch["shard_id"], shard_id))
-                    if rows.num_rows:
-                        rows = rows.cast(RECORD_SCHEMA)
-                        copy.write(shard_id, rows, _arrivals(rows))
-        return [copy.close().result()]
-    finally:
-        copy.leave()

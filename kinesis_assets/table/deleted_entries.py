@@ -1,7 +1,7 @@
-"""A restore whose entry another engine has deleted from the log: only the rows can show it.
+"""Detects, from the rows, a restore whose log entry another engine has deleted.
 
-A restore to a version before the newest commit that has rows removes all of that commit's rows. What else may
-have removed them is recorded, or it leaves others of them: then nothing is concluded.
+A restore to a version before the newest commit with rows removes all rows of that commit. Other operations
+that may have removed them either leave some of them or are recorded: then no restore is assumed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.table import TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
 
-_MOST_COMMITS = 100
-"""Commits that are searched for one with rows: each may be a file to read."""
+_MAX_COMMITS = 100
+"""Maximum number of commits that are searched for one with rows; each may take reading a file."""
 
 _BATCH = ("min.batch_id", "max.batch_id")
 
 
-def newest_rows_are_gone(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
-    """Whether all rows of the newest commit that had any are gone, and nothing recorded explains that.
+def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
+    """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
 
-    A file without statistics may have them. So may one that was compacted from older and newer rows.
+    Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.
 
     Args:
         snapshot: The table.
-        positions: Its positions.
+        positions: The table's positions.
 
     Raises:
-        PositionsUnreadable: The table's record of later changes cannot be read.
+        PositionsUnreadable: An amendment cannot be read.
     """
     newest = _newest_with_rows(snapshot, positions)
     if newest is None or _may_be_explained(snapshot, newest):
@@ -48,7 +48,7 @@ def newest_rows_are_gone(snapshot: TableSnapshot, positions: StreamPositions) ->
 
 
 def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
-    return next((each for each in islice(_chain(snapshot, positions), _MOST_COMMITS) if each.landed), None)
+    return next((each for each in islice(_chain(snapshot, positions), _MAX_COMMITS) if each.landed), None)
 
 
 def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[StreamPositions]:
@@ -62,7 +62,7 @@ def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[Stre
 
 
 def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
-    """Whether an operator accepted it, or a position set back or the table's retention may account for it."""
+    """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows."""
     past = snapshot.past(newest.identity)
     if past is None:
         return False
@@ -85,7 +85,7 @@ def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
 
 def _may_hold(delta: DeltaTable, batch_id: int) -> bool:
     actions = pa.table(delta.get_add_actions(flatten=True))
-    # Statistics that no file has are not there at all.
+    # A column of statistics that no file has is missing.
     unknown = [None] * actions.num_rows
     first, last = (actions[name].to_pylist() if name in actions.column_names else unknown for name in _BATCH)
     return any(

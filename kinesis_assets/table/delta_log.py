@@ -1,8 +1,10 @@
-"""Which data files a table's log names, and which stand in its folder."""
+"""Finds commits and data files in a table's log, and data files in its folder."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -10,19 +12,24 @@ import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from kinesis_assets.table.log_entries import log_entries
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOG = "_delta_log"
 
+_SEARCHED_ENTRIES = 100
+"""Maximum number of log entries that are searched for a commit."""
+
 
 class FolderFile(msgspec.Struct, frozen=True):
-    """A file that stands in the table's folder.
+    """A file in the table's folder.
 
     Attributes:
-        path: Relative to the folder.
-        size: Bytes.
-        modified: When it was written.
+        path: Path relative to the folder.
+        size: Size in bytes.
+        modified: When the file was written.
     """
 
     path: str
@@ -45,21 +52,55 @@ class _Action(msgspec.Struct):
 
 
 def points_at(entry: bytes, token: int) -> bool:
-    """Whether an entry of the log points at the positions, or the past, of a token.
+    """Return whether a log entry points at the positions or the amendment with a token.
 
     Args:
         entry: The whole file of one version.
-        token: As it was drawn; no two are the same.
+        token: A token, which is unique among positions and amendments.
 
     Raises:
-        msgspec.MsgspecError: It is no entry of a log.
+        msgspec.MsgspecError: The file is not a log entry.
     """
     actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines() if line.strip())
     return any(action.txn is not None and action.txn.version == token for action in actions)
 
 
+def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+    """Return the first version after another one whose log entry points at a token; None if none was found.
+
+    Args:
+        filesystem: The table's folder.
+        version: The version before the first that is searched.
+        token: A token of positions or of an amendment.
+    """
+    for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
+        try:
+            with filesystem.open_input_file(f"{_LOG}/{later:020}.json") as source:
+                content = source.read()
+        except OSError:  # it does not exist, or cannot be read at the moment
+            return None
+        if points_at(content, token):
+            return later
+    return None
+
+
+def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+    """Return the newest version up to another one whose log entry points at a token; None if none was found.
+
+    Args:
+        filesystem: The table's folder.
+        version: The first version that is searched.
+        token: A token of positions or of an amendment.
+    """
+    with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
+        for entry in islice(log_entries(filesystem, version), _SEARCHED_ENTRIES):
+            if token in entry.transactions.values():
+                return entry.version
+    return None
+
+
 def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
-    """The data files that any version in the log adds or takes out, relative to the folder.
+    """Return the paths of data files that any version in the log adds or removes, relative to the folder.
 
     Args:
         filesystem: The table's folder.
@@ -69,19 +110,19 @@ def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
         try:
             found.update(_named_in(filesystem, path))
         except FileNotFoundError:
-            continue  # summed up and deleted meanwhile: a checkpoint has it
+            continue  # deleted in the meantime: a checkpoint has its content
     return found
 
 
 def folder_files(filesystem: pyarrow.fs.FileSystem) -> Iterator[FolderFile]:
-    """The data files in the folder, whether the log names them or not."""
+    """Yield the data files in the folder, whether or not the log names them."""
     for info in filesystem.get_file_info(pyarrow.fs.FileSelector("", recursive=True)):
         if info.type == pyarrow.fs.FileType.File and not info.path.startswith("_"):
             yield FolderFile(info.path, info.size, info.mtime)
 
 
 def _log(filesystem: pyarrow.fs.FileSystem) -> list[str]:
-    """Checkpoints last: what is deleted while this reads is in one of them."""
+    """Return the paths of commits, then of checkpoints, which cover commits that are deleted meanwhile."""
     infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG, allow_not_found=True))
     paths = [info.path for info in infos if info.type == pyarrow.fs.FileType.File]
     commits = [path for path in paths if path.endswith(".json") and ".checkpoint." not in path]

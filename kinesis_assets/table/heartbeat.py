@@ -1,8 +1,8 @@
-"""Heartbeats: a run's process writes a small object into the table's folder from time to time while it lives.
+"""Heartbeats: small objects that a run writes into the table's folder at an interval while it is alive.
 
-The folder is the one place that a run and the sensor are sure to share. Nothing relies on a heartbeat but the
-question whether a run's shards are to be asked for again: where one is missing though the run lives, two runs
-read the same shards, and one of them commits.
+The folder is the only place that a run and the sensor are sure to share. Heartbeats decide only whether the
+sensor requests a run's shards again: if the heartbeat of a live run is missing, two runs read the same
+shards, and one of them commits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 RUNS = "_kinesis/runs"
-"""Where heartbeats are, in a table's folder; each is named by its run."""
+"""The folder of heartbeats in a table's folder; each is named by its run's id."""
 
 ENDED = "ended"
-"""What a heartbeat is that ended in order, see `heartbeats`: its run can go on with other steps."""
+"""The content of a heartbeat that was ended in an orderly way, see `heartbeats`. Its run may execute other
+steps."""
 
 INTERVAL = 30.0
-"""Seconds from one heartbeat to the next."""
+"""Seconds between two heartbeats."""
 
 _SECONDS_TO_END = 5.0
 _ENDED_KEPT = 3600 * 10**9
@@ -36,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """The heartbeat of one run, from a thread of its own.
+    """The heartbeat of one run, written by a separate thread.
 
     Args:
         table: The run's table.
-        run_id: The run.
-        seconds: It ends by itself after so long, when nothing of the run could be committed any more.
-        interval: Seconds from one to the next.
+        run_id: The run's id.
+        seconds: Seconds after which the heartbeat ends by itself, because the run can no longer commit.
+        interval: Seconds between two heartbeats.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class Heartbeat:
         self._interval = interval
         self._beats_left = seconds / interval
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True)
 
     def begin(self) -> None:
-        """Write the first one, and have the others follow.
+        """Write the first heartbeat, and start the thread that writes the others.
 
         Raises:
-            TableNotWritable: The table cannot be written to.
+            TableNotWritable: Writing to the table is refused.
         """
         try:
             self._beat()
@@ -70,12 +71,12 @@ class Heartbeat:
         self._thread.start()
 
     def end(self) -> None:
-        """Write a last one, which says so."""
+        """Write the last heartbeat, with the content `ENDED`."""
         self._ended.set()
         self._thread.join(_SECONDS_TO_END)
 
-    def _go_on(self) -> None:
-        with suppress(OSError):  # maintenance deletes what is left
+    def _keep_writing(self) -> None:
+        with suppress(OSError):  # maintenance deletes the rest
             self._delete_ended()
         while self._beats_left > 0 and not self._ended.wait(self._interval):
             self._beats_left -= 1
@@ -96,9 +97,9 @@ class Heartbeat:
             file.write(content)
 
     def _delete_ended(self) -> None:
-        """Delete those that ended more than an hour ago, so that their number is bounded without maintenance.
+        """Delete heartbeats that ended more than an hour ago, to limit their number without maintenance.
 
-        The time is that of the newest object, so that no two clocks are compared.
+        The age is relative to the newest object, so that clocks are not compared.
         """
         infos = _listed(self._table)
         newest = max((info.mtime_ns for info in infos), default=0)
@@ -109,10 +110,10 @@ class Heartbeat:
 
 
 def heartbeats(table: PositionedTable) -> dict[str, str]:
-    """The last heartbeat of each run that has one, by run id: a text that is another one after the next.
+    """Return the last heartbeat of each run that has one, by run id.
 
-    It is `ENDED` for one that ended in order. Nothing of such a run is committed any more, unless it begins
-    again.
+    A heartbeat is a text that changes with each write, or `ENDED` if the run ended it in an orderly way. Such
+    a run commits nothing more, unless it starts another heartbeat.
 
     Raises:
         OSError: The folder cannot be listed.

@@ -1,4 +1,4 @@
-"""Durations as table properties of Delta have them: `interval 30 days`."""
+"""Parses the durations in Delta table properties, such as `interval 30 days`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ _INTERVAL = re.compile(
 
 
 def parse_interval(text: str) -> timedelta | None:
-    """The value of a property; None if it is not an interval."""
+    """Parse the value of a property. Returns None if it is not an interval."""
     found = _INTERVAL.fullmatch(text)
     return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})

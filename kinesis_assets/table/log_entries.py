@@ -1,4 +1,4 @@
-"""The entries of a table's log, as files: what each version did, and which transactions the log holds."""
+"""Reads the entries of a table's log: the operation of each version, and the transactions of all versions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
-"""For commits that no check of the clocks comes before: by default delta-rs deletes expired entries of the
-log by this machine's clock, and with them what shows a restore."""
+"""For commits without a check of the clocks before. By default delta-rs deletes expired log entries by this
+machine's clock, and such entries may be the only trace of a restore."""
 
 _LOG = "_delta_log"
 
@@ -30,12 +30,12 @@ class LogEntry:
     """One version of the table.
 
     Attributes:
-        version: Its number.
-        operation: What its writer called it, such as RESTORE; empty if the writer did not say.
+        version: The version's number.
+        operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
         mode: The mode of a write, such as Overwrite; empty for other operations.
-        at: When it was written (the writer's clock); None if the writer did not say.
-        transactions: The transactions it sets: versions by application id.
-        changes_rows: It adds or removes rows. A compaction does not.
+        at: When the version was written, by the writer's clock; None if that is unknown.
+        transactions: The transactions that it sets: version by application id.
+        changes_rows: Whether it adds or removes rows. A compaction does not.
     """
 
     version: int
@@ -56,7 +56,7 @@ class _Transaction(msgspec.Struct):
 
 
 class _Action(msgspec.Struct):
-    # A writer may store any JSON in it (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+    # Writers may store any JSON here (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
     commitInfo: object = None  # noqa: N815  # likewise
     add: _File | None = None
     remove: _File | None = None
@@ -64,15 +64,15 @@ class _Action(msgspec.Struct):
 
 
 def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | None:
-    """What one version did; None if its entry was deleted, as entries in a checkpoint are after a while.
+    """Read the log entry of a version. Returns None if it was deleted because a checkpoint covers it.
 
     Args:
         filesystem: The table's folder.
         version: The version's number.
 
     Raises:
-        OSError: It cannot be read now.
-        msgspec.MsgspecError: It is not an entry of a log.
+        OSError: The entry cannot be read at the moment.
+        msgspec.MsgspecError: The file is not a log entry.
     """
     try:
         with filesystem.open_input_file(f"{_LOG}/{version:020}.json") as source:
@@ -95,11 +95,11 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
 
 
 def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[LogEntry]:
-    """The versions from one back to the oldest that the log still has. Raises as `read_entry`.
+    """Yield log entries from a version back to the oldest one in the log. Raises as `read_entry`.
 
     Args:
         filesystem: The table's folder.
-        through: The newest version.
+        through: The newest version, inclusive.
     """
     for version in range(through, -1, -1):
         entry = read_entry(filesystem, version)
@@ -109,16 +109,16 @@ def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[Log
 
 
 def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
-    """The application ids of all transactions in the log: in its newest checkpoint and in what follows it.
+    """Return the application ids of all transactions in the newest checkpoint and in later entries.
 
-    delta-rs answers for one application id only, so the log's files are read.
+    The log's files are read, because delta-rs looks up a single application id only.
 
     Args:
         filesystem: The table's folder.
 
     Raises:
-        OSError: The log cannot be read now.
-        msgspec.MsgspecError: A file in it is not of a log.
+        OSError: The log cannot be read at the moment.
+        msgspec.MsgspecError: A file in it is not a log file.
     """
     infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG))
     names = [info.base_name for info in infos if info.type == pyarrow.fs.FileType.File]
@@ -135,7 +135,7 @@ def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
 
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
-    """The version of the newest checkpoint that is complete, and its files; -1 and none without any."""
+    """Return the version of the newest complete checkpoint and its files; -1 and no files without one."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
         found = _CHECKPOINT.fullmatch(name)
@@ -155,7 +155,7 @@ def _in_checkpoint(filesystem: pyarrow.fs.FileSystem, path: str) -> set[str]:
 
 
 def _time(milliseconds: object) -> datetime | None:
-    """A time as writers store it; None if it is none."""
+    """Return a stored time in milliseconds since the epoch; None if the value is not a time."""
     if not isinstance(milliseconds, int | float):
         return None
     try:

@@ -1,12 +1,12 @@
-"""Tables of older releases, in which a column that may be null by now must not be.
+"""Upgrades tables of older releases whose schema forbids null in a column that may be null now.
 
 delta-rs does not compare a commit's files with the table's schema: it would add a file with nulls to such a
-table, whose readers may then fail or read something else. So rows are committed only through a snapshot whose
-schema accepts null wherever this release may write it.
+table, and its readers might fail or return wrong values. So rows are committed only through a snapshot whose
+schema accepts null in every column where this release may write it.
 
-The change of the schema is one commit of its own, which changes nothing else; all files that are there keep
-to the new schema, too. Any commit that began before it is refused and tried again (protocol: change of the
-metadata), also that of a run of an older release. Of several changes at once, one is made.
+The schema is changed by a separate commit. Existing files are valid under the new schema. Delta refuses every
+commit that is based on a version before the change of the metadata, and it is tried again; this includes the
+commits of runs of an older release. Of several concurrent changes, one is committed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAY_BE_NULL = frozenset(field.name for field in Schema.from_arrow(TABLE_SCHEMA)
 
 
 def columns_without_null(delta: DeltaTable) -> list[str]:
-    """The columns that must not be null in a table, and may be null in what this release writes."""
+    """Return the columns in which a table forbids null although this release may write it."""
     return [
         field.name for field in delta.schema().fields if field.name in _MAY_BE_NULL and not field.nullable
     ]
 
 
 def accept_null(delta: DeltaTable) -> None:
-    """Let these columns be null, by one commit each.
+    """Change the schema to accept null in these columns, by one commit for each.
 
     Source: https://docs.delta.io/latest/delta-batch.html#change-column-comment-or-ordering (ALTER COLUMN)
 

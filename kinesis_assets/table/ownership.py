@@ -1,9 +1,9 @@
-"""Which stream a table belongs to: one, named by its ARN in the table's properties.
+"""Ensures that a table belongs to one stream, whose ARN is a property of the table.
 
 The property is set when the table is created or first claimed. Delta refuses a change of the metadata if
-another one came first, so of two streams that claim a table at once one wins; their transactions alone have
-different names and would not conflict. A table that an older version of this package made does not have the
-property until a run or a maintenance sets it: until then its streams are read from its log's transactions.
+another one came first, so if two streams claim a table at once, one wins. Their transactions would not
+conflict, because these have different names. A table from an older version of this package lacks the property
+until a run or a maintenance sets it; until then its streams are read from the transactions in its log.
 """
 
 from __future__ import annotations
@@ -19,37 +19,42 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
 
 OWNER = "kinesis_assets.stream"
-"""The table property that holds the ARN of the table's stream."""
+"""The table property with the ARN of the table's stream."""
 
 _APPLICATION = re.compile(r"kinesis/([^/]+/[^/]+)(/past)?")
 
 
 def application(identity: StreamIdentity) -> str:
-    """The log's name for a stream's positions: one for all incarnations, so an old one's run is fenced."""
+    """Return the application id of a stream's positions.
+
+    It is the same for all streams with the ARN, so runs on a deleted stream conflict with those on its
+    successor.
+    """
     return f"kinesis/{identity.arn}"
 
 
 def past_application(identity: StreamIdentity) -> str:
-    """The log's name for what was done to rows behind a stream's positions."""
+    """Return the application id of a stream's amendments."""
     return f"{application(identity)}/past"
 
 
 def arns_of(applications: Iterable[str]) -> frozenset[str]:
-    """The ARNs of the streams that have transactions of these names; other writers' names are left out."""
+    """Return the ARNs of the streams that application ids belong to; other writers' ids are ignored."""
     found = (_APPLICATION.fullmatch(name) for name in applications)
     return frozenset(match[1] for match in found if match is not None)
 
 
 def refuse_another(table: str, owners: Collection[str], identity: StreamIdentity) -> None:
-    """See that a table belongs to a stream, or to none yet.
+    """Check that a table belongs to a stream, or to none yet.
 
     Args:
         table: The table's URI.
-        owners: The ARNs of the streams it belongs to; more than one only in a table of an older version.
+        owners: The ARNs of the streams that the table belongs to. Only a table from an older version can have
+            more than one.
         identity: The stream.
 
     Raises:
-        TableOfAnotherStream: It belongs to another stream.
+        TableOfAnotherStream: The table belongs to another stream.
     """
     others = sorted(set(owners) - {identity.arn})
     if not others:
@@ -58,11 +63,11 @@ def refuse_another(table: str, owners: Collection[str], identity: StreamIdentity
         raise TableOfAnotherStream(
             table,
             f"has positions of {identity.arn} and of {', '.join(others)}, and a table belongs to one stream; "
-            "nothing was changed. Give each stream a new table: let it begin there, or copy the rows of the "
+            "nothing was changed. Use a new table for each stream: start it there, or copy the rows of the "
             "stream there and run `kinesis-assets adopt`",
         )
     raise TableOfAnotherStream(
         table,
         f"belongs to {', '.join(others)}, but the configuration names {identity.arn}; nothing was changed. "
-        "Correct the region, the account or the stream, or give this stream a table of its own",
+        "Correct the region, the account or the stream, or use a separate table for this stream",
     )

@@ -1,7 +1,7 @@
-"""Which failed writes cannot succeed by trying again: refused for lack of permission, or for what is there.
+"""Recognizes failed writes that no retry can mend, such as those for lack of permission.
 
-Arrow raises them with an error number, or with S3's error code by the AWS SDK's name for it; delta-rs has the
-same in the text of its errors alone. That a disk is full is not one of them: it may have room in a moment.
+Arrow raises them with an error number, or with the AWS SDK's name of S3's error code. delta-rs reports the
+same only in the text of its errors. A full disk is not among them, because space may become available.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _CODES = {
 }
 # Rust's texts for an error number: std::io::Error as Display and as Debug.
 _NUMBER = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
-# S3's answer as delta-rs repeats it, and the code as Arrow reports it.
+# S3's response as delta-rs repeats it, and the code as Arrow reports it.
 _CODE = re.compile(r"<Code>(\w+)</Code>|\bAWS Error (\w+)")
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why a write was refused, in a few words; None if another try may succeed.
+    """Return why a write was refused, in a few words; None if a retry may succeed.
 
     Args:
-        error: As Arrow or delta-rs raised it.
+        error: The error, as raised by Arrow or delta-rs.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno)
@@ -45,15 +45,15 @@ def refusal(error: BaseException) -> str | None:
 
 
 def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNotWritable | None:
-    """The error of a table for a write that was refused for good; None if another try may succeed.
+    """Return the error to raise for a write that was refused for good; None if a retry may succeed.
 
     Args:
         table: The table's URI.
-        error: As Arrow or delta-rs raised it.
-        outcome: What is known of what was to be written, as a sentence.
+        error: The error, as raised by Arrow or delta-rs.
+        outcome: A sentence about the result for the user, such as "Nothing was committed."
     """
     reason = refusal(error)
     if reason is None:
         return None
-    told = f"cannot be written to: {reason} ({error}). {outcome}".rstrip()
-    return TableNotWritable(table, f"{told} Let this process write to it, or name another table")
+    failure = f"cannot be written to: {reason} ({error}). {outcome}".rstrip()
+    return TableNotWritable(table, f"{failure} Allow this process to write to it, or use another table")

@@ -1,9 +1,9 @@
-"""Restores and overwrites: versions that replace a table's rows and leave its positions as they are.
+"""Finds restores and overwrites: versions that replace a table's rows but not its positions.
 
-Delta sets files back, but no transaction, so after a RESTORE the positions are ahead of the rows. Each
-positions file names the version that its commit was based on, up to which the log was examined; who goes on
-from it examines what followed. A RESTORE that comes between that version and the commit itself changes the
-metadata, so that Delta refuses the commit.
+A RESTORE reverts files but not transactions, so the positions are ahead of the rows afterwards. Each
+positions file names the version that its commit was based on. The log was examined up to that version, and
+the next run examines the later entries. If a RESTORE lands between that version and the commit, Delta refuses
+the commit, because the RESTORE changes the metadata.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import TableRewritten, TableUnreachable
-from kinesis_assets.table.deleted_entries import newest_rows_are_gone
+from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.log_entries import read_entry
 from kinesis_assets.table.ownership import application
 
@@ -27,11 +26,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)
 _OVERWRITE = "overwrite"
-_DELETED = "or one before it, whose entry the log no longer has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +36,9 @@ class Rewrite:
     """A version that replaced rows of the table.
 
     Attributes:
-        version: Its number.
-        operation: What its writer called it.
-        at: When it was written (the writer's clock); None if the writer did not say.
+        version: The version's number.
+        operation: The operation's name, as its writer stored it.
+        at: When the version was written, by the writer's clock; None if the writer did not store a time.
     """
 
     version: int
@@ -57,8 +54,8 @@ class RewriteLog:
     """Finds rewrites in a table's log.
 
     Args:
-        uri: The table's, for errors.
-        filesystem: Its folder.
+        uri: The table's URI, for errors.
+        filesystem: The table's folder.
     """
 
     def __init__(self, uri: str, filesystem: pyarrow.fs.FileSystem) -> None:
@@ -67,9 +64,9 @@ class RewriteLog:
         self._read: dict[int, LogEntry] = {}
 
     def since(self, positions: StreamPositions, through: int) -> list[Rewrite]:
-        """The rewrites after the version that positions were based on, newest first.
+        """Return the rewrites after the version that positions were based on, newest first.
 
-        Entries that the log's retention has deleted are not examined. Positions of an older format do not
+        Entries that the log's retention has deleted are not examined. Positions in an older format do not
         name a version: for them the log is read back to the entry that points at them.
 
         Args:
@@ -89,14 +86,14 @@ class RewriteLog:
         return found
 
     def deleted_since(self, positions: StreamPositions, through: int) -> int | None:
-        """The newest version after those that positions were based on whose entry was deleted from the log.
+        """Return the newest version whose log entry was deleted after positions were committed.
 
         Args:
             positions: From the table at version `through`.
             through: The last version that is examined.
 
         Returns:
-            None if there is none, or if the positions are of an older format.
+            None if there is none, or if the positions have an older format.
 
         Raises:
             TableUnreachable: The log cannot be read.
@@ -107,7 +104,7 @@ class RewriteLog:
         return newest if newest > positions.examined else None
 
     def between(self, base: int, through: int) -> list[Rewrite] | None:
-        """The rewrites after one version and up to another; None if an entry of them was deleted.
+        """Return the rewrites after one version and up to another; None if a log entry of these was deleted.
 
         Raises:
             TableUnreachable: The log cannot be read.
@@ -118,8 +115,8 @@ class RewriteLog:
         return [rewrite for entry in entries for rewrite in rewrites_of(entry)]
 
     def _back(self, first: int, through: int) -> Iterator[LogEntry]:
-        """The log's entries from the newest back to the first, or to one that was deleted."""
-        # Versions never change: what a plan has read, its commit does not read again.
+        """Yield log entries from the newest back to the first, or to one that was deleted."""
+        # Versions never change, so a commit does not read again what its plan has read.
         read = self._read
         self._read = {}
         for version in range(through, first - 1, -1):
@@ -139,47 +136,9 @@ class RewriteLog:
 
 
 def rewrites_of(entry: LogEntry) -> list[Rewrite]:
-    """The rewrite that a version of the table is, if it is one."""
+    """Return the rewrite that a log entry records, or nothing if it records another operation."""
     overwrites = entry.mode.lower() == _OVERWRITE
     if not entry.changes_rows or not (overwrites or _REPLACING.fullmatch(entry.operation)):
         return []
     operation = f"{entry.operation}, mode Overwrite" if overwrites else entry.operation
     return [Rewrite(entry.version, operation, entry.at)]
-
-
-def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> list[Rewrite]:
-    """The rewrites after positions that nobody has accepted, newest first.
-
-    Where another engine has deleted entries of the log, the rows are examined instead.
-
-    Raises:
-        PositionsUnreadable: The table's record of what was accepted cannot be read.
-        TableUnreachable: The log cannot be read.
-    """
-    rewrites = table.rewrites.since(positions, snapshot.version)
-    deleted = table.rewrites.deleted_since(positions, snapshot.version)
-    if deleted is not None and newest_rows_are_gone(snapshot, positions):
-        rewrites.append(Rewrite(deleted, _DELETED, None))
-    if not rewrites:
-        return []
-    past = snapshot.past(positions.identity)
-    accepted = -1 if past is None or past.accepted is None else past.accepted
-    return [rewrite for rewrite in rewrites if rewrite.version > accepted]
-
-
-def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> None:
-    """See that no rewrite came after positions, unless it was accepted.
-
-    Raises:
-        TableRewritten: One did.
-        TableUnreachable: The log cannot be read.
-    """
-    left = unaccepted(table, snapshot, positions)
-    if left:
-        raise TableRewritten(
-            table.uri,
-            f"{', '.join(map(str, reversed(left)))} replaced rows but left the positions where they were, so "
-            "records that the positions have passed may be missing; nothing was read or changed. Fill in "
-            "what is missing with `kinesis-assets replay`, check the rows with `kinesis-assets doctor "
-            "--rows`, and accept the table as it is then with `kinesis-assets adopt --apply`",
-        )

@@ -1,4 +1,4 @@
-"""What comes after a position: as integers, and as rows of the table."""
+"""SQL predicates for the rows of a table that come after positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.table.table import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,17 +13,17 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
 
 Passed = tuple[int, float]
-"""The last sequence number and sub-sequence number that a position has passed: infinity for all of that
-record, -1 for nothing of it. Later positions are greater."""
+"""The last sequence number and sub-sequence number that a position has passed. The latter is infinity if the
+whole record was passed, and -1 if none of it was. Later positions compare as greater."""
 
 
 def at(sequence_number: str) -> Passed:
-    """Everything before a record."""
+    """Return the value for a position just before a record."""
     return int(sequence_number), -1
 
 
 def passed(position: Position) -> Passed | None:
-    """What a position has passed; None for one that names no record."""
+    """Return what a position has passed; None if it names no record."""
     if position.sequence_number is None:
         return None
     if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
@@ -34,21 +33,26 @@ def passed(position: Position) -> Passed | None:
 
 
 def rows_after(stream: str, places: Mapping[str, Passed]) -> str:
-    """The rows of some shards that come after what is passed there, in delta-rs' SQL.
+    """Return a predicate for the rows of some shards after what was passed there, in the SQL of delta-rs.
 
     Args:
         stream: The stream's name.
-        places: By shard id; at least one.
+        places: What was passed, by shard id; at least one shard.
     """
     shards = (f"(shard_id = {sql_text(shard_id)} AND {_after(*place)})" for shard_id, place in places.items())
     return f"stream = {sql_text(stream)} AND ({' OR '.join(shards)})"
 
 
 def _after(number: int, sub: float) -> str:
-    # Numbers are text of different lengths, and delta-rs writes no CAST and no length() into its log.
+    # Sequence numbers are text of different lengths, and delta-rs cannot write CAST or length() to its log.
     text = sql_text(str(number))
     same_length = "_" * len(str(number))
     later = f"sequence_number > {text}"
     if sub != math.inf:
         later += f" OR (sequence_number = {text} AND sub_sequence_number > {int(sub)})"
     return f"(sequence_number LIKE '{same_length}_%' OR (sequence_number LIKE '{same_length}' AND ({later})))"
+
+
+def sql_text(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""The raw table's columns by name: definitions show them, and are loaded without Arrow."""
+"""The columns of the raw table, for definitions, which are loaded without Arrow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ class Column(NamedTuple):
     """One column of the raw table.
 
     Attributes:
-        name: Its name.
-        type: Arrow's name of its type.
-        nullable: Whether it may be null.
+        name: The column's name.
+        type: Arrow's name of the column's type.
+        nullable: Whether the column may be null.
     """
 
     name: str
@@ -31,4 +31,4 @@ COLUMNS = (
     Column("batch_id", "int64"),
     Column("error", "string", nullable=True),
 )
-"""As `files.TABLE_SCHEMA` has them."""
+"""The columns of `data_file.TABLE_SCHEMA`."""

@@ -1,4 +1,4 @@
-"""How a run tells its tasks, wherever they are, to end with what they have."""
+"""The stop marker: how a run asks its tasks, on any machine, to stop and return what they have read."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pyarrow.fs
 from kinesis_assets.table.storage import TableFolder, write_new
 
 STOPS = "_kinesis/stops"
-"""Where stop objects are, in a table's folder."""
+"""The folder of stop markers in a table's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopObject:
-    """An empty file in the table's folder, which stands there once an attempt is told to stop.
+    """An empty file in the table's folder that exists once an attempt has to stop.
 
     Attributes:
-        folder: The table's folder: the one place that driver and executors are sure to share.
-        batch_id: Whose.
+        folder: The table's folder, which is the only place that driver and executors are sure to share.
+        batch_id: The attempt's batch id.
     """
 
     folder: TableFolder
     batch_id: int
 
     def set(self) -> None:
-        """Tell the attempt's tasks to stop.
+        """Ask the attempt's tasks to stop.
 
         Raises:
             OSError: The folder cannot be written to.
@@ -33,10 +33,10 @@ class StopObject:
         write_new(self.folder.open(), self._path).close()
 
     def is_set(self) -> bool:
-        """Whether they are told.
+        """Return whether the attempt's tasks have to stop.
 
         Raises:
-            OSError: The folder cannot be looked at.
+            OSError: The folder cannot be read.
         """
         return self.folder.open().get_file_info(self._path).type is not pyarrow.fs.FileType.NotFound
 

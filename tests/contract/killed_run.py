@@ -5,7 +5,7 @@ import signal
 import sys
 
 from kinesis_assets import cli
-from kinesis_assets.table.table import TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
 
 point = sys.argv.pop(1)
 commit = TableSnapshot.commit

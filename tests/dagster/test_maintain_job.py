@@ -11,7 +11,7 @@ from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import CommitFailed, InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.table import Upkeep
+from kinesis_assets.table.upkeep import Upkeep
 
 
 @pytest.fixture

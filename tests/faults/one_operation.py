@@ -18,8 +18,8 @@ from kinesis_assets.replay.task import fill_group
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit
 from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.maintenance.upkeep import maintain
 from kinesis_assets.table.table import PositionedTable
 
 DAYS_LATER = 40

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from fault_points import Fault
 from one_operation import LOWERED, operate
 
-from kinesis_assets.table.maintenance.upkeep import SMALL_FILES
+from kinesis_assets.table.maintenance.compaction import SMALL_FILES
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

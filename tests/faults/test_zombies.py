@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from fault_points import Fault
 
 from kinesis_assets.kinesis.stream import StreamSummary
-from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

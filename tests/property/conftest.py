@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.replay import run
-from kinesis_assets.table import commit, data_file
+from kinesis_assets.table import commit, data_file_writer
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(reading, "PAGE_LIMIT", 5)
         for module in (client_module, signed_call):
             patch.setattr(module, "LARGEST_BODY", LONG // 2)
-        patch.setattr(data_file, "ROW_GROUP_BYTES", 500)
-        patch.setattr(data_file, "FILE_BYTES", 2000)
-        patch.setattr(data_file, "_OPEN_FILES", 2)
+        patch.setattr(data_file_writer, "ROW_GROUP_BYTES", 500)
+        patch.setattr(data_file_writer, "FILE_BYTES", 2000)
+        patch.setattr(data_file_writer, "_OPEN_FILES", 2)
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
         reached = ClientSettings(region_name=local.region, endpoint_url=local.endpoint_url)
         client = StreamClient("orders", reached, attempts=1, wait=lambda _: None)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
 
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "partition_key", "data", "error"]
 

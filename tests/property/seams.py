@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import commit, data_file, positions_chain, table
-from kinesis_assets.table.table import TableSnapshot
+from kinesis_assets.table import commit, data_file_writer, positions_chain, table
+from kinesis_assets.table.snapshot import TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,9 +41,9 @@ SEAMS: dict[str, tuple[Any, str]] = {
     "shard iterator": (StreamClient, "getting_iterator"),
     "page": (StreamClient, "getting_records"),
     # Data files.
-    "open data file": (data_file, "write_new"),
-    "write data": (data_file._OpenFile, "_write_row_group"),
-    "close data file": (data_file._OpenFile, "_end"),
+    "open data file": (data_file_writer, "write_new"),
+    "write data": (data_file_writer._OpenFile, "_write_row_group"),
+    "close data file": (data_file_writer._OpenFile, "_end"),
     "verify data file": (commit, "verify"),
     "take shards out": (commit, "without_shards"),
     # The table.

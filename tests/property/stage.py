@@ -18,7 +18,7 @@ from runs import Runner
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
 from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.maintenance.run import maintain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

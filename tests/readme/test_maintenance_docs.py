@@ -20,15 +20,11 @@ from kinesis_assets.table.amendments import FORMAT, Past
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, freeze
 from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.maintenance import upkeep
-from kinesis_assets.table.maintenance.properties import SETTABLE
-from kinesis_assets.table.table import (
-    _PROPERTIES,
-    HISTORY_RETENTION,
-    VACUUM_RETENTION,
-    PositionedTable,
-    Upkeep,
-)
+from kinesis_assets.table.maintenance import compaction, pruning
+from kinesis_assets.table.maintenance.set_properties import SETTABLE
+from kinesis_assets.table.properties import HISTORY_RETENTION, TABLE_PROPERTIES, VACUUM_RETENTION
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -110,11 +106,13 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert HISTORY_RETENTION // timedelta(seconds=1) == pytest.approx(90_000, rel=0.05)
     assert f"a third of that day, {OLDEST_ATTEMPT // timedelta(hours=1)} hours, is refused" in TEXT
     assert OLDEST_ATTEMPT == HISTORY_RETENTION / 3
-    assert timedelta(days=30) == upkeep.CHAIN_KEPT
-    assert timedelta(days=3) == upkeep.CHAIN_NEEDED
-    assert f"more than {upkeep.CHAIN_FILES:,} files or {upkeep.CHAIN_BYTES >> 30} GiB" in TEXT
-    assert f"and today if it has {upkeep.SMALL_FILES_TODAY}" in TEXT
-    assert f"which is made every {_PROPERTIES['delta.checkpointInterval']}." in TEXT
-    assert timedelta(days=1) == upkeep.STOPS_KEPT
-    assert f"have {upkeep.SMALL_FILES} files or more of less than {upkeep.SMALL_BYTES >> 20} MiB" in TEXT
+    assert timedelta(days=30) == pruning.CHAIN_KEPT
+    assert timedelta(days=3) == pruning.CHAIN_NEEDED
+    assert f"more than {pruning.CHAIN_FILES:,} files or {pruning.CHAIN_BYTES >> 30} GiB" in TEXT
+    assert f"and today if it has {compaction.SMALL_FILES_TODAY}" in TEXT
+    assert f"which is made every {TABLE_PROPERTIES['delta.checkpointInterval']}." in TEXT
+    assert timedelta(days=1) == pruning.STOPS_KEPT
+    assert (
+        f"have {compaction.SMALL_FILES} files or more of less than {compaction.SMALL_BYTES >> 20} MiB" in TEXT
+    )
     assert f"about {FILE_BYTES >> 20} MiB" in TEXT

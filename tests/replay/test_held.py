@@ -13,11 +13,12 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.replay.existing_keys import HeldKeys
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import DataFileWriter
-from kinesis_assets.table.file_stats import HeldFile, HeldKeys
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.file_stats import HeldFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

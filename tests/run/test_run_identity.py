@@ -15,7 +15,8 @@ from kinesis_assets.replay.run import Span, replay
 from kinesis_assets.replay.task import fill_group
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.table import PositionedTable, TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture

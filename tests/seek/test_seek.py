@@ -27,7 +27,8 @@ from kinesis_assets.seek.probe import TIME_TO_READ
 from kinesis_assets.table.amendments import FORMAT, ClearedGap, Past, following
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable, TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
 
 

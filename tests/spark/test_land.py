@@ -16,7 +16,7 @@ from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
-from kinesis_assets.table import data_file
+from kinesis_assets.table import data_file_writer
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
@@ -100,8 +100,8 @@ def test_error_of_the_writer_ends_the_task_and_its_threads(shards, land, faults,
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(data_file, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(data_file._OpenFile, "_write_row_group", full)
+    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", full)
     before = set(threading.enumerate())
     # With the error its frames are kept, and the writer in them: that threads end is not left to chance.
     with pytest.raises(OSError, match="no space left") as _kept:
@@ -139,15 +139,15 @@ def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
     shard_ids = shards(1, 5)
     faults.page_size(1)
     asked = []  # pages, when each row group is begun
-    write = data_file._OpenFile._write_row_group
+    write = data_file_writer._OpenFile._write_row_group
 
     def noted(*arguments):
         # A call that an earlier test had given up may arrive now.
         asked.append(sum((call.operation, call.stream) == ("GetRecords", stream) for call in faults.calls))
         write(*arguments)
 
-    monkeypatch.setattr(data_file, "ROW_GROUP_BYTES", 1)  # a page each
-    monkeypatch.setattr(data_file, "ThreadPoolExecutor", Latest)
-    monkeypatch.setattr(data_file._OpenFile, "_write_row_group", noted)
+    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 1)  # a page each
+    monkeypatch.setattr(data_file_writer, "ThreadPoolExecutor", Latest)
+    monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", noted)
     assert land(shard_ids).shards[0].rows == 5
     assert asked == [2, 3, 4, 5, 5]

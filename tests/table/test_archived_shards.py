@@ -26,7 +26,8 @@ from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, maintain
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable

@@ -48,10 +48,12 @@ from kinesis_assets.table.amendments import FORMAT as PAST_FORMAT
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.data_file import TABLE_SCHEMA, without_shards
+from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable, TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 
 RACERS = 8
 LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))

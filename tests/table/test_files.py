@@ -24,8 +24,9 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.table import data_file as files_module
-from kinesis_assets.table.data_file import FILE_SCHEMA, DataFileWriter, verify, without_shards
+from kinesis_assets.table import data_file_writer as files_module
+from kinesis_assets.table.data_file import FILE_SCHEMA, verify
+from kinesis_assets.table.data_file_writer import DataFileWriter, without_shards
 
 MIDNIGHT = NOON + 12 * 3600
 

@@ -10,7 +10,8 @@ import pytest
 from attempts import Attempt, freeze_all, shards, standing
 
 from benchmarks.bucket import bucket
-from kinesis_assets.table.table import PositionedTable, Upkeep
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -40,18 +40,18 @@ from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import OLDEST_ATTEMPT, commit
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.delta_commit import commit_properties
 from kinesis_assets.table.heartbeat import RUNS, Heartbeat
-from kinesis_assets.table.maintenance import upkeep as upkeep_module
+from kinesis_assets.table.maintenance import compaction, pruning
+from kinesis_assets.table.maintenance.compaction import SMALL_FILES
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
+from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
+from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.stop_marker import STOPS, StopObject
-from kinesis_assets.table.table import (
-    HISTORY_RETENTION,
-    VACUUM_RETENTION,
-    PositionedTable,
-    TableSnapshot,
-    Upkeep,
-)
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
 
 DAY = 24 * 3600
 TODAY = datetime.fromtimestamp(NOON, UTC).date() + timedelta(days=10)
@@ -276,7 +276,7 @@ def test_a_day_that_is_not_over_is_left_alone(busy, clocks):
 
 def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, clocks, monkeypatch):
     now = clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
-    monkeypatch.setattr(upkeep_module, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
+    monkeypatch.setattr(compaction, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
     assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
     assert len(busy.snapshot().standing_files()) == 1
     assert_rows_are_what_positions_say(busy)
@@ -322,7 +322,7 @@ def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, m
         whole(self, dict.fromkeys(properties, "another's"))
 
     monkeypatch.setattr(Upkeep, "set_properties", then_another)
-    with pytest.raises(CommitFailed, match="another maintenance began"):
+    with pytest.raises(CommitFailed, match="another maintenance has started"):
         upkeep.compact("2026-02-02", 100)
     assert len(busy.snapshot().standing_files()) == 2 * SMALL_FILES
 
@@ -405,7 +405,7 @@ def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_o
 def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(
-            "kinesis_assets.table.table._PROPERTIES", {"delta.logRetentionDuration": "interval 90 days"}
+            "kinesis_assets.table.table.TABLE_PROPERTIES", {"delta.logRetentionDuration": "interval 90 days"}
         )
         freeze_all(table, shards("a"))
     (step,) = [step for (name, _), step in steps_of(table).items() if name == "set properties"]
@@ -429,7 +429,7 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
 )
 def test_an_older_table_that_keeps_its_history_longer_goes_on_to(table, monkeypatch, own, missing):
     with monkeypatch.context() as older:
-        older.setattr("kinesis_assets.table.table._PROPERTIES", own)
+        older.setattr("kinesis_assets.table.table.TABLE_PROPERTIES", own)
         table.create_if_missing()
     lacks = Upkeep(table).missing_properties().keys()
     assert {name for name in lacks if "Retention" in name} == missing
@@ -609,7 +609,7 @@ def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_sta
 def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days, monkeypatch, name, bound):
     tokens = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
     sizes = [(folder_of(busy) / f"_kinesis/positions/{token}.json").stat().st_size for token in tokens]
-    monkeypatch.setattr(upkeep_module, name, bound)
+    monkeypatch.setattr(pruning, name, bound)
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
     in_days(CHAIN_NEEDED.total_seconds() / DAY + 0.1)
     steps_of(busy)
@@ -653,7 +653,7 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
 
 def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
     never = msgspec.structs.replace(standing(busy), token=draw_token(), previous=standing(busy).token)
-    busy.snapshot()._pointing_at(STREAM, never, None)
+    commit_properties(busy, STREAM, never, None)
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
@@ -771,7 +771,7 @@ class TestRetention:
 
         def overtaken(snapshot, *given, **named):
             if not refused:
-                refused.append(named["past"].token)
+                refused.append(name)
                 whole_commit(aged.snapshot(), [], identity=STREAM, past=entry)
             return whole(snapshot, *given, **named)
 

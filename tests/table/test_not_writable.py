@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitable
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table.commit import until_told
-from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.refusals import refusal
 from kinesis_assets.table.table import PositionedTable
 

@@ -32,10 +32,12 @@ from kinesis_assets.kinesis.records import arrow as records_module
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import data_file as files_module
+from kinesis_assets.table import data_file_writer as files_module
+from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.table import TableSnapshot, Upkeep
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.upkeep import Upkeep
 
 RACERS = 4
 
@@ -56,6 +58,7 @@ def old_table(table, monkeypatch):
         patch.setattr(records_module, "RECORD_SCHEMA", strict(RECORD_SCHEMA))
         patch.setattr(files_module, "FILE_SCHEMA", strict(FILE_SCHEMA))
         patch.setattr(delta_module, "columns_without_null", lambda _: [])
+        patch.setattr(snapshot_module, "columns_without_null", lambda _: [])
         attempt = Attempt(table, freeze_all(table, shards("a", "b", "c")), {"a": 3})
         attempt.commit()
     (file,) = DeltaTable(table.uri).file_uris()
@@ -177,9 +180,9 @@ def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_tr
             refused.append(error)
             raise
 
-    monkeypatch.setattr(
-        delta_module, "columns_without_null", lambda _: []
-    )  # the older release has no such check
+    # The older release has no such check.
+    monkeypatch.setattr(delta_module, "columns_without_null", lambda _: [])
+    monkeypatch.setattr(snapshot_module, "columns_without_null", lambda _: [])
     monkeypatch.setattr(TableSnapshot, "commit", commit)
     assert not attempt.commit().conflicts
     assert len(refused) == 1

@@ -15,9 +15,10 @@ from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnot
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.log_entries import applications
-from kinesis_assets.table.maintenance.upkeep import maintain
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.table import PositionedTable, TableSnapshot
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 
 OTHER_ACCOUNT = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("000000000000", "111111111111"))
 OTHER_REGION = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("us-east-1", "eu-west-1"))

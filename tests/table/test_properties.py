@@ -6,8 +6,8 @@ import pytest
 from attempts import Attempt, assert_rows_are_what_positions_say, freeze_all, shards, standing
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.maintenance.properties import SETTABLE, parse_property, set_properties
-from kinesis_assets.table.table import Upkeep
+from kinesis_assets.table.maintenance.set_properties import SETTABLE, parse_property, set_properties
+from kinesis_assets.table.upkeep import Upkeep
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,14 @@ from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.amendments import FORMAT, Past, decode, encode
 from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, agree
 from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.maintenance.compaction import SMALL_FILES
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.maintenance.upkeep import CHAIN_KEPT, CHAIN_NEEDED, SMALL_FILES, maintain
-from kinesis_assets.table.table import HISTORY_RETENTION, VACUUM_RETENTION, TableSnapshot, Upkeep
+from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.upkeep import Upkeep
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)
 """When the records of `attempts` arrived."""

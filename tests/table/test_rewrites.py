@@ -14,9 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.maintenance.upkeep import maintain
-from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.table import PositionedTable, TableSnapshot
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture

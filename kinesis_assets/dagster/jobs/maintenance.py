@@ -40,7 +40,7 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
         config_schema={"dry_run": _DRY_RUN},
     )
     def keep(context: dg.OpExecutionContext) -> None:
-        from kinesis_assets.table.maintenance.upkeep import maintain  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.table.maintenance.run import maintain  # noqa: PLC0415  # its runs alone
 
         manager: ShardIOManager = getattr(context.resources, manager_key)
         steps: list[dict[str, Any]] = []

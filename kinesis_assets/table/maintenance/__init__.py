@@ -1,1 +1,1 @@
-"""Compaction, retention, vacuum and table properties."""
+"""Maintenance of a table: compaction, retention, vacuum, checkpoints, pruning and table properties."""

@@ -1,4 +1,4 @@
-"""The table's own retention: the floor, the first arrival date that is kept, and the rows below it."""
+"""Deletes expired rows, and raises or lowers the floor: the first arrival date that is kept."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.amendments import following
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.maintenance.steps import State, Step, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import date, datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.table import PositionedTable, StandingFile
+    from kinesis_assets.table.table import PositionedTable
 
 
 _IN_THE_FUTURE = (
@@ -36,54 +36,54 @@ def expire(
 ) -> Iterator[Step]:
     """Delete the rows that arrived before a day, and raise the floor to that day.
 
-    A floor that is higher already stays, but no row of a day from *wanted* on is deleted because of it: a
-    clock that was wrong once may have raised it.
+    A higher floor is kept, but rows from *wanted* on are not deleted because of it: a wrong clock may have
+    raised it.
 
     Args:
         table: The table of one stream.
-        identity: Which stream.
+        identity: The stream.
         wanted: The first arrival date (UTC) that is kept.
-        now: The present, as `AgreedClock` gives it.
-        by: Who, for the record of that.
+        now: The current time, from `AgreedClock`.
+        by: The run or person that is recorded as deleting the rows.
         dry_run: Change nothing.
 
     Yields:
-        The step, unless nothing is due; and one that is left, if the floor is in the future.
+        The step, if it is due; and a step that is left, if the floor is in the future.
 
     Raises:
-        CommitFailed: The tries are used up.
-        CommitUnknown: The table cannot be read after a try.
+        CommitFailed: All attempts to commit failed.
+        CommitUnknown: The table cannot be read after an attempt.
     """
     batch_id = draw_token()
     tried: dict[int, Step] = {}
     floor = wanted
 
-    def look(*, and_try: bool) -> tuple[Step | None] | None:
+    def attempt(*, and_try: bool) -> tuple[Step | None] | None:
         nonlocal floor
         snapshot = table.snapshot()
-        past = snapshot.past(identity)
-        before = None if past is None else past.floor
+        amendment = snapshot.past(identity)
+        before = None if amendment is None else amendment.floor
         floor = wanted if before is None else max(wanted, before)
-        # By whole days, so that it is a matter of the log alone and no file is written again.
+        # Whole days are deleted, so that files are removed and none is rewritten.
         old = [file for file in snapshot.standing_files() if file.arrival_date < wanted.isoformat()]
         if not old and floor == before:
-            return (None if past is None else tried.get(past.token),)
-        step = Step("expire", f"before {wanted}", State.DONE, *sizes(old))
+            return (None if amendment is None else tried.get(amendment.token),)
+        step = Step("expire", f"before {wanted}", State.DONE, *totals(old))
         if dry_run:
             return (replace(step, state=State.PLANNED),)
         if not and_try:
             return None
-        change = following(past, floor=floor, batch_id=batch_id, at=now, by=by)
+        change = following(amendment, floor=floor, batch_id=batch_id, at=now, by=by)
         tried[change.token] = step
         if not old:
             snapshot.commit([], identity=identity, past=change)
         else:
-            # The day is this program's own text: nothing from outside is in the predicate.
+            # The predicate contains no text from outside this program.
             snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, past=change)
-        # Rows of such days may be landing all the while: those are the next maintenance's.
+        # Rows of these days that land in the meantime are deleted by the next maintenance.
         return (step,)
 
-    (step,) = until_told(table, look)
+    (step,) = until_told(table, attempt)
     if step is not None:
         yield step
     if floor > now.date():
@@ -99,32 +99,32 @@ def lower_floor(
     by: str | None = None,
     dry_run: bool = False,
 ) -> Step:
-    """Lower the floor, so that a replay can fill in days again that the retention has deleted.
+    """Lower the floor, so that a replay can add rows of days that the retention has deleted.
 
-    It deletes nothing and brings nothing back by itself. A maintenance with `retention_days` raises the floor
-    again, to that many days before today.
+    No row is deleted or restored. A maintenance with `retention_days` raises the floor again, to that many
+    days before the current one.
 
     Args:
         table: The table of one stream.
-        identity: Which stream.
+        identity: The stream.
         floor: The first arrival date (UTC) that is kept from now on.
-        now: When.
-        by: Who lowers it, for the record.
+        now: The current time.
+        by: The run or person that is recorded as lowering it.
         dry_run: Change nothing.
 
     Raises:
-        InvalidInput: There is no floor, or none above that day. Nothing was changed.
-        CommitFailed: The tries are used up.
-        CommitUnknown: The table cannot be read after a try.
+        InvalidInput: There is no floor, or it is not above that day. Nothing was changed.
+        CommitFailed: All attempts to commit failed.
+        CommitUnknown: The table cannot be read after an attempt.
     """
     batch_id = draw_token()
     tried: Step | None = None
 
-    def look(*, and_try: bool) -> Step | None:
+    def attempt(*, and_try: bool) -> Step | None:
         nonlocal tried
         snapshot = table.snapshot()
-        past = snapshot.past(identity)
-        before = None if past is None else past.floor
+        amendment = snapshot.past(identity)
+        before = None if amendment is None else amendment.floor
         if before is None or before <= floor:
             if tried is not None:
                 return tried
@@ -137,13 +137,8 @@ def lower_floor(
             return replace(step, state=State.PLANNED)
         if and_try:
             tried = step
-            change = following(past, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
+            change = following(amendment, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
             snapshot.commit([], identity=identity, past=change)
         return None
 
-    return until_told(table, look)
-
-
-def sizes(files: Sequence[StandingFile]) -> tuple[int, int, int]:
-    """The rows, the number and the bytes of some files."""
-    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
+    return until_told(table, attempt)

@@ -1,13 +1,21 @@
-"""What a maintenance reports of each of its steps."""
+"""The steps that a maintenance reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import CommitFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kinesis_assets.table.file_stats import StandingFile
 
 
 class State(StrEnum):
-    """What became of a step."""
+    """The outcome of a step."""
 
     DONE = "done"
     PLANNED = "planned"
@@ -16,16 +24,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that maintenance did, or would do.
+    """One step of a maintenance.
 
     Attributes:
-        step: Which.
-        of: Of what: an arrival date, a folder, properties.
+        step: The step's name.
+        of: What it applies to: an arrival date, a folder, or properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
-        rows: Rows deleted from the table.
-        files: Files that were deleted, or are no longer in the table.
-        bytes: Theirs.
-        reason: Why it is left.
+        rows: Number of rows deleted from the table.
+        files: Number of files that were deleted or removed from the table.
+        bytes: Size of these files in bytes.
+        reason: Why the step was left.
     """
 
     step: str
@@ -35,3 +43,17 @@ class Step:
     files: int = 0
     bytes: int = 0
     reason: str | None = None
+
+
+def done_or_left(step: Step, do: Callable[[], object]) -> Step:
+    """Carry out a step. Returns it as done, or as left if another commit conflicted with it."""
+    try:
+        do()
+    except CommitFailed as error:
+        return replace(step, state=State.LEFT, reason=str(error))
+    return replace(step, state=State.DONE)
+
+
+def totals(files: Sequence[StandingFile]) -> tuple[int, int, int]:
+    """Return the rows, the number and the bytes of files."""
+    return sum(file.rows for file in files), len(files), sum(file.size for file in files)

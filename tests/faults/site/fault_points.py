@@ -36,12 +36,12 @@ DRIVER = {
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
     "create table": ("kinesis_assets.table.table", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
-    "read positions": ("kinesis_assets.table.table", "TableSnapshot.positions_at"),
+    "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commit", "freeze"),
     # The commit; the first plan's freezing goes the same way.
     "commit": ("kinesis_assets.ingest.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
-    "try to commit": ("kinesis_assets.table.table", "TableSnapshot.commit"),
+    "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
     "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
     "commit request": ("kinesis_assets.table.table", "DeltaTable.create_write_transaction"),
@@ -51,9 +51,9 @@ DRIVER = {
 WORKER = {
     "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
     "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
-    "open data file": ("kinesis_assets.table.data_file", "write_new"),
-    "write data file": ("kinesis_assets.table.data_file", "_OpenFile._write_row_group"),
-    "close data file": ("kinesis_assets.table.data_file", "_OpenFile._end"),
+    "open data file": ("kinesis_assets.table.data_file_writer", "write_new"),
+    "write data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._end"),
     "land": ("kinesis_assets.ingest.land", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""

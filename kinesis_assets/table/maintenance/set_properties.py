@@ -1,7 +1,7 @@
-"""The properties of a table that an operator may set, through the library that commits to it.
+"""Sets the table properties that an operator may change, through delta-rs.
 
-What other properties do depends on the engine: some make delta-rs refuse its own commits, some forget where
-the positions are. So a property that is not known to be safe is refused.
+Other properties have effects that depend on the engine: some make delta-rs refuse to commit, and some delete
+the pointer to the positions. So every property that is not known to be safe is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.table import HISTORY_RETENTION, Upkeep
+from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,23 +20,23 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 _INTERVALS = {
-    "delta.logRetentionDuration": "older versions of the table must stay readable for so long",
-    "delta.deletedFileRetentionDuration": "a VACUUM goes by it, and a run may have yet to commit its files",
+    "delta.logRetentionDuration": "older versions of the table must stay readable for that long",
+    "delta.deletedFileRetentionDuration": "VACUUM applies it also to files that a run has yet to commit",
 }
-"""Not shorter than `HISTORY_RETENTION`, and why."""
+"""The properties that must not be shorter than `HISTORY_RETENTION`, with the reason."""
 
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 
 _REFUSED = {
     "delta.appendOnly": "retention, seek and compaction delete rows and files",
-    "delta.setTransactionRetentionDuration": "the positions are found by a transaction identifier, which it "
-    "would delete",
+    "delta.setTransactionRetentionDuration": "it would delete the transaction identifier that points at the "
+    "positions",
     "delta.dataSkippingStatsColumns": "replay and doctor skip files by the statistics that it lists",
     "delta.dataSkippingNumIndexedCols": "replay and doctor skip files by these statistics",
     "delta.randomizeFilePrefixes": "files are found by the folder of their arrival date",
     "delta.isolationLevel": "runs on different shards would fail each other",
 }
-"""Why some must not be set."""
+"""Properties that must not be set, with the reason."""
 
 _FEATURES = (
     "delta.columnMapping",
@@ -47,17 +48,17 @@ _FEATURES = (
     "delta.constraints.",
     "delta.coordinatedCommits",
 )
-"""Beginnings of those that change the table's protocol."""
+"""Prefixes of properties that change the table's protocol."""
 
 SETTABLE = (*_INTERVALS, _CHECKPOINT_INTERVAL)
 """The properties that can be set."""
 
 
 def parse_property(text: str) -> tuple[str, str]:
-    """A property as `name=value`.
+    """Parse a property given as `name=value`.
 
     Raises:
-        InvalidInput: It is malformed, must not be set, or not to that value.
+        InvalidInput: The text is malformed, or the property must not be set, or not to that value.
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
@@ -81,10 +82,10 @@ def parse_property(text: str) -> tuple[str, str]:
 
 
 def set_properties(table: PositionedTable, properties: Mapping[str, str], *, dry_run: bool = False) -> Step:
-    """Set properties that `parse_property` gave, by one commit.
+    """Set properties that `parse_property` returned, in one commit.
 
     Raises:
-        CommitFailed: Another commit was in the way; nothing was changed.
+        CommitFailed: Another commit conflicted with this one; nothing was changed.
         TableError: The table cannot be used.
     """
     of = ", ".join(f"{name}={value}" for name, value in properties.items())
@@ -95,5 +96,5 @@ def set_properties(table: PositionedTable, properties: Mapping[str, str], *, dry
 
 def _why(name: str) -> str:
     if name.startswith(_FEATURES):
-        return "it changes the table's protocol, and the library that commits here may not write it"
+        return "it changes the table's protocol, and delta-rs may be unable to write to the table afterwards"
     return _REFUSED.get(name, "it is not known to be safe here")

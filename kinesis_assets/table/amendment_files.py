@@ -1,0 +1,70 @@
+"""Reads and writes the amendment files of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table import amendments
+from kinesis_assets.table.file_cache import FileCache
+from kinesis_assets.table.positions_chain import decoded, read_file, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow.fs
+
+    from kinesis_assets.table.amendments import Past
+
+PAST_FOLDER = "_kinesis/past"
+
+_MEMORY_A_BYTE = 8
+"""Approximate memory in bytes of a decoded amendment file, per byte of the file."""
+
+
+class AmendmentFiles:
+    """The amendment files of one table, with a cache of those that were read.
+
+    Args:
+        table: The table's URI, for errors.
+        files: Returns the table's folder.
+    """
+
+    def __init__(self, table: str, files: Callable[[], pyarrow.fs.FileSystem]) -> None:
+        self._table = table
+        self._files = files
+        self._cache = FileCache()
+
+    def at(self, token: int) -> Past:
+        """Read the amendment file with a token.
+
+        Raises:
+            PositionsUnreadable: The file is missing, invalid, or another amendment's.
+            TableUnreachable: The file cannot be read at the moment.
+        """
+        path = amendment_path(token)
+        found: Past | None = self._cache.get(path)
+        if found is None:
+            content = read_file(self._table, self._files(), path)
+            found = decoded(self._table, path, amendments.decode, content)
+            if found.token != token:
+                raise PositionsUnreadable(
+                    self._table,
+                    f"{path} has the content of {found.token}.json. Restore that very file; no other file is "
+                    "valid",
+                )
+            self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
+        return found
+
+    def write(self, past: Past) -> None:
+        """Write the file of a new amendment, before the commit that points at it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        write_file(self._files(), amendment_path(past.token), amendments.encode(past))
+
+
+def amendment_path(token: int) -> str:
+    """Return the path of an amendment file in the table's folder."""
+    return f"{PAST_FOLDER}/{token}.json"

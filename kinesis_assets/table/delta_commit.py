@@ -1,0 +1,86 @@
+"""Builds the entries of a Delta commit: added files, and pointers at new positions and amendments."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from deltalake import CommitProperties
+from deltalake.transaction import AddAction, Transaction
+
+from kinesis_assets.table.clocks import agree
+from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.ownership import application, past_application
+from kinesis_assets.table.properties import HISTORY_RETENTION
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.data_file import DataFile
+    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.table_files import TableFiles
+
+_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # a key of a commit's metadata
+_PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
+
+_CLEAN_UP_EVERY = 100
+"""One in this many commits deletes expired log entries, which takes as long as a commit."""
+
+_OLDEST_LISTING = HISTORY_RETENTION / 3
+"""No attempt commits with an older listing of its shards, see `commit.OLDEST_ATTEMPT`."""
+
+
+def commit_properties(
+    table: TableFiles,
+    identity: StreamIdentity,
+    positions: StreamPositions | None,
+    past: Past | None,
+    retired: Collection[str] = (),
+) -> CommitProperties:
+    """Write the files of new positions and a new amendment, and return commit properties that point at them.
+
+    Args:
+        table: The table's files.
+        identity: The stream.
+        positions: The new positions, if they change.
+        past: The new amendment, if there is one.
+        retired: See `PositionsChain.write`.
+    """
+    entries, audit = [], {}
+    if positions is not None:
+        table.chain.write(positions, retired)
+        entries.append(Transaction(application(identity), positions.token))
+        audit[_TOKEN_KEY] = str(positions.token)
+    if past is not None:
+        table.amendments.write(msgspec.structs.replace(past, arn=identity.arn))
+        entries.append(Transaction(past_application(identity), past.token))
+        audit[_PAST_TOKEN_KEY] = str(past.token)
+    return CommitProperties(app_transactions=entries, custom_metadata=audit)
+
+
+def may_clean_up(positions: StreamPositions) -> bool:
+    """Return whether the commit of positions may delete expired log entries.
+
+    delta-rs compares ages with this machine's clock, from which the commit's token was drawn. If that clock
+    disagrees with the service time of the last listing, nothing is deleted until the next maintenance.
+    """
+    if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
+        return False
+    drawn = datetime.fromtimestamp(drawn_at(positions.token), UTC)
+    return agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
+
+
+def add_action(file: DataFile) -> AddAction:
+    """Return the log entry that adds a data file."""
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values={"arrival_date": file.arrival_date},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=file.statistics(),
+    )

@@ -1,0 +1,233 @@
+"""Deletes files below `_kinesis/` that are no longer needed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.amendment_files import PAST_FOLDER
+from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.heartbeat import RUNS
+from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
+from kinesis_assets.table.stop_marker import STOPS
+from kinesis_assets.table.storage import files_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    import pyarrow.fs
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+CHAIN_KEPT = timedelta(days=30)
+"""Positions that were superseded longer ago are deleted: no attempt reads the chain that far back."""
+
+CHAIN_NEEDED = timedelta(days=3)
+"""Younger positions are never deleted: the oldest attempt that may still commit reads back to them, see
+`check_files`."""
+
+CHAIN_FILES = 100_000
+"""If there are more positions files, those older than `CHAIN_NEEDED` are deleted early. This number is
+reached by a run every 26 seconds for all of `CHAIN_KEPT`."""
+
+CHAIN_BYTES = 4 << 30
+"""Likewise for their bytes."""
+
+STOPS_KEPT = timedelta(days=1)
+"""How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
+run is at most a minute old."""
+
+_AT_ONCE = 16
+_TOKEN_STEP = 0.001
+
+
+def prune(
+    table: PositionedTable, identity: StreamIdentity, clock: AgreedClock, *, dry_run: bool
+) -> Iterator[Step]:
+    """Delete positions, archive segments, amendments, stop markers and heartbeats that are no longer needed.
+
+    Args:
+        table: The table.
+        identity: The stream.
+        clock: The clock that is checked before each folder.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each folder with such files.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    for of, found in (
+        (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
+        (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
+        (PAST_FOLDER, partial(_superseded_amendments, table, identity)),
+        (STOPS, partial(_expired, table, STOPS)),
+        (RUNS, partial(_expired, table, RUNS)),
+    ):
+        yield from _prune_folder(table, of, found(clock.now()), dry_run=dry_run)
+
+
+def _prune_folder(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bool) -> Iterator[Step]:
+    bytes_of = {info.path: info.size for info in files_in(table.files, of)}
+    files = size = 0
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # Batches are deleted in order, so that the next maintenance can continue after an interruption.
+        while batch := list(islice(paths, _AT_ONCE)):
+            if not dry_run:
+                list(pool.map(table.files.delete_file, batch))
+            files, size = files + len(batch), size + sum(bytes_of.get(path, 0) for path in batch)
+    if files:
+        yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
+
+
+def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+    """Yield positions files before those that were current `CHAIN_KEPT` ago, oldest first.
+
+    The time is shorter if there are too many files. The bases of kept files are kept, too: that of the oldest
+    kept file, and that of the current one, because a later token may be smaller if clocks differ.
+
+    The oldest file whose token was drawn since then names the positions that were current at that time as its
+    predecessor, whether or not it was committed. So the chain, which grows by thousands of files a day, is
+    not read. The clock that a token was drawn from may have been slow, so a file with a recent modification
+    time is kept whatever its token.
+    """
+    snapshot = table.snapshot()
+    current = snapshot.positions(identity, or_older=True)
+    if current is None:
+        return
+    infos = dict(sorted(_by_token(table, POSITIONS_FOLDER).items()))
+    since = _chain_since({token: info.size for token, info in infos.items()}, now)
+    kept = current.token
+    for token in infos:
+        if drawn_at(token) < since:
+            continue
+        previous = _previous_of(snapshot, identity, token)
+        if previous is not None:
+            kept = min(kept, previous)
+            break
+    bases = {_base_of(snapshot, token) for token in (kept, current.token)}
+    old = iter(
+        [
+            token
+            for token, info in infos.items()
+            if token < kept
+            and drawn_at(token) < since
+            and token not in bases
+            and info.mtime < now - CHAIN_NEEDED
+        ]
+    )
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while batch := list(islice(old, _AT_ONCE)):
+            # Files of another stream are not deleted.
+            ours = pool.map(partial(_is_of, snapshot, identity), batch)
+            for token, is_ours in zip(batch, ours, strict=True):
+                if is_ours:
+                    yield positions_path(token)
+
+
+def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
+    """Return the time from which on positions files are kept, in seconds since the epoch.
+
+    Args:
+        bytes_of: Sizes of the files in bytes, by token, oldest first.
+        now: The current time.
+    """
+    since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
+    files = size = 0
+    for token in reversed(bytes_of):
+        files, size = files + 1, size + bytes_of[token]
+        if files > CHAIN_FILES or size > CHAIN_BYTES:
+            # The files with later tokens are within the limits.
+            return max(since, min(needed, drawn_at(token) + _TOKEN_STEP))
+    return since
+
+
+def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> int | None:
+    """Return the predecessor of a positions file, or its own token if it is the first.
+
+    Returns None if the file is damaged or another stream's.
+    """
+    try:
+        found = snapshot.positions_header_at(token)
+    except PositionsUnreadable:  # the process that wrote the file was killed
+        return None
+    if found.identity.arn != identity.arn:
+        return None
+    return token if found.previous is None else found.previous
+
+
+def _base_of(snapshot: TableSnapshot, token: int) -> int | None:
+    try:
+        return snapshot.positions_header_at(token).base
+    except PositionsUnreadable:  # it was pruned before
+        return None
+
+
+def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> bool:
+    return _previous_of(snapshot, identity, token) is not None
+
+
+def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+    """Yield archive segments older than `CHAIN_KEPT` that no committed positions name, oldest first.
+
+    Segments of another stream, or of an older stream with the same name, are kept.
+    """
+    current = table.snapshot().positions(identity, or_older=True)
+    if current is None:
+        return
+    named = table.chain.segments(current)
+    for token, info in sorted(_by_token(table, ARCHIVE_FOLDER).items()):
+        if token in named or not _is_old(token, now) or info.mtime >= now - CHAIN_NEEDED:
+            continue
+        try:
+            is_ours = table.chain.stream_of_segment(token) == current.identity
+        except PositionsUnreadable:  # its writer was killed, or is a newer version
+            is_ours = False
+        if is_ours:
+            yield segment_path(token)
+
+
+def _is_old(token: int, now: datetime) -> bool:
+    return drawn_at(token) < (now - CHAIN_KEPT).timestamp()
+
+
+def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+    """Yield amendments before the one that was current `CHAIN_KEPT` ago, oldest first.
+
+    The chain is read back from the newest amendment, because older files do not name their stream; it grows
+    by a few files a day. The oldest is deleted first, so that the rest of the chain stays readable if the
+    pruning is interrupted.
+    """
+    snapshot = table.snapshot()
+    present = _by_token(table, PAST_FOLDER)  # older ones were pruned before
+    entry = snapshot.past(identity)
+    chain: list[int] = []
+    while entry is not None:
+        chain.append(entry.token)
+        previous = entry.previous
+        entry = None if previous is None or previous not in present else snapshot.past_at(previous)
+    old = [token for token in chain if _is_old(token, now)]
+    for token in reversed(old[1:]):
+        yield f"{PAST_FOLDER}/{token}.json"
+
+
+def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
+    for info in files_in(table.files, folder):
+        if info.mtime is not None and info.mtime < now - STOPS_KEPT:
+            yield info.path
+
+
+def _by_token(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
+    infos = ((info.base_name.removesuffix(".json"), info) for info in files_in(table.files, folder))
+    return {int(name): info for name, info in infos if name.isdecimal()}

@@ -1,0 +1,91 @@
+"""Keeps a table fast and small while runs commit to it.
+
+Every step can be repeated, and interrupted at any point: the next maintenance continues. Rows and positions
+do not change, except that rows older than the table's retention are deleted, which the floor records. Each
+step that deletes something first reads a clock that the service and this machine agree on.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.table.claims import claim
+from kinesis_assets.table.clocks import AgreedClock, machine_time
+from kinesis_assets.table.maintenance.compaction import checkpoint, compact, vacuum
+from kinesis_assets.table.maintenance.pruning import prune
+from kinesis_assets.table.maintenance.retention import expire
+from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
+from kinesis_assets.table.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.stream import StreamSummary
+    from kinesis_assets.table.table import PositionedTable
+
+
+def maintain(
+    table: PositionedTable,
+    stream: StreamSummary,
+    *,
+    retention_days: int | None = None,
+    by: str | None = None,
+    dry_run: bool = False,
+    machine: Callable[[], datetime] = machine_time,
+) -> Iterator[Step]:
+    """Carry out, or plan, the steps that are due.
+
+    Args:
+        table: The table of one stream.
+        stream: The stream and the service's time, as just described by the service.
+        retention_days: Rows that arrived more than this many days ago (UTC, by the service's clock) are
+            deleted. None keeps all rows.
+        by: The run or person that is recorded as deleting them.
+        dry_run: Change nothing.
+        machine: This machine's clock.
+
+    Yields:
+        Each step after it is done. A step that is not due is not yielded.
+
+    Raises:
+        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing more was
+            deleted.
+        TableOfAnotherStream: The table belongs to another stream; nothing was done.
+        TableRewritten: The table was restored or overwritten, which was not accepted; nothing was done.
+        CommitFailed: All attempts to delete old rows failed.
+        TableNotWritable: Writing to the table is refused; nothing was done.
+        TableError: The table cannot be used; the steps that were yielded are done.
+    """
+    identity = stream.identity
+    snapshot = table.snapshot()
+    positions = snapshot.positions(identity, or_older=True)
+    if positions is not None:
+        # Files that may be needed to undo a restore, and its log entry, must not be deleted.
+        refuse_rewritten(table, snapshot, positions)
+    clock = AgreedClock(table.uri, stream.service_time, machine)
+    now = clock.now()
+    if not dry_run:
+        table.require_writable()
+        claim(table, identity)
+    upkeep = Upkeep(table)
+    yield from _set_properties(upkeep, dry_run=dry_run)
+    since = None if retention_days is None else now.date() - timedelta(days=retention_days)
+    if since is not None:
+        yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
+    yield from compact(table, upkeep, since, clock, dry_run=dry_run)
+    yield from vacuum(table, upkeep, clock, dry_run=dry_run)
+    if not dry_run:
+        yield from checkpoint(table, upkeep, clock)
+    yield from prune(table, identity, clock, dry_run=dry_run)
+
+
+def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
+    missing = upkeep.missing_properties()
+    if not missing:
+        return
+    step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
+    yield step if dry_run else done_or_left(step, partial(upkeep.set_properties, missing))

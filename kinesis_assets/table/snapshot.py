@@ -1,0 +1,339 @@
+"""One version of a table: reads its contents, and commits on top of it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from deltalake import PostCommitHookProperties, QueryBuilder, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from kinesis_assets.errors import (
+    CommitOvertaken,
+    PositionsUnreadable,
+    StreamRecreated,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.table.amendment_files import amendment_path
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
+from kinesis_assets.table.delta_log import later_version_of, newest_version_of
+from kinesis_assets.table.delta_writer import writer_properties
+from kinesis_assets.table.file_stats import HeldFile, StandingFile
+from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
+from kinesis_assets.table.nullable_columns import columns_without_null
+from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.data_file import DataFile
+    from kinesis_assets.table.positions import Header, StreamPositions
+    from kinesis_assets.table.table_files import TableFiles
+
+_FILE_FACTS = [
+    "path",
+    "partition.arrival_date",
+    "min.approximate_arrival_timestamp",
+    "max.approximate_arrival_timestamp",
+    "min.shard_id",
+    "max.shard_id",
+]
+
+
+class TableSnapshot:
+    """One version of a table. Delta refuses a commit if what was read through the snapshot has changed since.
+
+    Args:
+        table: The table's files.
+        delta: The table, opened by delta-rs.
+    """
+
+    def __init__(self, table: TableFiles, delta: DeltaTable) -> None:
+        self._table = table
+        self._delta = delta
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The table, opened by delta-rs."""
+        return self._delta
+
+    @property
+    def version(self) -> int:
+        """The number of the table's version."""
+        return self._delta.version()
+
+    @cached_property
+    def owner(self) -> str | None:
+        """The ARN of the stream that the table's properties name; None if no stream has claimed the table."""
+        return self._delta.metadata().configuration.get(OWNER)
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """The ARNs of the streams that the table belongs to: its owner, or without one, those in its log.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+        return self.streams_in_log() if self.owner is None else frozenset([self.owner])
+
+    def streams_in_log(self) -> frozenset[str]:
+        """Return the ARNs of all streams with transactions in the log, whatever the table's properties say.
+
+        The result may include streams from commits after this version.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+        try:
+            return arns_of(applications(self._table.files))
+        except (OSError, msgspec.MsgspecError) as error:
+            raise TableUnreachable(self._table.uri, f"its log cannot be read: {error}") from None
+
+    def refuse_another(self, identity: StreamIdentity) -> None:
+        """Check that the table belongs to a stream, or to none yet.
+
+        Raises:
+            TableOfAnotherStream: The table belongs to another stream.
+            TableUnreachable: The table's log cannot be read.
+        """
+        refuse_another(self._table.uri, self.owners, identity)
+
+    def claim(self, identity: StreamIdentity) -> None:
+        """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
+
+        The current owner is not checked, and an error does not mean that the commit failed: see
+        `claims.claim`.
+        """
+        self._delta.alter.set_table_properties(
+            {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
+        )
+
+    def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
+        """Read the stream's positions. Returns None if the table has none.
+
+        Args:
+            identity: The stream.
+            or_older: Also accept the positions of an older stream with the same name.
+
+        Raises:
+            TableOfAnotherStream: The table belongs to a stream with another ARN.
+            PositionsUnreadable: The file that the log points at is missing or invalid.
+            StreamRecreated: The positions are those of an older stream with the same name.
+        """
+        self.refuse_another(identity)
+        token = self._delta.transaction_version(application(identity))
+        if token is None:
+            return None
+        found = self.positions_at(token)
+        self._refuse_of_another(f"the positions file {token}.json", found.identity.arn, identity)
+        older = found.identity.created < identity.created
+        if found.identity != identity and not (or_older and older):
+            raise StreamRecreated(
+                identity.name,
+                f"the table {self._table.uri} has positions of the stream created at "
+                f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
+                f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
+                "Use a new table for the new stream, or set on_recreated: restart to continue in this one",
+            )
+        return found
+
+    def positions_at(self, token: int) -> StreamPositions:
+        """Read the positions file with a token, whether or not a commit points at it.
+
+        Raises:
+            PositionsUnreadable: The file is missing or invalid.
+            TableUnreachable: The file cannot be read at the moment.
+        """
+        return self._table.chain.positions_at(token)
+
+    def positions_header_at(self, token: int) -> Header:
+        """Read only the header of the positions file with a token. Raises as `positions_at`."""
+        return self._table.chain.header_at(token)
+
+    def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
+        """Add those of some shards that are only in the archive to positions. Raises as `positions_at`."""
+        return self._table.chain.recall(positions, shard_ids)
+
+    def with_archive(self, positions: StreamPositions) -> StreamPositions:
+        """Add all shards that are only in the archive to positions. Raises as `positions_at`."""
+        archived = self._table.chain.archived(positions)
+        return (
+            msgspec.structs.replace(positions, shards={**archived, **positions.shards})
+            if archived
+            else positions
+        )
+
+    def past(self, identity: StreamIdentity) -> Past | None:
+        """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
+        self.refuse_another(identity)
+        token = self._delta.transaction_version(past_application(identity))
+        if token is None:
+            return None
+        found = self.past_at(token)
+        if found.arn is not None:  # format 1 does not name the stream
+            self._refuse_of_another(amendment_path(token), found.arn, identity)
+        return found
+
+    def past_at(self, token: int) -> Past:
+        """Read the amendment file with a token. Raises as `positions_at`."""
+        return self._table.amendments.at(token)
+
+    def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
+        if arn != identity.arn:
+            raise PositionsUnreadable(
+                self._table.uri,
+                f"{file} is of {arn}, but the log names it for {identity.arn}: it was overwritten or "
+                "restored from another file. Restore that very file; no other file is valid",
+            )
+
+    def data_files(self) -> Iterator[HeldFile]:
+        """Yield the data files of this version, with their statistics."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        # A column of statistics that no file has is missing.
+        wanted = [name for name in _FILE_FACTS if name in actions.column_names]
+        for action in actions.select(wanted).to_pylist():
+            yield HeldFile(
+                path=action["path"],
+                arrival_date=action["partition.arrival_date"],
+                first_arrival=action.get("min.approximate_arrival_timestamp"),
+                last_arrival=action.get("max.approximate_arrival_timestamp"),
+                first_shard_id=action.get("min.shard_id"),
+                last_shard_id=action.get("max.shard_id"),
+            )
+
+    def commit(
+        self,
+        files: Iterable[DataFile],
+        *,
+        identity: StreamIdentity,
+        positions: StreamPositions | None = None,
+        past: Past | None = None,
+        retired: Collection[str] = (),
+    ) -> None:
+        """Add files and point the log at new positions, a new amendment, or both, in one atomic commit.
+
+        The positions and the amendment are first written to new files. Delta refuses the commit if another
+        one has written the same transaction entry since this snapshot (Delta protocol, "Transaction
+        Identifiers"). An error does not mean that the commit failed, because its response may have been lost.
+
+        Args:
+            files: The data files to add.
+            identity: The stream.
+            positions: The new positions.
+            past: The new amendment.
+            retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
+
+        Raises:
+            CommitOvertaken: Another commit landed after this snapshot.
+            TableUnsuitable: There are files to add, and the schema of this table from an older release does
+                not accept them yet, see `snapshot_for_rows`.
+        """
+        added: list[AddAction | RemoveAction] = [add_action(file) for file in files]
+        if added and (refused := columns_without_null(self._delta)):
+            raise TableUnsuitable(
+                self._table.uri,
+                f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
+            )
+        properties = commit_properties(self._table, identity, positions, past, retired)
+        try:
+            self._delta.create_write_transaction(
+                added,
+                mode="append",
+                schema=Schema.from_arrow(TABLE_SCHEMA),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=properties,
+                post_commithook_properties=PostCommitHookProperties(
+                    cleanup_expired_logs=positions is not None and may_clean_up(positions)
+                ),
+            )
+        except CommitFailedError as error:
+            if self._is_overtaken():
+                raise CommitOvertaken(self._table.uri, str(error)) from None
+            raise
+
+    def _is_overtaken(self) -> bool:
+        """Return whether the log has a version after this one."""
+        path = f"_delta_log/{self._delta.version() + 1:020}.json"
+        try:
+            return bool(self._table.files.get_file_info(path).is_file)
+        except OSError:
+            return False
+
+    def remove(
+        self,
+        predicate: str,
+        *,
+        identity: StreamIdentity,
+        positions: StreamPositions | None = None,
+        past: Past | None = None,
+    ) -> int:
+        """Delete rows and point the log at new files, as `commit` does. Nothing is committed if no row
+        matches.
+
+        Args:
+            predicate: A condition in the SQL of delta-rs; every text in it must have passed through
+                `sql_text`.
+            identity: The stream.
+            positions: See `commit`.
+            past: See `commit`.
+
+        Returns:
+            The number of deleted rows.
+        """
+        files = self.standing_files()
+        row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
+        metrics = self._delta.delete(
+            predicate,
+            writer_properties=writer_properties(row_bytes),
+            commit_properties=commit_properties(self._table, identity, positions, past),
+            post_commithook_properties=KEEP_ENTRIES,
+        )
+        return int(metrics["num_deleted_rows"])
+
+    def standing_files(self) -> list[StandingFile]:
+        """Return the data files of this version, with their sizes."""
+        found = self._delta.get_add_actions(flatten=True)
+        columns = ("path", "size_bytes", "num_records", "partition.arrival_date")
+        rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
+        return [StandingFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
+
+    def count(self, predicate: str) -> dict[str, int]:
+        """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
+
+        Args:
+            predicate: A condition, as for `remove`.
+
+        Raises:
+            TableUnreachable: The rows cannot be read.
+        """
+        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate} GROUP BY shard_id"  # noqa: S608
+        try:
+            result = QueryBuilder().register("rows", self._delta).execute(query).read_all()
+        except (DeltaError, OSError) as error:
+            raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from None
+        found = zip(result["shard_id"].to_pylist(), result["found"].to_pylist(), strict=True)
+        return {str(shard_id): int(count) for shard_id, count in found}
+
+    def landed_as(self, token: int) -> int | None:
+        """Return the version after this one whose commit points at a token; None if no such entry was found.
+
+        Only the log entries after this version are read, so the search is fast.
+        """
+        return later_version_of(self._table.files, self.version, token)
+
+    def version_of(self, token: int) -> int | None:
+        """Return the version whose commit points at a token, if it is among the newest hundred.
+
+        The history of delta-rs is not used, because it fails on some values that other writers store in
+        commitInfo.
+        """
+        return newest_version_of(self._table.files, self.version, token)
