@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
 from kinesis_assets.table.amendments import following
-from kinesis_assets.table.commit import check_files, until_told
+from kinesis_assets.table.commit import check_files
+from kinesis_assets.table.commit_loop import until_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.commit_loop import until_told
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity

@@ -15,44 +15,36 @@ Whoever was overtaken waits as long as anyone else, and not longer each time.
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import (
     AttemptExpired,
     CommitFailed,
-    CommitOvertaken,
-    CommitUnknown,
     DataFileInvalid,
-    KinesisAssetsError,
     PositionsMissing,
-    PositionsUnreadable,
-    TableUnreachable,
 )
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
+from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commits_since import caught_up, links_since
 from kinesis_assets.table.data_file import verify, without_shards
+from kinesis_assets.table.merge import merge, movers, taken
 from kinesis_assets.table.ownership import refuse_another
-from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
-from kinesis_assets.table.positions_file import CommitId
-from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.table import HISTORY_RETENTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kinesis_assets.errors import PositionConflict, TableNotWritable
+    from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed, ShardPosition
-    from kinesis_assets.table.table import PositionedTable, TableSnapshot
-
-_Told_co = TypeVar("_Told_co", covariant=True)
+    from kinesis_assets.table.table import PositionedTable
 
 OLDEST_ATTEMPT = HISTORY_RETENTION / 3
 """No older attempt may commit: what it wrote may be gone by a VACUUM of Spark, which goes by the table's own
@@ -60,26 +52,6 @@ retention, or may be about to go by one that is under way."""
 
 LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
 """An attempt reads for so long at most, so that it has the rest for its commit."""
-
-_TRIES = 40
-"""Of those that failed; being overtaken is no failure."""
-
-_REFUSALS = 2
-"""Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
-to credentials that are being replaced."""
-
-_LONGEST_WAIT = 1.0
-_LONGEST_SECONDS = 600.0
-
-_OVERTAKEN_WAIT = 0.1
-"""Seconds that whoever was overtaken waits at the most: as long as the others, however often."""
-
-_FEW_FILES = 4
-"""Positions files that may be read between opening the table and the try: more take so long that another
-commit is likely to have landed meanwhile."""
-
-_WALKS = 5
-"""Times that the table is opened again for that: each time what is left to read is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +176,7 @@ def commit(
 
     def look(*, and_try: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot, current, token = _caught_up(table, expected, batch_id, for_rows=bool(files) and and_try)
+        snapshot, current, token = caught_up(table, expected, batch_id, for_rows=bool(files) and and_try)
         if token is not None:
             if token not in tried:
                 raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
@@ -216,7 +188,7 @@ def commit(
         current = snapshot.recall(current, {*listed, *moved}).with_listing(listing)
         found: dict[str, StreamPositions] = {}
         if gone := taken(current, expected, moved):
-            found = movers(_links_since(table, snapshot, current, expected, batch_id), gone)
+            found = movers(links_since(table, snapshot, current, expected, batch_id), gone)
         merged, lost = merge(current, expected, moved, found)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
         # first: if that fails, the next look must find these shards still to be taken out.
@@ -252,154 +224,6 @@ def commit(
         return None if version is None else replace(tried[following.token], version=version)
 
     return until_told(table, look)
-
-
-class _Look(Protocol[_Told_co]):
-    """One look at the table: what became of the commit, or None and, if asked to, one try of it."""
-
-    def __call__(self, *, and_try: bool) -> _Told_co | None: ...
-
-
-def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
-    """Look and try, bounded, until the table tells what became of the commit.
-
-    Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
-    what no further look can mend ends it.
-
-    Raises:
-        TableNotWritable: The tries are refused, and others would be; nothing was committed.
-        CommitFailed: The tries are used up; nothing was committed.
-        CommitUnknown: The table could not be read after a try.
-    """
-    error: Exception | None = None
-    refused: list[TableNotWritable] = []
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    attempt = overtaken = 0
-    while True:
-        last = attempt == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
-        try:
-            told = look(and_try=not last)
-        except CommitOvertaken as raised:
-            error, overtaken, refused = raised, overtaken + 1, []
-            time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter
-            continue
-        except Exception as raised:
-            if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
-                raise
-            if last:
-                raise CommitUnknown(
-                    table.uri,
-                    f"whether the commit landed cannot be told, the table cannot be looked at: {raised}. "
-                    "Run again when it can be: a run goes on from what the table holds",
-                ) from None  # see `delta`
-            error = raised
-            # A read that is refused proves nothing: the previous try may have landed.
-            refusal = None
-            if not isinstance(raised, TableUnreachable):
-                refusal = not_writable(table.uri, raised, "Nothing was committed.")
-            refused = [] if refusal is None else [*refused, refusal]
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
-            attempt += 1
-            continue
-        if told is not None:
-            return told
-        if last:
-            break
-        attempt += 1
-    if refused:
-        raise refused[-1]
-    tries = attempt + overtaken
-    raise CommitFailed(table.uri, f"{tries} tries failed, the last with: {error}. Nothing lost; run again")
-
-
-def _caught_up(
-    table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
-) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """The table and its positions, just opened; and under which token a batch landed, if it did."""
-    walks = 0
-    while True:
-        walks += 1
-        snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
-        files_read = table.chain.files_read
-        current = snapshot.positions(expected.identity)
-        if current is None:
-            raise CommitUnknown(
-                table.uri,
-                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
-                "was the table replaced? Look at its history before the next run",
-            )
-        token = landed_since(table, current, expected, batch_id)
-        if token is not None or table.chain.files_read - files_read <= _FEW_FILES or walks == _WALKS:
-            return snapshot, current, token
-
-
-def landed_since(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> int | None:
-    """The token under which a batch landed since *expected*, if it did.
-
-    Raises:
-        CommitUnknown: The chain of positions is broken.
-    """
-    return next(
-        (
-            commit.token
-            for commit in _commits_since(table, current, expected, batch_id)
-            if commit.batch_id == batch_id
-        ),
-        None,
-    )
-
-
-def _commits_since(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> Iterator[CommitId]:
-    """The commits since *expected*, newest first.
-
-    Raises:
-        CommitUnknown: The chain of positions is broken.
-    """
-    commits = itertools.chain(
-        [CommitId(current.token, current.batch_id)], table.chain.commits_before(current)
-    )
-    try:
-        for commit in commits:
-            if commit.token == expected.token:
-                return
-            yield commit
-    except PositionsUnreadable as error:
-        raise CommitUnknown(
-            table.uri,
-            f"it is not known whether batch {batch_id} landed: {error}. "
-            "Look for rows of that batch_id before the next run",
-        ) from error
-    raise CommitUnknown(
-        table.uri,
-        f"the positions that batch {batch_id} began from (token {expected.token}) are not among "
-        "those before the present ones; was the table restored? Look at its history before the next "
-        "run",
-    )
-
-
-def _links_since(
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    current: StreamPositions,
-    expected: StreamPositions,
-    batch_id: int,
-) -> Iterator[StreamPositions]:
-    """The positions of the commits since *expected*, newest first, and those, as far as they can be read.
-
-    Raises as `_commits_since`.
-    """
-    yield current
-    for commit in _commits_since(table, current, expected, batch_id):
-        if commit.token != current.token:
-            try:
-                yield snapshot.positions_at(commit.token)
-            except PositionsUnreadable:  # they only name who moved a shard
-                return
-    yield expected
 
 
 def read_until(batch_id: int) -> float:

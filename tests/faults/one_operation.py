@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.replay.run import Span, replay
 from kinesis_assets.replay.task import fill_group
 from kinesis_assets.seek.run import seek
-from kinesis_assets.table import commit
+from kinesis_assets.table import commit_loop
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.maintenance.upkeep import maintain
@@ -58,5 +58,5 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
 
 if __name__ == "__main__":
     reading.SECONDS_BETWEEN_CALLS = 0.0
-    commit._LONGEST_WAIT = 0.01
+    commit_loop._LONGEST_WAIT = 0.01
     operate(json.loads(sys.argv[1]))

@@ -43,7 +43,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import positions_file
+from kinesis_assets.table import commit_loop, positions_file
 from kinesis_assets.table.amendments import FORMAT as PAST_FORMAT
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit import commit
@@ -66,8 +66,8 @@ def frozen(table):
 @pytest.fixture
 def no_waits(monkeypatch):
     """No wait between the tries of a commit, and few of them."""
-    monkeypatch.setattr(commit_module, "_LONGEST_WAIT", 0)
-    monkeypatch.setattr(commit_module, "_TRIES", 3)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(commit_loop, "_TRIES", 3)
 
 
 @pytest.fixture

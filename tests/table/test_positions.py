@@ -16,13 +16,13 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.table.merge import merge
 from kinesis_assets.table.positions import (
     FORMAT,
     Predecessor,
     ShardPosition,
     StreamPositions,
     initial_positions,
-    merge,
 )
 from kinesis_assets.table.positions_file import HEADER_BYTES, decode, decode_header, encode
 
