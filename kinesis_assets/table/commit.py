@@ -30,7 +30,7 @@ from kinesis_assets.table.commit_ids import draw_token, drawn_at
 from kinesis_assets.table.commit_loop import until_told
 from kinesis_assets.table.commits_since import caught_up, links_since
 from kinesis_assets.table.data_file import verify, without_shards
-from kinesis_assets.table.merge import merge, movers, taken
+from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_another
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
@@ -187,8 +187,8 @@ def commit(
         listed = {shard.shard_id for shard in listing.shards}
         current = snapshot.recall(current, {*listed, *moved}).with_listing(listing)
         found: dict[str, StreamPositions] = {}
-        if gone := taken(current, expected, moved):
-            found = movers(links_since(table, snapshot, current, expected, batch_id), gone)
+        if gone := moved_by_others(current, expected, moved):
+            found = last_moved_by(links_since(table, snapshot, current, expected, batch_id), gone)
         merged, lost = merge(current, expected, moved, found)
         # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
         # first: if that fails, the next look must find these shards still to be taken out.

@@ -1,4 +1,4 @@
-"""How the positions of two runs are merged."""
+"""Merges the shards that an attempt read into the positions that other runs have committed since."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ def merge(
     moved: Mapping[str, ShardPosition],
     moved_by: Mapping[str, StreamPositions],
 ) -> tuple[dict[str, ShardPosition], dict[str, PositionConflict]]:
-    """Put an attempt's shards into the positions that stand now.
+    """Merge an attempt's shards into the current positions.
 
     Args:
-        current: What stands in the table, with every listed shard.
-        expected: What the attempt began from.
-        moved: The attempt's shards as it leaves them.
-        moved_by: The commits that moved some of these shards since *expected*, see `movers`.
+        current: The positions in the table now, with every listed shard.
+        expected: The positions that the attempt started from.
+        moved: The new positions of the attempt's shards, by shard id.
+        moved_by: The commits that moved some of these shards since *expected*, see `last_moved_by`.
 
     Returns:
-        The merged positions of all shards; and the conflicts: the attempt's shards that are no longer where
-        it began, and those whose parents' end is, for that reason, not in the merged positions.
+        The merged positions of all shards, and the conflicts by shard id: the attempt's shards that another
+        run has moved, and their children whose parents are for that reason not finished in the merged
+        positions.
     """
     conflicts = {
         shard_id: PositionConflict(
             shard_id,
-            f"expected at {expected.shards[shard_id].position}, but {_mover(moved_by.get(shard_id))} left it "
+            f"expected at {expected.shards[shard_id].position}, but {_name(moved_by.get(shard_id))} left it "
             f"at {current.shards[shard_id].position}; this run added none of its rows. "
-            "Nothing to do: the next run goes on from there",
+            "No action is needed: the next run continues from there",
         )
-        for shard_id in taken(current, expected, moved)
+        for shard_id in moved_by_others(current, expected, moved)
     }
     merged = dict(current.shards)
     pending = {shard_id: position for shard_id, position in moved.items() if shard_id not in conflicts}
@@ -55,39 +56,39 @@ def merge(
         )
     }:
         merged |= {
-            shard_id: _with_news(position, expected.shards[shard_id], merged[shard_id])
+            shard_id: _with_updates(position, expected.shards[shard_id], merged[shard_id])
             for shard_id, position in ready.items()
         }
         pending = {shard_id: position for shard_id, position in pending.items() if shard_id not in ready}
     for shard_id, position in pending.items():
         conflicts[shard_id] = PositionConflict(
             shard_id,
-            f"its parent ({', '.join(position.parents)}) was moved by another run before this one could "
-            "record its end; this run added none of its rows. Nothing to do: the next run reads it",
+            f"another run moved its parent ({', '.join(position.parents)}) before this run could commit the "
+            "parent's end; this run added none of its rows. No action is needed: the next run reads it",
         )
     return merged, conflicts
 
 
-def taken(
+def moved_by_others(
     current: StreamPositions, expected: StreamPositions, moved: Mapping[str, ShardPosition]
 ) -> list[str]:
-    """The attempt's shards that are no longer where it began."""
+    """Return the attempt's shards that are no longer at the position that it started from."""
     return [
         shard_id for shard_id in moved if not current.shards[shard_id].same_place(expected.shards[shard_id])
     ]
 
 
-def movers(links: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
-    """By shard, the commit that left it where it stands.
+def last_moved_by(history: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
+    """Return the commit that moved each shard to its current position, by shard id.
 
     Args:
-        links: Positions that follow on each other, newest first, down to those that the shards moved from.
-            No more of them are read than it takes.
+        history: Consecutive positions, newest first, down to those before the shards moved. They are read
+            only as far as needed.
         shard_ids: The shards.
     """
     found: dict[str, StreamPositions] = {}
     pending = set(shard_ids)
-    for newer, older in pairwise(links):
+    for newer, older in pairwise(history):
         for shard_id in sorted(pending):
             before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
             if after is not None and (before is None or not after.same_place(before)):
@@ -98,14 +99,14 @@ def movers(links: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[s
     return found
 
 
-def _mover(mover: StreamPositions | None) -> str:
-    if mover is None:
+def _name(commit: StreamPositions | None) -> str:
+    if commit is None:
         return "another run"
-    return f"batch {mover.batch_id}" + (f" of {mover.by}" if mover.by else "")
+    return f"batch {commit.batch_id}" + (f" of {commit.by}" if commit.by else "")
 
 
-def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosition) -> ShardPosition:
-    """What another run may have told without moving the position: a later tip, a lower retention."""
+def _with_updates(moved: ShardPosition, expected: ShardPosition, current: ShardPosition) -> ShardPosition:
+    """Add what another run may have recorded without moving the position: a later tip, a lower retention."""
     seen = [time for time in (moved.tip_time, current.tip_time) if time is not None]
     hours = moved.retention_hours
     if current.retention_hours != expected.retention_hours:
