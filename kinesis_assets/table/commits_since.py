@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PositionsUnreadable
-from kinesis_assets.table.positions_file import CommitId
+from kinesis_assets.table.positions_file import CommitRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +63,14 @@ def landed_since(
 
 def commits_since(
     table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> Iterator[CommitId]:
+) -> Iterator[CommitRef]:
     """The commits since *expected*, newest first.
 
     Raises:
         CommitUnknown: The chain of positions is broken.
     """
     commits = itertools.chain(
-        [CommitId(current.token, current.batch_id)], table.chain.commits_before(current)
+        [CommitRef(current.token, current.batch_id)], table.chain.commits_before(current)
     )
     try:
         for commit in commits:

@@ -19,7 +19,7 @@ from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER, Segment
-from kinesis_assets.table.positions_file import ArchiveEnd, CommitId, Stored
+from kinesis_assets.table.positions_file import ArchiveEnd, CommitRef, Stored
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
@@ -101,24 +101,24 @@ class PositionsChain:
         self._refuse_another(path, header.token, token)
         return header
 
-    def commits_before(self, positions: StreamPositions) -> Iterator[CommitId]:
+    def commits_before(self, positions: StreamPositions) -> Iterator[CommitRef]:
         """The commits before some positions, newest first, down to the chain's beginning.
 
         Each file names those since its base, so that few files are read. Raises as `positions_at`.
         """
         stored = self._stored(positions.token)
         while True:
-            yield from stored.behind
-            if stored.before is None:
+            yield from stored.down_to_base
+            if stored.before_base is None:
                 return
-            stored = self._stored(stored.before)
+            stored = self._stored(stored.before_base)
             if stored.positions.identity.arn != positions.identity.arn:
                 raise PositionsUnreadable(
                     self._table,
                     f"{positions_path(stored.positions.token)} is of {stored.positions.identity.arn}, not of "
                     f"{positions.identity.arn}. Restore that very file; no other will do",
                 )
-            yield CommitId(stored.positions.token, stored.positions.batch_id)
+            yield CommitRef(stored.positions.token, stored.positions.batch_id)
 
     def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
         """Write the file of new positions; nothing points at it yet.
@@ -155,20 +155,20 @@ class PositionsChain:
         """What the next file holds, and its base; None if it is to be one."""
         newest = before.positions
         base = newest if before.base is None else self.positions_at(before.base)
-        again = _changed(base, positions) - _changed(newest, positions)
-        carried = before.carried + max(0, again)
+        unchanged = _changed(base, positions) - _changed(newest, positions)
+        repeated = before.repeated + max(0, unchanged)
         stored = Stored(
             positions,
-            behind=(CommitId(newest.token, newest.batch_id), *before.behind),
-            before=before.before,
+            down_to_base=(CommitRef(newest.token, newest.batch_id), *before.down_to_base),
+            before_base=before.before_base,
             base=base.token,
-            carried=carried,
+            repeated=repeated,
             archive=before.archive,
         )
         is_due = (
             newest.format < positions.format
-            or len(before.behind) >= self._policy.most_files
-            or carried > max(len(base.shards), self._policy.least_carried)
+            or len(before.down_to_base) >= self._policy.most_files
+            or repeated > max(len(base.shards), self._policy.least_carried)
         )
         return stored, None if is_due else base
 

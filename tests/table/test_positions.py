@@ -139,7 +139,7 @@ def test_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
     with pytest.raises(
-        msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads up to {FORMAT}"
+        msgspec.ValidationError, match=f"format is {FORMAT + 1}; this release reads formats up to {FORMAT}"
     ):
         decode(msgspec.json.encode(content))
 
@@ -187,7 +187,7 @@ def test_header_that_is_not_all_there_is_none():
 
 def test_header_of_a_newer_format_is_refused():
     content = encode(msgspec.structs.replace(positions_of(a=shard_at()), format=FORMAT + 1))
-    with pytest.raises(msgspec.ValidationError, match=f"reads up to {FORMAT}"):
+    with pytest.raises(msgspec.ValidationError, match=f"reads formats up to {FORMAT}"):
         decode_header(content)
 
 
