@@ -335,7 +335,7 @@ def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_b
     chain = bench.another()
     for read in (chain.positions_at, chain.header_at):
         with pytest.raises(
-            PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore that very file"
+            PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore the original file"
         ):
             read(third.token)
     path.write_bytes(right)
@@ -347,7 +347,9 @@ def test_a_missing_base_is_named(chain_of):
     bench = chain_of()
     base, _, newest = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
     (bench.folder / f"_kinesis/positions/{base.token}.json").unlink()
-    with pytest.raises(PositionsUnreadable, match=f"{base.token}.json.* is gone. Restore that very file"):
+    with pytest.raises(
+        PositionsUnreadable, match=f"{base.token}.json.* is missing. Restore the original file"
+    ):
         bench.another().positions_at(newest.token)
 
 
