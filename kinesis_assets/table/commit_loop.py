@@ -1,4 +1,4 @@
-"""A commit is tried until the table tells what became of it."""
+"""Repeats a commit until its outcome is known."""
 
 from __future__ import annotations
 
@@ -19,47 +19,56 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import TableNotWritable
     from kinesis_assets.table.table import PositionedTable
 
-_Told_co = TypeVar("_Told_co", covariant=True)
+_Outcome_co = TypeVar("_Outcome_co", covariant=True)
 
 _TRIES = 40
-"""Of those that failed; being overtaken is no failure."""
+"""Maximum number of failed tries. A try that another commit overtook does not count."""
 
 _REFUSALS = 2
-"""Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
-to credentials that are being replaced."""
+"""Consecutive tries that are refused, for lack of permission or the like, after which no other is made. A
+single refusal may be due to credentials that are being replaced."""
 
 _LONGEST_WAIT = 1.0
 _LONGEST_SECONDS = 600.0
+"""Maximum seconds between two tries, and for all of them."""
 
 _OVERTAKEN_WAIT = 0.1
-"""Seconds that whoever was overtaken waits at the most: as long as the others, however often."""
+"""Maximum seconds to wait after another commit was first. It does not grow, so that each run gets its
+turn."""
 
 
-class _Look(Protocol[_Told_co]):
-    """One look at the table: what became of the commit, or None and, if asked to, one try of it."""
+class _Step(Protocol[_Outcome_co]):
+    """Reads the table and returns the outcome of the commit. If there is none yet, it returns None.
 
-    def __call__(self, *, and_try: bool) -> _Told_co | None: ...
+    With `and_try` it tries to commit before it returns None, or the outcome if that is certain.
+    """
+
+    def __call__(self, *, and_try: bool) -> _Outcome_co | None: ...
 
 
-def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
-    """Look and try, bounded, until the table tells what became of the commit.
+def until_told(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
+    """Repeat a step until it returns the outcome of the commit, for a limited number of tries.
 
-    Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
-    what no further look can mend ends it.
+    An error does not prove that a try failed, so the next step reads the table again. Only an error that no
+    further step can resolve is raised at once.
+
+    Args:
+        table: The table, for errors.
+        step: Reads the table, and tries to commit if necessary.
 
     Raises:
-        TableNotWritable: The tries are refused, and others would be; nothing was committed.
-        CommitFailed: The tries are used up; nothing was committed.
+        TableNotWritable: The tries were refused, and others would be too; nothing was committed.
+        CommitFailed: Every try failed; nothing was committed.
         CommitUnknown: The table could not be read after a try.
     """
     error: Exception | None = None
     refused: list[TableNotWritable] = []
     deadline = time.monotonic() + _LONGEST_SECONDS
-    attempt = overtaken = 0
+    tries = overtaken = 0
     while True:
-        last = attempt == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
+        last = tries == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
         try:
-            told = look(and_try=not last)
+            outcome = step(and_try=not last)
         except CommitOvertaken as raised:
             error, overtaken, refused = raised, overtaken + 1, []
             time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter
@@ -70,24 +79,27 @@ def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
             if last:
                 raise CommitUnknown(
                     table.uri,
-                    f"whether the commit landed cannot be told, the table cannot be looked at: {raised}. "
-                    "Run again when it can be: a run goes on from what the table holds",
-                ) from None  # see `delta`
+                    f"it is unknown whether the commit succeeded, since the table cannot be read: {raised}. "
+                    "Run again when the table can be read: the run continues from what the table contains",
+                ) from None  # the cause may contain credentials, see `table`
             error = raised
-            # A read that is refused proves nothing: the previous try may have landed.
+            # A refused read is no proof: the previous try may have committed.
             refusal = None
             if not isinstance(raised, TableUnreachable):
                 refusal = not_writable(table.uri, raised, "Nothing was committed.")
             refused = [] if refusal is None else [*refused, refusal]
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
-            attempt += 1
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**tries)))  # noqa: S311  # jitter
+            tries += 1
             continue
-        if told is not None:
-            return told
+        if outcome is not None:
+            return outcome
         if last:
             break
-        attempt += 1
+        tries += 1
     if refused:
         raise refused[-1]
-    tries = attempt + overtaken
-    raise CommitFailed(table.uri, f"{tries} tries failed, the last with: {error}. Nothing lost; run again")
+    raise CommitFailed(
+        table.uri,
+        f"the commit failed {tries + overtaken} times, the last time with: {error}. Nothing was committed and "
+        "no data is lost; run again",
+    )
