@@ -100,6 +100,6 @@ def until_told(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
         raise refused[-1]
     raise CommitFailed(
         table.uri,
-        f"the commit failed {tries + overtaken} times, the last time with: {error}. Nothing was committed and "
-        "no data is lost; run again",
+        f"the commit failed {tries + overtaken} times, the last time with: {error}. Nothing was committed "
+        "and no data is lost; run again",
     )

@@ -1,4 +1,4 @@
-"""The commits since an attempt's start, and whether its own is among them."""
+"""Finds the commits made since an attempt started, including its own."""
 
 from __future__ import annotations
 
@@ -15,17 +15,30 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 _FEW_FILES = 4
-"""Positions files that may be read between opening the table and the try: more take so long that another
-commit is likely to have landed meanwhile."""
+"""Maximum number of positions files to read between opening the table and the try. More take so long that
+another commit is likely to come first."""
 
 _WALKS = 5
-"""Times that the table is opened again for that: each time what is left to read is less."""
+"""Maximum number of times that the table is opened for that. Each time, fewer files remain to be read."""
 
 
 def caught_up(
     table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
 ) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """The table and its positions, just opened; and under which token a batch landed, if it did."""
+    """Open the table, read its positions, and look for the commit of a batch.
+
+    Args:
+        table: The table.
+        expected: The positions that the attempt started from.
+        batch_id: The attempt's batch.
+        for_rows: Prepare the table's schema for new rows.
+
+    Returns:
+        A snapshot of the table, its positions, and the commit id of the batch; None if it is not committed.
+
+    Raises:
+        CommitUnknown: The positions are missing, or their chain is broken.
+    """
     walks = 0
     while True:
         walks += 1
@@ -35,8 +48,8 @@ def caught_up(
         if current is None:
             raise CommitUnknown(
                 table.uri,
-                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
-                "was the table replaced? Look at its history before the next run",
+                f"the positions from which batch {batch_id} of {expected.identity.name} started are missing. "
+                "The table may have been replaced: examine its history before the next run",
             )
         token = landed_since(table, current, expected, batch_id)
         if token is not None or table.chain.files_read - files_read <= _FEW_FILES or walks == _WALKS:
@@ -46,7 +59,7 @@ def caught_up(
 def landed_since(
     table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
 ) -> int | None:
-    """The token under which a batch landed since *expected*, if it did.
+    """Return the commit id of a batch that was committed since *expected*; None if it was not.
 
     Raises:
         CommitUnknown: The chain of positions is broken.
@@ -64,7 +77,7 @@ def landed_since(
 def commits_since(
     table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
 ) -> Iterator[CommitRef]:
-    """The commits since *expected*, newest first.
+    """Yield the commits since *expected*, newest first.
 
     Raises:
         CommitUnknown: The chain of positions is broken.
@@ -80,33 +93,32 @@ def commits_since(
     except PositionsUnreadable as error:
         raise CommitUnknown(
             table.uri,
-            f"it is not known whether batch {batch_id} landed: {error}. "
-            "Look for rows of that batch_id before the next run",
+            f"it is unknown whether batch {batch_id} was committed: {error}. "
+            "Search the table for rows of this batch_id before the next run",
         ) from error
     raise CommitUnknown(
         table.uri,
-        f"the positions that batch {batch_id} began from (token {expected.token}) are not among "
-        "those before the present ones; was the table restored? Look at its history before the next "
-        "run",
+        f"the positions from which batch {batch_id} started (commit {expected.token}) are not among those "
+        "before the current ones. The table may have been restored: examine its history before the next run",
     )
 
 
-def links_since(
+def positions_since(
     table: PositionedTable,
     snapshot: TableSnapshot,
     current: StreamPositions,
     expected: StreamPositions,
     batch_id: int,
 ) -> Iterator[StreamPositions]:
-    """The positions of the commits since *expected*, newest first, and those, as far as they can be read.
+    """Yield the positions of the commits since *expected*, newest first, then *expected*.
 
-    Raises as `commits_since`.
+    It ends before the first positions file that cannot be read. Raises the errors of `commits_since`.
     """
     yield current
     for commit in commits_since(table, current, expected, batch_id):
         if commit.token != current.token:
             try:
                 yield snapshot.positions_at(commit.token)
-            except PositionsUnreadable:  # they only name who moved a shard
+            except PositionsUnreadable:  # needed only to name the run that moved a shard
                 return
     yield expected

@@ -467,7 +467,7 @@ def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
     attempt = Attempt(busy, standing(busy), {"a": 3})
     attempt.commit()
     lose_old_entries(busy)
-    with pytest.raises(CommitFailed, match="committed already"):
+    with pytest.raises(CommitFailed, match="already committed"):
         attempt.commit()
     assert_rows_are_what_positions_say(busy)
 
