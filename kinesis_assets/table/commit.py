@@ -109,8 +109,8 @@ def freeze(
         elif snapshot.standing_files():
             raise PositionsMissing(
                 table.uri,
-                f"it has rows, but no positions of {summary.identity.arn}, so it is unknown how far each shard "
-                "was read. Nothing was changed. Compute the positions from the rows with "
+                f"it has rows, but no positions of {summary.identity.arn}, so it is unknown how far each "
+                "shard was read. Nothing was changed. Compute the positions from the rows with "
                 "`kinesis-assets adopt`, or use an empty table for the stream",
             )
         if and_try and snapshot.owner is None:
