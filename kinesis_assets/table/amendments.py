@@ -61,7 +61,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """
 
     format: int
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     batch_id: int
     at: datetime

@@ -191,7 +191,7 @@ class StreamPositions(
 
     format: int
     identity: StreamIdentity
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     generation: int
     batch_id: int
@@ -305,6 +305,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     format: int
     identity: StreamIdentity
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     base: int | None = None

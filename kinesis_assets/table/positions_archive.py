@@ -27,13 +27,13 @@ class Segment(msgspec.Struct, frozen=True):
 
     Attributes:
         identity: The stream.
-        token: The segment's id, which names the file.
+        segment_id: Names the file.
         earlier: The ids of all earlier segments, oldest first.
         shards: The finished shards by shard id.
     """
 
     identity: StreamIdentity
-    token: int
+    segment_id: int
     earlier: tuple[int, ...]
     shards: dict[str, ShardPosition]
 
@@ -41,7 +41,7 @@ class Segment(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     identity: StreamIdentity
-    token: int
+    segment_id: int = msgspec.field(name="token")
     earlier: tuple[int, ...]
     size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
     shards: bytes
@@ -58,7 +58,7 @@ def encode(segment: Segment) -> bytes:
     file = _File(
         FORMAT,
         segment.identity,
-        segment.token,
+        segment.segment_id,
         segment.earlier,
         len(whole),
         compressed(whole),
@@ -79,4 +79,4 @@ def decode(content: bytes) -> Segment:
     if crc32(whole) != file.check:
         raise msgspec.ValidationError("its compressed content is damaged")
     shards = msgspec.json.decode(whole, type=dict[str, ShardPosition])
-    return Segment(file.identity, file.token, file.earlier, shards)
+    return Segment(file.identity, file.segment_id, file.earlier, shards)

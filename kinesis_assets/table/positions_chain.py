@@ -207,9 +207,9 @@ class PositionsChain:
             return frozenset()
         return frozenset({end.newest, *self._segment(end.newest).earlier})
 
-    def stream_of_segment(self, token: int) -> StreamIdentity:
+    def stream_of_segment(self, segment_id: int) -> StreamIdentity:
         """Return the stream that a segment belongs to. Raises the errors of `positions_at`."""
-        return self._segment(token).identity
+        return self._segment(segment_id).identity
 
     def _archived(self, end: ArchiveEnd | None, shard_ids: Iterable[str]) -> dict[str, ShardPosition]:
         wanted = [] if end is None else [shard_id for shard_id in shard_ids if shard_id <= end.last]
@@ -234,10 +234,10 @@ class PositionsChain:
     ) -> ArchiveEnd:
         earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
         segment = Segment(identity, draw_token(), earlier, shards)
-        self._put(segment_path(segment.token), positions_archive.encode(segment))
+        self._put(segment_path(segment.segment_id), positions_archive.encode(segment))
         if end is None:
-            return ArchiveEnd(segment.token, len(shards), max(shards))
-        return ArchiveEnd(segment.token, end.shards + len(shards), max(end.last, *shards))
+            return ArchiveEnd(segment.segment_id, len(shards), max(shards))
+        return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
 
     def _stored(self, token: int) -> Stored:
         path = positions_path(token)
@@ -250,18 +250,18 @@ class PositionsChain:
             self._cache.put(path, found, size)
         return found
 
-    def _segment(self, token: int) -> Segment:
-        path = segment_path(token)
+    def _segment(self, segment_id: int) -> Segment:
+        path = segment_path(segment_id)
         found: Segment | None = self._cache.get(path)
         if found is None:
             content = self._content(path)
             found = self._decoded(path, positions_archive.decode, content)
-            self._check_id(path, found.token, token)
+            self._check_id(path, found.segment_id, segment_id)
             self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
         return found
 
-    def _check_id(self, path: str, found: int, token: int) -> None:
-        if found != token:
+    def _check_id(self, path: str, found: int, wanted: int) -> None:
+        if found != wanted:
             raise PositionsUnreadable(
                 self._table,
                 f"{path} has the content of {found}.json: it was overwritten, or restored from another file. "
@@ -331,9 +331,9 @@ def positions_path(token: int) -> str:
     return f"{POSITIONS_FOLDER}/{token}.json"
 
 
-def segment_path(token: int) -> str:
+def segment_path(segment_id: int) -> str:
     """Return the path of an archive segment, relative to the table's folder."""
-    return f"{ARCHIVE_FOLDER}/{token}.json"
+    return f"{ARCHIVE_FOLDER}/{segment_id}.json"
 
 
 def _changed(before: StreamPositions, now: StreamPositions) -> int:
