@@ -84,7 +84,7 @@ def fill_in(
             )
         if and_try:
             check_files(table, batch_id, files)
-            amendment = following(
+            new = following(
                 current,
                 batch_id=batch_id,
                 at=datetime.now(UTC),
@@ -92,7 +92,7 @@ def fill_in(
                 filled=filled,
                 cleared=_cleared(current, cleared),
             )
-            snapshot.commit(files, identity=identity, past=amendment)
+            snapshot.commit(files, identity=identity, past=new)
         return None
 
     (created,) = until_told(table, landed)
@@ -134,17 +134,17 @@ def _same_rows(
     snapshot: TableSnapshot, current: Past | None, past: Past | None, not_before: datetime
 ) -> bool:
     """Return whether the amendments since *past* changed no row that arrived at or after a time."""
-    amendment = current
-    while _token(amendment) != _token(past):
-        if amendment is None or amendment.filled or amendment.rewound:
+    each = current
+    while _id_of(each) != _id_of(past):
+        if each is None or each.filled or each.rewound:
             return False
-        if amendment.floor and amendment.floor > not_before.date():
+        if each.floor and each.floor > not_before.date():
             return False
-        amendment = None if amendment.previous is None else snapshot.past_at(amendment.previous)
+        each = None if each.previous is None else snapshot.past_at(each.previous)
     return True
 
 
-def _token(past: Past | None) -> int | None:
+def _id_of(past: Past | None) -> int | None:
     return None if past is None else past.token
 
 
@@ -156,12 +156,12 @@ def _landed(
     batch_id: int,
 ) -> int | None:
     """Return the commit id of a batch that was committed since *expected*; None if it was not."""
-    amendment = current
-    while _token(amendment) != _token(expected) and amendment is not None:
-        if amendment.batch_id == batch_id:
-            return amendment.token
+    each = current
+    while _id_of(each) != _id_of(expected) and each is not None:
+        if each.batch_id == batch_id:
+            return each.token
         try:
-            amendment = None if amendment.previous is None else snapshot.past_at(amendment.previous)
+            each = None if each.previous is None else snapshot.past_at(each.previous)
         except PositionsUnreadable as error:
             raise CommitUnknown(
                 table.uri,

@@ -200,7 +200,7 @@ def commit(
         if not moved:
             return CommitResult(None, (), conflicts)
         check_files(table, batch_id, files)
-        following = StreamPositions(
+        new = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
             token=draw_token(),
@@ -214,16 +214,16 @@ def commit(
             predecessors=current.predecessors,
             examined=snapshot.version,
         )
-        tried[following.token] = CommitResult(None, files, dict(conflicts))
+        tried[new.token] = CommitResult(None, files, dict(conflicts))
         retired = {
             shard_id
             for shard_id, shard in merged.items()
             if shard.finished and shard_id not in listed and shard_id not in moved
         }
-        snapshot.commit(files, identity=following.identity, positions=following, retired=retired)
+        snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
         # If the log shows the commit, the table need not be opened again.
-        version = snapshot.landed_as(following.token)
-        return None if version is None else replace(tried[following.token], version=version)
+        version = snapshot.landed_as(new.token)
+        return None if version is None else replace(tried[new.token], version=version)
 
     return until_told(table, committed)
 

@@ -769,11 +769,11 @@ class TestRetention:
         whole = getattr(TableSnapshot, name)
         refused = []
 
-        def overtaken(snapshot, *given, **named):
+        def overtaken(snapshot, *given, past, **named):
             if not refused:
-                refused.append(named["past"].token)
+                refused.append(past.token)
                 whole_commit(aged.snapshot(), [], identity=STREAM, past=entry)
-            return whole(snapshot, *given, **named)
+            return whole(snapshot, *given, past=past, **named)
 
         whole_commit = TableSnapshot.commit
         monkeypatch.setattr(TableSnapshot, name, overtaken)
