@@ -99,7 +99,8 @@ def following(
         batch_id: The attempt's id.
         at: Time of the amendment (this machine's clock).
         by: The Dagster run id or the person that makes it.
-        floor: See `Past`. None keeps the value of *before*; the same applies to `cleared` and `accepted`.
+        floor: See `Past`. None keeps the value of *before*; the same applies to `cleared` and
+            `accepted`.
         filled: See `Past`.
         rewound: See `Past`.
         cleared: See `Past`.

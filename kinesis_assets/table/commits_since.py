@@ -98,8 +98,8 @@ def commits_since(
         ) from error
     raise CommitUnknown(
         table.uri,
-        f"the positions from which batch {batch_id} started (commit {expected.token}) are not among those "
-        "before the current ones. The table may have been restored: examine its history before the next run",
+        f"the positions from which batch {batch_id} started (commit {expected.token}) are not among "
+        "those before the current ones. The table may have been restored: examine its history before the next run",
     )
 
 
