@@ -28,7 +28,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
 from kinesis_assets.table.commit_loop import until_told
-from kinesis_assets.table.commits_since import caught_up, positions_since
+from kinesis_assets.table.commits_since import open_with_positions, positions_since
 from kinesis_assets.table.data_file import verify, without_shards
 from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_another
@@ -176,7 +176,9 @@ def commit(
 
     def committed(*, and_try: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot, current, token = caught_up(table, expected, batch_id, for_rows=bool(files) and and_try)
+        snapshot, current, token = open_with_positions(
+            table, expected, batch_id, for_rows=bool(files) and and_try
+        )
         if token is not None:
             if token not in tried:
                 raise CommitFailed(

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
-_FEW_FILES = 4
+_MAX_FILES_READ = 4
 """Maximum number of positions files to read between opening the table and the try. More take so long that
 another commit is likely to come first."""
 
-_WALKS = 5
+_MAX_OPENINGS = 5
 """Maximum number of times that the table is opened for that. Each time, fewer files remain to be read."""
 
 
-def caught_up(
+def open_with_positions(
     table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
 ) -> tuple[TableSnapshot, StreamPositions, int | None]:
     """Open the table, read its positions, and look for the commit of a batch.
@@ -39,9 +39,9 @@ def caught_up(
     Raises:
         CommitUnknown: The positions are missing, or their chain is broken.
     """
-    walks = 0
+    openings = 0
     while True:
-        walks += 1
+        openings += 1
         snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
         files_read = table.chain.files_read
         current = snapshot.positions(expected.identity)
@@ -52,7 +52,11 @@ def caught_up(
                 "The table may have been replaced: examine its history before the next run",
             )
         token = landed_since(table, current, expected, batch_id)
-        if token is not None or table.chain.files_read - files_read <= _FEW_FILES or walks == _WALKS:
+        if (
+            token is not None
+            or table.chain.files_read - files_read <= _MAX_FILES_READ
+            or openings == _MAX_OPENINGS
+        ):
             return snapshot, current, token
 
 
@@ -98,8 +102,8 @@ def commits_since(
         ) from error
     raise CommitUnknown(
         table.uri,
-        f"the positions from which batch {batch_id} started (commit {expected.token}) are not among "
-        "those before the current ones. The table may have been restored: examine its history before the next run",
+        f"the positions from which batch {batch_id} started (commit {expected.token}) do not precede the "
+        "current ones. The table may have been restored: examine its history before the next run",
     )
 
 
