@@ -7,8 +7,8 @@ raised an error may have committed nevertheless: a lost response looks like a co
 commits from the current positions back to *expected* shows it. No file is deleted on the way; files that no
 commit points at are left to vacuum.
 
-Of several runs that commit to different shards at the same time, one succeeds per round of tries. To be fair,
-a try takes equally long for all of them: a positions file names the commits before it, files that were read
+If several runs commit to different shards at the same time, only one of their tries succeeds. To be fair, a
+try takes equally long for all of them: a positions file names the commits before it, files that were read
 are cached, and if many had to be read nevertheless, the table is opened again before the try. The wait of a
 run that was overtaken does not grow.
 """
