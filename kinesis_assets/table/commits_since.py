@@ -25,7 +25,7 @@ _MAX_OPENINGS = 5
 def open_with_positions(
     table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
 ) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """Open the table, read its positions, and look for the commit of a batch.
+    """Open the table, read its positions, and search for the commit of a batch.
 
     Args:
         table: The table.
