@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 from kinesis_assets.errors import JavaUnavailable
-from kinesis_assets.kinesis.client import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import Clock, Faults, LocalKinesis

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock

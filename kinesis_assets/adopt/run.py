@@ -29,8 +29,8 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.seek.probe import look_at
 from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_loop import until_told
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 from kinesis_assets.table.rewrite_checks import unaccepted
 

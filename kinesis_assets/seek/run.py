@@ -22,8 +22,9 @@ from kinesis_assets.seek.plan import Direction, Move, plan_moves
 from kinesis_assets.seek.probe import TIME_TO_READ, look_at
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.amendments import ClearedGap, Past
-from kinesis_assets.table.commit import landed_since, until_told
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
+from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commits_since import landed_since
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after

@@ -1,7 +1,7 @@
-"""Rows behind the positions and an entry of the past in one commit.
+"""Commits missing rows and an amendment together.
 
-As in `commit`, each try looks at the table afresh and commits through that same snapshot. Nothing may have
-touched the attempt's rows since it looked: another replay or a rewind may have changed what it compared with.
+As in `commit`, each try opens the table again and commits through the same snapshot. The rows with which the
+attempt compared the stream must not have changed since, as by another replay or a seek.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
 from kinesis_assets.table.amendments import following
-from kinesis_assets.table.commit import check_files, until_told
+from kinesis_assets.table.commit import check_files
+from kinesis_assets.table.commit_loop import until_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,54 +39,53 @@ def fill_in(
     cleared: Mapping[str, Sequence[ClearedGap]] = MappingProxyType({}),
     by: str | None = None,
 ) -> int | None:
-    """Commit rows that the table lacked behind its positions.
+    """Commit missing rows of ranges that the positions have passed.
 
-    A restore or an overwrite may have added or removed some of the same rows, without an entry of the past:
-    the log's entries since the attempt's version are examined for one, and one that comes between that and
-    the commit makes Delta refuse the commit.
+    A restore or an overwrite may have added or removed some of the same rows without an amendment. The log's
+    entries since the attempt's version are searched for one; Delta refuses the commit if another one follows.
 
     Args:
         table: The table.
-        identity: Which stream.
-        version: The table's version that the attempt compared with.
-        past: The past as it stood when the attempt looked at the table's rows; None if there was none.
-        not_before: No row of its files arrived before.
-        batch_id: The attempt's; every row of its files carries it.
-        files: What it writes.
-        filled: What these rows are, by shard.
-        cleared: The gaps that are filled with them, by shard.
-        by: Who fills them in.
+        identity: The stream.
+        version: The version of the table with which the attempt compared the stream.
+        past: The newest amendment of that version; None if there was none.
+        not_before: The earliest arrival time of the rows.
+        batch_id: The attempt's id, which every row of its files carries.
+        files: The data files to add.
+        filled: The ranges of their rows, by shard id.
+        cleared: The gaps that these rows fill, by shard id.
+        by: The Dagster run id or the person that commits.
 
     Returns:
-        The table's version that holds them; None if it has left the log's newest hundred.
+        The version of the table that the commit created; None if it is no longer among the newest hundred.
 
     Raises:
-        PastChanged: The past is another one by now, or the table was restored or overwritten; nothing was
-            committed.
+        PastChanged: Another amendment has changed the same rows, or the table was restored or overwritten;
+            nothing was committed.
         AttemptExpired: The attempt is too old.
-        DataFileInvalid: A file is not there or not with its rows.
-        CommitFailed: The tries are used up.
-        CommitUnknown: The chain of the past is broken, or the table could not be looked at after a try.
+        DataFileInvalid: A file is missing or does not have its rows.
+        CommitFailed: Every try failed.
+        CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
     """
 
-    def look(*, and_try: bool) -> tuple[int | None] | None:
+    def landed(*, and_try: bool) -> tuple[int | None] | None:
         snapshot = table.snapshot_for_rows() if files and and_try else table.snapshot()
         current = snapshot.past(identity)
         token = _landed(table, snapshot, current, past, batch_id)
         if token is not None:
             return (snapshot.version_of(token),)
-        other = _rewrite(table, snapshot, identity, current, version)
-        if other is None and not _same_rows(snapshot, current, past, not_before):
-            other = "another commit" if current is None else f"batch {current.batch_id}"
-        if other is not None:
+        cause = _rewrite(table, snapshot, identity, current, version)
+        if cause is None and not _same_rows(snapshot, current, past, not_before):
+            cause = "another commit" if current is None else f"batch {current.batch_id}"
+        if cause is not None:
             raise PastChanged(
                 table.uri,
-                f"{other} changed rows behind the positions "
-                f"while batch {batch_id} was reading; nothing of this batch was committed, run again",
+                f"{cause} changed committed rows of {identity.name} while batch {batch_id} was "
+                "reading. Nothing of this batch was committed; run again",
             )
         if and_try:
             check_files(table, batch_id, files)
-            change = following(
+            new = following(
                 current,
                 batch_id=batch_id,
                 at=datetime.now(UTC),
@@ -93,11 +93,11 @@ def fill_in(
                 filled=filled,
                 cleared=_cleared(current, cleared),
             )
-            snapshot.commit(files, identity=identity, past=change)
+            snapshot.commit(files, identity=identity, past=new)
         return None
 
-    (landed,) = until_told(table, look)
-    return landed
+    (created,) = until_told(table, landed)
+    return created
 
 
 def _rewrite(
@@ -107,22 +107,22 @@ def _rewrite(
     current: Past | None,
     version: int,
 ) -> str | None:
-    """The restore or overwrite since a version, or that there may have been one; None if there was none."""
+    """Name a restore or overwrite since a version, or a possible one; return None if there was none."""
     if current is not None and current.accepted is not None and current.accepted > version:
-        return f"version {current.accepted}, which was accepted by hand,"
-    # Up to the version that the newest positions were based on, runs have found none but what was accepted.
+        return f"version {current.accepted}, which an operator accepted,"
+    # Runs have checked the log up to the version that the newest positions are based on.
     positions = snapshot.positions(identity, or_older=True)
     examined = None if positions is None else positions.examined
     rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
     if rewrites is None:
-        return "a version that the log no longer has may have"
+        return "a version that is no longer in the log may have"
     return str(rewrites[0]) if rewrites else None
 
 
 def _cleared(
     current: Past | None, cleared: Mapping[str, Sequence[ClearedGap]]
 ) -> dict[str, tuple[ClearedGap, ...]]:
-    """The gaps that are filled by now, each once."""
+    """Return the gaps that are filled after this commit, each once."""
     before = {} if current is None else current.cleared
     added = {
         shard_id: tuple(dict.fromkeys([*before.get(shard_id, ()), *gaps]))
@@ -134,16 +134,18 @@ def _cleared(
 def _same_rows(
     snapshot: TableSnapshot, current: Past | None, past: Past | None, not_before: datetime
 ) -> bool:
-    """Whether nothing since then touched rows that arrived from a time on; the floor may rise up to it."""
-    link = current
-    while _token(link) != _token(past):
-        if link is None or link.filled or link.rewound or (link.floor and link.floor > not_before.date()):
+    """Return whether the amendments since *past* changed no row that arrived at or after a time."""
+    each = current
+    while _id_of(each) != _id_of(past):
+        if each is None or each.filled or each.rewound:
             return False
-        link = None if link.previous is None else snapshot.past_at(link.previous)
+        if each.floor and each.floor > not_before.date():
+            return False
+        each = None if each.previous is None else snapshot.past_at(each.previous)
     return True
 
 
-def _token(past: Past | None) -> int | None:
+def _id_of(past: Past | None) -> int | None:
     return None if past is None else past.token
 
 
@@ -154,17 +156,17 @@ def _landed(
     expected: Past | None,
     batch_id: int,
 ) -> int | None:
-    """The token under which a batch landed since *expected*, if it did."""
-    link = current
-    while _token(link) != _token(expected) and link is not None:
-        if link.batch_id == batch_id:
-            return link.token
+    """Return the commit id of a batch that was committed since *expected*; None if it was not."""
+    each = current
+    while _id_of(each) != _id_of(expected) and each is not None:
+        if each.batch_id == batch_id:
+            return each.token
         try:
-            link = None if link.previous is None else snapshot.past_at(link.previous)
+            each = None if each.previous is None else snapshot.past_at(each.previous)
         except PositionsUnreadable as error:
             raise CommitUnknown(
                 table.uri,
-                f"whether batch {batch_id} landed cannot be told: {error}. "
-                "Look for rows of that batch_id before the next replay",
+                f"it is unknown whether batch {batch_id} was committed: {error}. "
+                "Search the table for rows of this batch_id before the next replay",
             ) from error
     return None

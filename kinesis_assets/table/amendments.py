@@ -1,8 +1,9 @@
-"""What was done to rows behind the positions: holes filled, old rows expired.
+"""Amendments: retroactive changes of rows, such as a replay that adds missing rows, or the expiry of old
+rows.
 
-It is kept apart from the positions, so that neither moves the other. Each change is an immutable file that
-the table's log points at, as it points at the positions; who changes the past commits through the snapshot
-that was looked at, and of two at once one begins again.
+They are stored apart from the positions, so that neither changes the other. Each amendment is an immutable
+file. The table's log points at the newest one, as it points at the positions. An amendment is committed
+through the snapshot that it was based on, so that of two at the same time, one has to start again.
 """
 
 from __future__ import annotations
@@ -23,43 +24,44 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
 
 FORMAT = 2
-"""Raised with any change that an older version must not read. Files of format 1 name no stream."""
+"""The format number that this release writes. It is raised with every change that an older release must not
+read. Files of format 1 do not name their stream."""
 
 
 class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A gap that a replay filled, by what names it, see `Gap`."""
+    """A gap that a replay filled, identified by the same fields as in `Gap`."""
 
     after: Position
     next_sequence_number: str | None = None
 
     @classmethod
     def of(cls, gap: Gap) -> ClearedGap:
-        """What names a gap."""
+        """Return the identifying fields of a gap."""
         return cls(gap.after, gap.next_sequence_number)
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One change, and what all changes up to it come to.
+    """One amendment, with the cumulative result of all amendments up to it.
 
     Attributes:
         format: `FORMAT` of the writer.
-        token: Names this file; the table's log points at it.
-        previous: The token before it; None for the first.
-        batch_id: The attempt that made the commit; rows that it filled in carry it.
-        at: When.
-        by: Who: a Dagster run's id, or a person.
-        floor: No row with an arrival date before this day (UTC) is kept, or ever filled in again.
-        filled: Rows that this commit filled in, by shard id.
-        rewound: Shards whose rows this commit took out, since their positions were set back.
-        lowered_from: The floor before, if this commit lowered it. Versions that do not know the field refuse
-            the entry.
-        cleared: The gaps of the positions that replays have filled, by shard id.
-        accepted: Restores and overwrites up to this version of the table were accepted by hand.
-        arn: The stream's, which is written into the file with each commit; None in files of format 1.
+        token: The commit id, which names the file. The table's log points at it.
+        previous: The commit id of the previous amendment; None for the first.
+        batch_id: The attempt that made the commit. The rows that it added carry it.
+        at: Time of the amendment (clock of the machine that made it).
+        by: The Dagster run id or the person that made it.
+        floor: Rows that arrived before this day (UTC) are deleted, and no replay adds them again. Cumulative.
+        filled: The missing rows that this commit added, by shard id.
+        rewound: Shards whose rows this commit deleted, because their positions were set back.
+        lowered_from: The previous floor, if this commit lowered it. Releases that do not know the field
+            reject the file.
+        cleared: The gaps of the positions that replays have filled, by shard id. Cumulative.
+        accepted: An operator accepted restores and overwrites up to this version of the table. Cumulative.
+        arn: The stream's ARN; None in files of format 1. Each commit writes it into the file.
     """
 
     format: int
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     batch_id: int
     at: datetime
@@ -73,7 +75,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     arn: str | None = None
 
     def has_cleared(self, shard_id: str, gap: Gap) -> bool:
-        """Whether a replay has filled a gap of the positions."""
+        """Return whether a replay has filled a gap."""
         return ClearedGap.of(gap) in self.cleared.get(shard_id, ())
 
 
@@ -90,14 +92,15 @@ def following(
     accepted: int | None = None,
     lowered_from: date | None = None,
 ) -> Past:
-    """The entry after another one, with what all changes up to it come to.
+    """Return a new amendment, which follows another one.
 
     Args:
-        before: The entry that the table has; None if it has none.
-        batch_id: The attempt's.
-        at: When (this machine's clock).
-        by: Who.
-        floor: See `Past`; None keeps that of the entry before, likewise for `cleared` and `accepted`.
+        before: The table's newest amendment; None if it has none.
+        batch_id: The attempt's id.
+        at: Time of the amendment (this machine's clock).
+        by: The Dagster run id or the person that makes it.
+        floor: See `Past`. None keeps the value of *before*; the same applies to `cleared` and
+            `accepted`.
         filled: See `Past`.
         rewound: See `Past`.
         cleared: See `Past`.
@@ -122,18 +125,20 @@ def following(
     )
 
 
-def encode(past: Past) -> bytes:
-    """The file's content."""
-    return msgspec.json.format(msgspec.json.encode(past), indent=1)
+def encode(amendment: Past) -> bytes:
+    """Encode the content of an amendment file."""
+    return msgspec.json.format(msgspec.json.encode(amendment), indent=1)
 
 
 def decode(content: bytes) -> Past:
-    """Read what `encode` wrote.
+    """Decode what `encode` returned.
 
     Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
+        msgspec.MsgspecError: The content is damaged, is no amendment, or has a newer format.
     """
-    past = msgspec.json.decode(content, type=Past)
-    if past.format > FORMAT:
-        raise msgspec.ValidationError(f"format {past.format}, and this version reads up to {FORMAT}")
-    return past
+    amendment = msgspec.json.decode(content, type=Past)
+    if amendment.format > FORMAT:
+        raise msgspec.ValidationError(
+            f"its format is {amendment.format}; this release reads formats up to {FORMAT}"
+        )
+    return amendment

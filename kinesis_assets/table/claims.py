@@ -1,10 +1,10 @@
-"""A table that an older version of this package made becomes its stream's for good."""
+"""Assigns a table that an older release created to its stream."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.commit import until_told
+from kinesis_assets.table.commit_loop import until_told
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def claim(table: PositionedTable, identity: StreamIdentity) -> None:
-    """Name a stream in the properties of a table that has positions of it, unless they name it already.
+    """Write the owning stream into the properties of a table that has positions of it.
 
     Args:
-        table: The table; one that has no positions of any stream is left as it is.
+        table: The table. It is not changed if it has an owner already or has no positions.
         identity: The stream.
 
     Raises:
         TableOfAnotherStream: The table belongs to another stream.
-        CommitFailed: The tries are used up; nothing else depends on it, the next run tries again.
+        CommitFailed: Every try failed. Nothing else depends on it, and the next run tries again.
         TableError: The table cannot be used.
     """
 
-    def look(*, and_try: bool) -> bool | None:
+    def claimed(*, and_try: bool) -> bool | None:
         snapshot = table.snapshot()
         snapshot.refuse_another(identity)
         if snapshot.owner is not None or not snapshot.owners:
@@ -33,4 +33,4 @@ def claim(table: PositionedTable, identity: StreamIdentity) -> None:
             snapshot.claim(identity)
         return None
 
-    until_told(table, look)
+    until_told(table, claimed)

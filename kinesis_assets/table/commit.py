@@ -1,98 +1,69 @@
-"""Positions and rows in one commit: the protocol.
+"""Commits rows and positions together.
 
-An attempt reads the positions (*expected*), draws a batch id, lands files, and commits. Each try opens the
-table afresh, takes out the shards that others have moved, merges the rest into the positions that stand
-now, and commits through that same snapshot, so that Delta refuses it if anything moved in between. A try
-that raised may have landed all the same (a lost answer looks like a conflict): only the positions tell, by
-the chain of commits from those that stand back to *expected*. Nothing is ever deleted on the way: files
-that no commit points at are vacuum's.
+An attempt reads the positions (*expected*), generates a batch id, lands files, and commits. Each try opens
+the table again, drops the shards that other runs have moved, merges the rest into the current positions, and
+commits through the same snapshot, so that Delta refuses the commit if the table has changed since. A try that
+raised an error may have committed nevertheless: a lost response looks like a conflict. Only the chain of
+commits from the current positions back to *expected* shows it. No file is deleted on the way; files that no
+commit points at are left to vacuum.
 
-Of several runs at once that commit to different shards, each try lets one of them land. So that it is each of
-them by turns, a try takes equally long for all: a positions file names the commits before it, those that were
-read are kept in memory, and where many had to be read all the same, the table is opened again before the try.
-Whoever was overtaken waits as long as anyone else, and not longer each time.
+If several runs commit to different shards at the same time, only one of their tries succeeds. To be fair, a
+try takes equally long for all of them: a positions file names the commits before it, files that were read
+are cached, and if many had to be read nevertheless, the table is opened again before the try. The wait of a
+run that was overtaken does not grow.
 """
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import (
     AttemptExpired,
     CommitFailed,
-    CommitOvertaken,
-    CommitUnknown,
     DataFileInvalid,
-    KinesisAssetsError,
     PositionsMissing,
-    PositionsUnreadable,
-    TableUnreachable,
 )
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
+from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commits_since import open_with_positions, positions_since
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
+from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_another
-from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions, merge, movers, taken
-from kinesis_assets.table.positions_file import CommitId
+from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.properties import HISTORY_RETENTION
-from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kinesis_assets.errors import PositionConflict, TableNotWritable
+    from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed, ShardPosition
-    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
-_Told_co = TypeVar("_Told_co", covariant=True)
-
 OLDEST_ATTEMPT = HISTORY_RETENTION / 3
-"""No older attempt may commit: what it wrote may be gone by a VACUUM of Spark, which goes by the table's own
-retention, or may be about to go by one that is under way."""
+"""Maximum age of an attempt that commits. Spark's VACUUM, which applies the table's own retention, may have
+deleted the files of an older attempt, or may be about to."""
 
 LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
-"""An attempt reads for so long at most, so that it has the rest for its commit."""
-
-_TRIES = 40
-"""Of those that failed; being overtaken is no failure."""
-
-_REFUSALS = 2
-"""Tries in a row that are refused for lack of permission, or the like, until no other is made: one may be due
-to credentials that are being replaced."""
-
-_LONGEST_WAIT = 1.0
-_LONGEST_SECONDS = 600.0
-
-_OVERTAKEN_WAIT = 0.1
-"""Seconds that whoever was overtaken waits at the most: as long as the others, however often."""
-
-_FEW_FILES = 4
-"""Positions files that may be read between opening the table and the try: more take so long that another
-commit is likely to have landed meanwhile."""
-
-_WALKS = 5
-"""Times that the table is opened again for that: each time what is left to read is less."""
+"""Maximum time that an attempt reads, which leaves the rest for its commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of an attempt's commit.
+    """The outcome of an attempt's commit.
 
     Attributes:
-        version: The table's version that holds it; None if it had nothing left to commit, or has since left
-            the log's newest hundred.
-        files: The data files in it.
-        conflicts: The shards that another run had moved; none of their rows were added.
+        version: The version of the table that the commit created. None if nothing was left to commit, or if
+            the version is no longer among the newest hundred.
+        files: The data files that the commit added.
+        conflicts: The shards that another run had moved, by shard id; none of their rows were added.
     """
 
     version: int | None
@@ -107,18 +78,18 @@ def freeze(
     *,
     replacing_older: bool = False,
 ) -> StreamPositions:
-    """The stream's positions in the table, made by one position-only commit if there are none yet.
+    """Return the stream's positions; if there are none, first commit its start positions, without rows.
 
-    Of several runs at once, one freezes and all go on from what it wrote.
+    Of several runs at the same time, one commits them and all continue from these.
 
     Args:
-        table: The table; created if missing.
+        table: The table; it is created if it does not exist.
         listing: The stream and all its shards.
-        starts: Where to begin, by shard id; LATEST must have been made a time already.
-        replacing_older: Take the place of an older stream of the same name.
+        starts: The start positions by shard id. LATEST must have been replaced by AT_TIMESTAMP.
+        replacing_older: Replace the positions of a deleted stream of the same name.
 
     Raises:
-        CommitFailed: The tries are used up.
+        CommitFailed: Every try failed.
         TableOfAnotherStream: The table belongs to another stream.
         PositionsMissing: The table has rows, but no positions of the stream.
         TableRewritten: The table was restored or overwritten.
@@ -127,47 +98,47 @@ def freeze(
     summary = listing.summary
     table.create_if_missing(summary.identity)
 
-    def look(*, and_try: bool) -> StreamPositions | None:
+    def frozen(*, and_try: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
-        standing = snapshot.positions(summary.identity, or_older=replacing_older)
-        # A version that knows of no owner may have begun another stream here, at the same time too.
+        current = snapshot.positions(summary.identity, or_older=replacing_older)
+        # A release that writes no owner may have started another stream in this table, perhaps just now.
         refuse_another(table.uri, snapshot.streams_in_log(), summary.identity)
-        if standing is not None and standing.identity == summary.identity:
-            return standing
-        if standing is not None:
-            refuse_rewritten(table, snapshot, standing)
+        if current is not None and current.identity == summary.identity:
+            return current
+        if current is not None:
+            refuse_rewritten(table, snapshot, current)
         elif snapshot.standing_files():
             raise PositionsMissing(
                 table.uri,
-                f"has rows, but no positions of {summary.identity.arn}, so how far each shard was read into "
-                "it is not known; nothing was changed. Compute the positions from the rows with "
-                "`kinesis-assets adopt`, or give the stream an empty table",
+                f"it has rows, but no positions of {summary.identity.arn}, so it is unknown how far each "
+                "shard was read. Nothing was changed. Compute the positions from the rows with "
+                "`kinesis-assets adopt`, or use an empty table for the stream",
             )
         if and_try and snapshot.owner is None:
             snapshot.claim(summary.identity)
-            return None  # the next attempt commits, unless another stream claimed the table first
+            return None  # the next try commits, unless another stream has claimed the table first
         if and_try:
             token = draw_token()
             first = StreamPositions(
                 format=FORMAT,
                 identity=summary.identity,
                 token=token,
-                previous=None if standing is None else standing.token,
-                generation=0 if standing is None else standing.generation + 1,
+                previous=None if current is None else current.token,
+                generation=0 if current is None else current.generation + 1,
                 batch_id=token,
                 shards=initial_positions(
                     listing,
                     starts,
-                    wanted_from=summary.service_time if standing is None else summary.identity.created,
+                    wanted_from=summary.service_time if current is None else summary.identity.created,
                 ),
                 listed_at=summary.service_time,
-                predecessors=() if standing is None else snapshot.with_archive(standing).as_predecessors(),
+                predecessors=() if current is None else snapshot.with_archive(current).as_predecessors(),
                 examined=snapshot.version,
             )
             snapshot.commit([], identity=first.identity, positions=first)
         return None
 
-    return until_told(table, look)
+    return until_told(table, frozen)
 
 
 def commit(
@@ -181,54 +152,58 @@ def commit(
     landed: Mapping[str, Landed],
     by: str | None = None,
 ) -> CommitResult:
-    """Commit an attempt's files and the positions of the shards it moved, both or neither.
+    """Commit the files of an attempt and the positions of its shards, both or neither.
 
     Args:
         table: The table.
-        expected: The positions the attempt began from, with every listed shard.
+        expected: The positions that the attempt started from, with every listed shard.
         listing: The stream and its shards as the attempt listed them.
-        batch_id: The attempt's; every row of its files carries it.
-        moved: The shards it read, as it leaves them.
-        files: What it landed; rows of `moved` shards only.
-        landed: What those rows are, by shard.
-        by: Who commits.
+        batch_id: The attempt's id, which every row of its files carries.
+        moved: The new positions of the shards that it read, by shard id.
+        files: The data files that it wrote; they contain only rows of the shards in `moved`.
+        landed: The range of these rows, by shard id.
+        by: The Dagster run id or the person that commits.
 
     Raises:
         AttemptExpired: The attempt is too old.
-        DataFileInvalid: A file is not there or not with its rows.
+        DataFileInvalid: A file is missing or does not have its rows.
         TableRewritten: The table was restored or overwritten since *expected*.
-        CommitFailed: The tries are used up, or the batch was committed before.
-        CommitUnknown: The chain of positions is broken, or the table could not be looked at after a try.
+        CommitFailed: Every try failed, or the batch was committed before.
+        CommitUnknown: The chain of positions is broken, or the table could not be read after a try.
     """
     conflicts: dict[str, PositionConflict] = {}
-    # By token, what each try held: one that raised may turn out to have landed.
+    # The content of each try by commit id, since one that raised an error may prove to be committed.
     tried: dict[int, CommitResult] = {}
 
-    def look(*, and_try: bool) -> CommitResult | None:
+    def committed(*, and_try: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot, current, token = _caught_up(table, expected, batch_id, for_rows=bool(files) and and_try)
+        snapshot, current, token = open_with_positions(
+            table, expected, batch_id, for_rows=bool(files) and and_try
+        )
         if token is not None:
             if token not in tried:
-                raise CommitFailed(table.uri, f"batch {batch_id} is committed already; plan anew to read on")
+                raise CommitFailed(
+                    table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
+                )
             return replace(tried[token], version=snapshot.version_of(token))
         if not and_try:
             return None
         refuse_rewritten(table, snapshot, current)
         listed = {shard.shard_id for shard in listing.shards}
         current = snapshot.recall(current, {*listed, *moved}).with_listing(listing)
-        found: dict[str, StreamPositions] = {}
-        if gone := taken(current, expected, moved):
-            found = movers(_links_since(table, snapshot, current, expected, batch_id), gone)
-        merged, lost = merge(current, expected, moved, found)
-        # Lost for good: a shard that came back to where it was has no rows of this attempt any more. Files
-        # first: if that fails, the next look must find these shards still to be taken out.
+        movers: dict[str, StreamPositions] = {}
+        if conflicting := moved_by_others(current, expected, moved):
+            movers = last_moved_by(positions_since(table, snapshot, current, expected, batch_id), conflicting)
+        merged, lost = merge(current, expected, moved, movers)
+        # A lost shard stays lost, even if it returns to its old position, since its rows are removed here.
+        # `moved` changes after the files do, so that the next try repeats a removal that failed.
         files = [part for file in files for part in without_shards(table.files, file, lost)]
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
         conflicts.update(lost)
         if not moved:
             return CommitResult(None, (), conflicts)
         check_files(table, batch_id, files)
-        following = StreamPositions(
+        new = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
             token=draw_token(),
@@ -236,196 +211,48 @@ def commit(
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
-            landed={shard_id: brought for shard_id, brought in landed.items() if shard_id in moved},
+            landed={shard_id: rows for shard_id, rows in landed.items() if shard_id in moved},
             by=by,
             listed_at=current.listed_at,
             predecessors=current.predecessors,
             examined=snapshot.version,
         )
-        tried[following.token] = CommitResult(None, files, dict(conflicts))
+        tried[new.token] = CommitResult(None, files, dict(conflicts))
         retired = {
             shard_id
             for shard_id, shard in merged.items()
             if shard.finished and shard_id not in listed and shard_id not in moved
         }
-        snapshot.commit(files, identity=following.identity, positions=following, retired=retired)
-        # A try that raised nothing and stands in the log has landed: no need to open the table again.
-        version = snapshot.landed_as(following.token)
-        return None if version is None else replace(tried[following.token], version=version)
+        snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
+        # If the log shows the commit, the table need not be opened again.
+        version = snapshot.landed_as(new.token)
+        return None if version is None else replace(tried[new.token], version=version)
 
-    return until_told(table, look)
-
-
-class _Look(Protocol[_Told_co]):
-    """One look at the table: what became of the commit, or None and, if asked to, one try of it."""
-
-    def __call__(self, *, and_try: bool) -> _Told_co | None: ...
-
-
-def until_told(table: PositionedTable, look: _Look[_Told_co]) -> _Told_co:
-    """Look and try, bounded, until the table tells what became of the commit.
-
-    Whatever a look or a try raises says nothing of whether a commit landed, so the next look decides; only
-    what no further look can mend ends it.
-
-    Raises:
-        TableNotWritable: The tries are refused, and others would be; nothing was committed.
-        CommitFailed: The tries are used up; nothing was committed.
-        CommitUnknown: The table could not be read after a try.
-    """
-    error: Exception | None = None
-    refused: list[TableNotWritable] = []
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    attempt = overtaken = 0
-    while True:
-        last = attempt == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
-        try:
-            told = look(and_try=not last)
-        except CommitOvertaken as raised:
-            error, overtaken, refused = raised, overtaken + 1, []
-            time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter
-            continue
-        except Exception as raised:
-            if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
-                raise
-            if last:
-                raise CommitUnknown(
-                    table.uri,
-                    f"whether the commit landed cannot be told, the table cannot be looked at: {raised}. "
-                    "Run again when it can be: a run goes on from what the table holds",
-                ) from None  # see `delta`
-            error = raised
-            # A read that is refused proves nothing: the previous try may have landed.
-            refusal = None
-            if not isinstance(raised, TableUnreachable):
-                refusal = not_writable(table.uri, raised, "Nothing was committed.")
-            refused = [] if refusal is None else [*refused, refusal]
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # jitter
-            attempt += 1
-            continue
-        if told is not None:
-            return told
-        if last:
-            break
-        attempt += 1
-    if refused:
-        raise refused[-1]
-    tries = attempt + overtaken
-    raise CommitFailed(table.uri, f"{tries} tries failed, the last with: {error}. Nothing lost; run again")
-
-
-def _caught_up(
-    table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
-) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """The table and its positions, just opened; and under which token a batch landed, if it did."""
-    walks = 0
-    while True:
-        walks += 1
-        snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
-        files_read = table.chain.files_read
-        current = snapshot.positions(expected.identity)
-        if current is None:
-            raise CommitUnknown(
-                table.uri,
-                f"the positions of {expected.identity.name} that batch {batch_id} began from are gone; "
-                "was the table replaced? Look at its history before the next run",
-            )
-        token = landed_since(table, current, expected, batch_id)
-        if token is not None or table.chain.files_read - files_read <= _FEW_FILES or walks == _WALKS:
-            return snapshot, current, token
-
-
-def landed_since(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> int | None:
-    """The token under which a batch landed since *expected*, if it did.
-
-    Raises:
-        CommitUnknown: The chain of positions is broken.
-    """
-    return next(
-        (
-            commit.token
-            for commit in _commits_since(table, current, expected, batch_id)
-            if commit.batch_id == batch_id
-        ),
-        None,
-    )
-
-
-def _commits_since(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> Iterator[CommitId]:
-    """The commits since *expected*, newest first.
-
-    Raises:
-        CommitUnknown: The chain of positions is broken.
-    """
-    commits = itertools.chain(
-        [CommitId(current.token, current.batch_id)], table.chain.commits_before(current)
-    )
-    try:
-        for commit in commits:
-            if commit.token == expected.token:
-                return
-            yield commit
-    except PositionsUnreadable as error:
-        raise CommitUnknown(
-            table.uri,
-            f"it is not known whether batch {batch_id} landed: {error}. "
-            "Look for rows of that batch_id before the next run",
-        ) from error
-    raise CommitUnknown(
-        table.uri,
-        f"the positions that batch {batch_id} began from (token {expected.token}) are not among "
-        "those before the present ones; was the table restored? Look at its history before the next "
-        "run",
-    )
-
-
-def _links_since(
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    current: StreamPositions,
-    expected: StreamPositions,
-    batch_id: int,
-) -> Iterator[StreamPositions]:
-    """The positions of the commits since *expected*, newest first, and those, as far as they can be read.
-
-    Raises as `_commits_since`.
-    """
-    yield current
-    for commit in _commits_since(table, current, expected, batch_id):
-        if commit.token != current.token:
-            try:
-                yield snapshot.positions_at(commit.token)
-            except PositionsUnreadable:  # they only name who moved a shard
-                return
-    yield expected
+    return until_told(table, committed)
 
 
 def read_until(batch_id: int) -> float:
-    """Until when an attempt may read, seconds since the epoch."""
+    """Return the time until which an attempt may read, in seconds since the epoch."""
     return drawn_at(batch_id) + LONGEST_READING.total_seconds()
 
 
 def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
-    """See that an attempt may still commit its files.
+    """Check that an attempt may still commit its files.
 
     Raises:
-        AttemptExpired: It is too old.
-        DataFileInvalid: A file is not there or not with its rows, or is named twice.
+        AttemptExpired: The attempt is too old.
+        DataFileInvalid: A file is missing, does not have its rows, or is named twice.
     """
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
     if age > OLDEST_ATTEMPT:
         raise AttemptExpired(
             table.uri,
-            f"batch {batch_id} is {age} old, and its files may have been vacuumed; nothing was committed, "
+            f"batch {batch_id} is {age} old, and its files may have been vacuumed. Nothing was committed; "
             "run again",
         )
     if len({file.path for file in files}) < len(files):
         raise DataFileInvalid(
-            table.uri, f"batch {batch_id} names a data file twice; nothing was committed, run again"
+            table.uri, f"batch {batch_id} names a data file twice. Nothing was committed; run again"
         )
     for file in files:
         verify(table.uri, table.files, file)

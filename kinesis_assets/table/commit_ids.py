@@ -1,4 +1,4 @@
-"""Numbers that name attempts and positions files: 62 bits, time first, so they grow."""
+"""Ids of commits and batches: 62-bit numbers that start with the time, so later ids are greater."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _RANDOM_BITS = 20
 
 
 def draw_token() -> int:
-    """A new token: 42 bits of milliseconds since the epoch, then 20 random bits."""
+    """Return a new id: 42 bits of milliseconds since the epoch, then 20 random bits."""
     return (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
 def drawn_at(token: int) -> float:
-    """When a token was drawn, seconds since the epoch."""
+    """Return the time at which an id was generated, in seconds since the epoch."""
     return (token >> _RANDOM_BITS) / 1000

@@ -1,4 +1,4 @@
-"""Immutable files of one table that this process has read, as far as they fit."""
+"""A cache of the immutable files of one table."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-MOST_BYTES = 64 << 20
-"""Of memory, about."""
+MAX_BYTES = 64 << 20
+"""Default size of a cache: approximate bytes of memory."""
 
 
 class FileCache:
-    """What was read of files that never change; the least recently used go first. For several threads.
+    """The decoded content of files that never change. It evicts the least recently used, and is thread-safe.
 
     Args:
-        most_bytes: Of memory.
+        max_bytes: Maximum bytes of memory.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._bytes = 0
         self._files: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, path: str) -> Any:
-        """What was read of a file; None if that is not here."""
+        """Return the content of a file; None if it is not in the cache."""
         with self._lock:
             found = self._files.get(path)
             if found is None:
@@ -33,16 +33,16 @@ class FileCache:
             return found[0]
 
     def put(self, path: str, value: Any, size: int) -> None:
-        """Keep what was read of a file.
+        """Add the content of a file.
 
         Args:
-            path: Of the file.
-            value: What was read; it must be immutable.
-            size: Bytes of memory that it takes.
+            path: The file's path.
+            value: The decoded content, which must be immutable.
+            size: Bytes of memory that it occupies.
         """
         with self._lock:
             self._bytes += size - self._files.pop(path, (None, 0))[1]
             self._files[path] = (value, size)
-            while self._bytes > self._most_bytes:
+            while self._bytes > self._max_bytes:
                 _, (_, freed) = self._files.popitem(last=False)
                 self._bytes -= freed

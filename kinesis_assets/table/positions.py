@@ -1,38 +1,36 @@
-"""The positions of a stream's shards, and how those of two runs are merged. Their files: `positions_file`."""
+"""The positions of a stream's shards. See `positions_file` for the files that store them."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kinesis_assets.kinesis.stream import StreamListing
 
 FORMAT = 6
-"""Raised with any change that an older version must not read. Older files are read as they are: what they
-lack is not known."""
+"""The format number that this release writes. It is raised with every change that an older release must not
+read. Older files stay readable: a field that they lack is unknown."""
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A position that was set by hand.
+    """A change of a shard's position by an operator.
 
     Attributes:
-        at: When (service's clock).
-        by: Who: a Dagster run's id, or a person.
-        before: Where the shard stood.
-        after: Where it was set to.
-        rows_removed: Rows after that position that the same commit took out.
+        at: Time of the change (service's clock).
+        by: The Dagster run id or the person that made it.
+        before: The previous position.
+        after: The new position.
+        rows_removed: Rows after the new position that the same commit deleted.
     """
 
     at: datetime
@@ -42,33 +40,35 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     rows_removed: int = 0
 
     def __str__(self) -> str:
-        removed = f", {self.rows_removed} rows taken out" if self.rows_removed else ""
+        removed = f", {self.rows_removed} rows deleted" if self.rows_removed else ""
         return f"{self.at:%Y-%m-%dT%H:%M:%SZ} by {self.by}: from {self.before} to {self.after}{removed}"
 
 
 class ShardPosition(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """How far one shard is in the table, and where it stands in the lineage.
+    """The position of one shard, and its place in the lineage.
 
     Attributes:
-        parents: The shards it was split or merged from.
-        hash_range: First and last hash key, both inclusive, decimal text.
-        position: Where it is read from next. A record is in the table if and only if this has passed it.
-        finished: Read to its end; never read again.
-        tip_time: When it was last read to its tip (service's clock); as `last_arrival`, None if it was not
-            since its position was set by hand.
-        last_arrival: Arrival of the last record committed.
-        bytes_per_second: Payload bytes of its last committed range for each second of arrivals, but no more
-            than a shard gives; None if no range told.
-        wanted_from: No record that arrived before is to be read: the time where it starts, or where it was
-            set to by hand, or when it was not listed yet. For a first start at TRIM_HORIZON it is the time of
-            the first plan: what expires soon after that cannot be told apart from what had expired before.
-        retention_hours: The stream's lowest retention seen since the shard was last read.
-        gaps: Where records may be missing, oldest first.
-        seeks: When its position was set by hand, oldest first.
-        listed_open: When a list first showed it open (service's clock): it stays listed for a retention after
-            that at least. None if no list did, or if that is not known.
+        parents: The ids of the shards that it was split or merged from.
+        hash_range: First and last hash key, both inclusive, as decimal text.
+        position: Where the next read starts. A record is in the table if and only if this has passed it.
+        finished: Whether the shard was read to its end. A finished shard is never read again.
+        tip_time: When it was last read to its tip (service's clock). None if it was not since an operator
+            last set its position; the same applies to `last_arrival`.
+        last_arrival: Arrival time of the last record committed.
+        bytes_per_second: Payload bytes of the last committed range per second of arrival time, at most a
+            shard's read limit. None if it could not be measured yet.
+        wanted_from: Records that arrived earlier are not to be read. It is the time of the start position, or
+            of the position that an operator set, or of the last list without the shard. For a first start at
+            TRIM_HORIZON it is the time of the first plan: records that expire soon after it cannot be
+            distinguished from records that had expired before it.
+        retention_hours: The lowest retention of the stream observed since the shard was last read.
+        gaps: Ranges where records may be missing, oldest first.
+        seeks: The changes of its position by operators, oldest first.
+        listed_open: When ListShards first returned it as open (service's clock). The shard stays listed for
+            at least one retention period after that. None if it was never listed as open or if that is
+            unknown.
     """
 
     parents: tuple[str, ...]
@@ -86,18 +86,18 @@ class ShardPosition(
 
     @property
     def seen_until(self) -> datetime | None:
-        """Every record that arrived before this was looked for; None if it was not read."""
+        """Records that arrived before this time have been polled for; None if the shard was never read."""
         read = [time for time in (self.tip_time, self.last_arrival) if time is not None]
         return max(read, default=None)
 
     @property
     def complete_until(self) -> datetime | None:
-        """Every record that arrived before this is in the table, or not wanted; None if that is not known."""
+        """Each record that arrived before this time is in the table or not wanted; None if unknown."""
         return self.seen_until or self.wanted_from
 
     @property
     def safe_until(self) -> datetime | None:
-        """Until then no unread record can be past its retention; None if that is not known."""
+        """No unread record can expire before this time; None if unknown."""
         if self.seen_until is None and self.position.kind is PositionKind.TRIM_HORIZON:
             return None  # its oldest record may be about to expire
         if self.complete_until is None or self.retention_hours is None:
@@ -106,16 +106,17 @@ class ShardPosition(
 
     @property
     def listed_until(self) -> datetime | None:
-        """Until then a list without it is not whole; None if that is not known."""
+        """A list of shards without this one is incomplete before this time; None if unknown."""
         if self.retention_hours is None:
             return self.safe_until
         opened = self.listed_open and self.listed_open + timedelta(hours=self.retention_hours)
         return max((time for time in (self.safe_until, opened) if time is not None), default=None)
 
     def same_place(self, other: ShardPosition) -> bool:
-        """Whether both stand at the same record; when the tip was seen does not matter.
+        """Return whether both positions are at the same record, whatever their tip times.
 
-        One that was set by hand is elsewhere, even where it came back: its rows may have been taken out.
+        They differ once an operator has set the position, even to the same value, since rows may have been
+        deleted.
         """
         return self._place == other._place
 
@@ -125,18 +126,19 @@ class ShardPosition(
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one commit brought of one shard: enough to prove it from the rows, and to tell it again.
+    """The rows of one shard that one commit added.
 
-    The rows are those of the commit's `batch_id` and the shard, each once.
+    It is sufficient to verify the rows and to report the commit again. The rows are those of the shard that
+    carry the commit's `batch_id`, each once.
 
     Attributes:
-        start: Where the range began, which is where the commit before had left the shard.
-        through: Where it ended.
-        first_sequence_number: Of its first row.
-        last_sequence_number: Of its last row.
-        rows: Records.
-        bytes: Their payload bytes.
-        checksum: Over all rows, see `checksums.checksum`.
+        start: The start of the range, which is the shard's position before the commit.
+        through: The end of the range.
+        first_sequence_number: Sequence number of the first row.
+        last_sequence_number: Sequence number of the last row.
+        rows: Number of rows.
+        bytes: Payload bytes of the rows.
+        checksum: Checksum of all rows, see `checksums.checksum`.
     """
 
     start: Position
@@ -149,12 +151,12 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An older stream of the same name, whose unread rest was given up.
+    """A deleted stream of the same name, whose unread records were given up.
 
     Attributes:
-        identity: Which stream.
-        unfinished: Where each shard stood that was not read to its end.
-        gaps: By shard, where records may be missing before that.
+        identity: The deleted stream.
+        unfinished: The last position of each shard that was not read to its end, by shard id.
+        gaps: Ranges before these positions where records may be missing, by shard id.
     """
 
     identity: StreamIdentity
@@ -165,31 +167,31 @@ class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 class StreamPositions(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The positions of a stream's shards, as one commit left them.
+    """The positions of a stream's shards after one commit.
 
-    Shards that were read to their end and are no longer listed may be in the archive instead, see
-    `positions_archive`.
+    Finished shards that are no longer listed may be in the archive instead, see `positions_archive`.
 
     Attributes:
         format: `FORMAT` of the writer.
-        identity: Which stream.
-        token: Names this file; the table's log points at it.
-        previous: The token before it; None for the first.
-        generation: Commits since the first, which is 0.
+        identity: The stream.
+        token: The commit id, which names the file. The table's log points at it.
+        previous: The commit id of the previous positions; None for the first.
+        generation: Number of the commit, from 0.
         batch_id: The attempt that made the commit.
-        shards: By shard id.
-        landed: What the commit brought, by shard id; shards that brought no row are left out.
-        by: Who made the commit: a Dagster run's id, or a person.
-        listed_at: When the shards were last listed (service's clock): one that is not here was opened later.
-        predecessors: Older streams of the same name that rows of this table came from, oldest first.
-        examined: The table's version that the commit was based on: up to it, no restore or overwrite came
-            between rows and positions, or it was accepted. None in files of older formats.
-        adopted: They are the first, and were computed from rows that the table had before.
+        shards: The positions by shard id.
+        landed: The rows that the commit added, by shard id; shards without new rows are left out.
+        by: The Dagster run id or the person that made the commit.
+        listed_at: When the shards were last listed (service's clock). A shard that is missing here was opened
+            later.
+        predecessors: Deleted streams of the same name with rows in this table, oldest first.
+        examined: The version of the table that the commit was based on. Up to this version there was no
+            restore and no overwrite, or an operator accepted it. None in files of older formats.
+        adopted: Whether these are the first positions, computed from rows that were in the table before.
     """
 
     format: int
     identity: StreamIdentity
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     generation: int
     batch_id: int
@@ -203,21 +205,21 @@ class StreamPositions(
 
     @property
     def header(self) -> Header:
-        """What its file begins with."""
+        """The header of their file."""
         return Header(self.format, self.identity, self.token, self.previous)
 
     @property
     def finished(self) -> frozenset[str]:
-        """The shards that were read to their end."""
+        """The ids of the shards that were read to their end."""
         return frozenset(shard_id for shard_id, shard in self.shards.items() if shard.finished)
 
     def waits_for(self, shard_id: str) -> tuple[str, ...]:
-        """The parents of a shard that must be read to their end before it."""
+        """Return the parents of a shard that must be finished before the shard is read."""
         parents = self.shards[shard_id].parents
         return unfinished_parents(parents, known=self.shards, finished=self.finished)
 
     def as_predecessors(self) -> tuple[Predecessor, ...]:
-        """What the positions of a newer stream of the same name keep of these."""
+        """Return the `predecessors` that the positions of a newer stream of the same name have."""
         unfinished = {
             shard_id: shard.position for shard_id, shard in self.shards.items() if not shard.finished
         }
@@ -225,9 +227,9 @@ class StreamPositions(
         return (*self.predecessors, Predecessor(self.identity, unfinished, gaps))
 
     def with_listing(self, listing: StreamListing) -> StreamPositions:
-        """With every listed shard that is new, and a retention that was lowered.
+        """Return the positions with the new shards of a list, and with its retention if that is lower.
 
-        A new shard is at TRIM_HORIZON: nothing of a later one was ever seen.
+        New shards start at TRIM_HORIZON, since none of their records has been read.
         """
         new = initial_positions(
             listing,
@@ -243,7 +245,7 @@ class StreamPositions(
         known = {
             shard_id: shard
             if (lowest, opened) == (shard.retention_hours, shard.listed_open)
-            # Most are as they were, and there may be thousands.
+            # Most of them are unchanged, and there may be thousands.
             else msgspec.structs.replace(shard, retention_hours=lowest, listed_open=opened)
             for shard_id, shard in self.shards.items()
             for lowest in (min(shard.retention_hours or hours, hours),)
@@ -259,16 +261,17 @@ def _later(listed_at: datetime | None, listing: StreamListing) -> datetime:
 def initial_positions(
     listing: StreamListing, starts: Mapping[str, Position], *, wanted_from: datetime | None
 ) -> dict[str, ShardPosition]:
-    """Unread shards, each at its start.
+    """Return the positions of unread shards, by shard id.
 
     Args:
-        listing: The stream.
-        starts: By shard id; listed shards that it does not name are left out.
-        wanted_from: See `ShardPosition`; for those at TRIM_HORIZON. A start at a time means that time.
+        listing: The stream and its shards.
+        starts: The start positions by shard id; listed shards without one are left out.
+        wanted_from: `ShardPosition.wanted_from` of the shards at TRIM_HORIZON. Shards that start at a
+            timestamp get that timestamp.
     """
 
     def wanted(start: Position) -> datetime | None:
-        # Nothing can have arrived before there was a stream; when a record arrived, its number does not tell.
+        # No record arrived before the stream was created. A sequence number does not reveal an arrival time.
         created = listing.summary.identity.created
         if start.kind is PositionKind.TRIM_HORIZON:
             return wanted_from
@@ -288,116 +291,20 @@ def initial_positions(
     }
 
 
-def merge(
-    current: StreamPositions,
-    expected: StreamPositions,
-    moved: Mapping[str, ShardPosition],
-    moved_by: Mapping[str, StreamPositions],
-) -> tuple[dict[str, ShardPosition], dict[str, PositionConflict]]:
-    """Put an attempt's shards into the positions that stand now.
-
-    Args:
-        current: What stands in the table, with every listed shard.
-        expected: What the attempt began from.
-        moved: The attempt's shards as it leaves them.
-        moved_by: The commits that moved some of these shards since *expected*, see `movers`.
-
-    Returns:
-        The merged positions of all shards; and the conflicts: the attempt's shards that are no longer where
-        it began, and those whose parents' end is, for that reason, not in the merged positions.
-    """
-    conflicts = {
-        shard_id: PositionConflict(
-            shard_id,
-            f"expected at {expected.shards[shard_id].position}, but {_mover(moved_by.get(shard_id))} left it "
-            f"at {current.shards[shard_id].position}; this run added none of its rows. "
-            "Nothing to do: the next run goes on from there",
-        )
-        for shard_id in taken(current, expected, moved)
-    }
-    merged = dict(current.shards)
-    pending = {shard_id: position for shard_id, position in moved.items() if shard_id not in conflicts}
-    while ready := {
-        shard_id: position
-        for shard_id, position in pending.items()
-        if not unfinished_parents(
-            position.parents,
-            known=merged,
-            finished={parent for parent in position.parents if parent in merged and merged[parent].finished},
-        )
-    }:
-        merged |= {
-            shard_id: _with_news(position, expected.shards[shard_id], merged[shard_id])
-            for shard_id, position in ready.items()
-        }
-        pending = {shard_id: position for shard_id, position in pending.items() if shard_id not in ready}
-    for shard_id, position in pending.items():
-        conflicts[shard_id] = PositionConflict(
-            shard_id,
-            f"its parent ({', '.join(position.parents)}) was moved by another run before this one could "
-            "record its end; this run added none of its rows. Nothing to do: the next run reads it",
-        )
-    return merged, conflicts
-
-
-def taken(
-    current: StreamPositions, expected: StreamPositions, moved: Mapping[str, ShardPosition]
-) -> list[str]:
-    """The attempt's shards that are no longer where it began."""
-    return [
-        shard_id for shard_id in moved if not current.shards[shard_id].same_place(expected.shards[shard_id])
-    ]
-
-
-def movers(links: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
-    """By shard, the commit that left it where it stands.
-
-    Args:
-        links: Positions that follow on each other, newest first, down to those that the shards moved from.
-            No more of them are read than it takes.
-        shard_ids: The shards.
-    """
-    found: dict[str, StreamPositions] = {}
-    pending = set(shard_ids)
-    for newer, older in pairwise(links):
-        for shard_id in sorted(pending):
-            before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
-            if after is not None and (before is None or not after.same_place(before)):
-                found[shard_id] = newer
-        pending -= found.keys()
-        if not pending:
-            break
-    return found
-
-
-def _mover(mover: StreamPositions | None) -> str:
-    if mover is None:
-        return "another run"
-    return f"batch {mover.batch_id}" + (f" of {mover.by}" if mover.by else "")
-
-
-def _with_news(moved: ShardPosition, expected: ShardPosition, current: ShardPosition) -> ShardPosition:
-    """What another run may have told without moving the position: a later tip, a lower retention."""
-    seen = [time for time in (moved.tip_time, current.tip_time) if time is not None]
-    hours = moved.retention_hours
-    if current.retention_hours != expected.retention_hours:
-        hours = min((each for each in (hours, current.retention_hours) if each is not None), default=None)
-    return msgspec.structs.replace(moved, tip_time=max(seen, default=None), retention_hours=hours)
-
-
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a positions file begins with, see `StreamPositions`.
+    """The first fields of a positions file, see `StreamPositions`.
 
     Attributes:
         format: `FORMAT` of the writer.
-        identity: Which stream.
-        token: Names the file.
-        previous: The token before it; None for the first.
-        base: The token of the file that this one holds the changes since; None if it holds everything.
+        identity: The stream.
+        token: The commit id, which names the file.
+        previous: The commit id of the previous file; None for the first.
+        base: The commit id of the base, if the file holds only the changes since it; None if it holds every
+            shard.
     """
 
     format: int
     identity: StreamIdentity
-    token: int
+    token: int = msgspec.field(name="token")
     previous: int | None
     base: int | None = None

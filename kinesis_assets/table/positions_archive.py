@@ -1,9 +1,9 @@
-"""The archive: shards that were read to their end and that their stream no longer lists.
+"""The archive of finished shards that their stream no longer lists.
 
-It is made of segments, immutable files beside the positions files. A segment is written once, holds some
-hundred shards, and names all segments before it; positions files name the newest one. So shards in the
-archive cost no commit and no run anything. A shard that is in the positions too is as it is there; one that
-is in two segments, as it is in the newer one.
+It consists of segments, which are immutable files. A segment holds some hundred shards and names all earlier
+segments; a positions file names the newest segment. Archived shards therefore add no cost to commits and
+runs. For a shard that is in the positions as well, the positions are valid; for a shard in two segments, the
+newer segment is.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import msgspec
 
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import FORMAT, ShardPosition
-from kinesis_assets.table.positions_file import compressed, decompressed, understood
+from kinesis_assets.table.positions_file import check_format, compressed, decompressed
 
 ARCHIVE_FOLDER = "_kinesis/archive"
 
-_MOST_BYTES = 1 << 31
+_MAX_BYTES = 1 << 31
 
 
 class Segment(msgspec.Struct, frozen=True):
     """A part of the archive.
 
     Attributes:
-        identity: Which stream.
-        token: Names this file.
-        earlier: The tokens of all segments before it, oldest first.
-        shards: By shard id; each is finished.
+        identity: The stream.
+        segment_id: Names the file.
+        earlier: The ids of all earlier segments, oldest first.
+        shards: The finished shards by shard id.
     """
 
     identity: StreamIdentity
-    token: int
+    segment_id: int
     earlier: tuple[int, ...]
     shards: dict[str, ShardPosition]
 
@@ -41,9 +41,9 @@ class Segment(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     identity: StreamIdentity
-    token: int
+    segment_id: int = msgspec.field(name="token")
     earlier: tuple[int, ...]
-    size: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
     shards: bytes
     check: int
 
@@ -53,12 +53,12 @@ class _Format(msgspec.Struct):
 
 
 def encode(segment: Segment) -> bytes:
-    """The file's content: JSON, with the shards packed as in a positions file."""
+    """Encode a segment as JSON, with the shards compressed as in a positions file."""
     whole = msgspec.json.encode(segment.shards)
     file = _File(
         FORMAT,
         segment.identity,
-        segment.token,
+        segment.segment_id,
         segment.earlier,
         len(whole),
         compressed(whole),
@@ -68,15 +68,15 @@ def encode(segment: Segment) -> bytes:
 
 
 def decode(content: bytes) -> Segment:
-    """Read what `encode` wrote.
+    """Decode what `encode` returned.
 
     Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
+        msgspec.MsgspecError: The content is damaged, is no segment, or has a newer format.
     """
-    understood(msgspec.json.decode(content, type=_Format).format)
+    check_format(msgspec.json.decode(content, type=_Format).format)
     file = msgspec.json.decode(content, type=_File)
     whole = decompressed(file.shards, file.size)
     if crc32(whole) != file.check:
-        raise msgspec.ValidationError("what is packed in it is damaged")
+        raise msgspec.ValidationError("its compressed content is damaged")
     shards = msgspec.json.decode(whole, type=dict[str, ShardPosition])
-    return Segment(file.identity, file.token, file.earlier, shards)
+    return Segment(file.identity, file.segment_id, file.earlier, shards)

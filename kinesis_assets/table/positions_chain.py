@@ -1,9 +1,8 @@
-"""The chain of a table's positions files and its archive: reading it, and writing the next file of it.
+"""Reads a table's chain of positions files and its archive, and writes the next file of the chain.
 
-Every file is immutable and named by its token, and nothing points at a file before it is written whole: first
-a segment of the archive, if one is due, then the positions file, and last the table's log (see `commit`). Who
-dies between two of these leaves files that nothing names, which maintenance deletes, and the positions
-before.
+Every file is immutable and named by its id. An archive segment is written before the positions file that
+names it, and the positions file before the entry of the table's log (see `commit`). A process that dies in
+between leaves the previous positions valid, and unreferenced files that maintenance deletes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER, Segment
-from kinesis_assets.table.positions_file import ArchiveEnd, CommitId, Stored
+from kinesis_assets.table.positions_file import ArchiveEnd, CommitRef, Stored
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
@@ -32,24 +31,26 @@ if TYPE_CHECKING:
 
 POSITIONS_FOLDER = "_kinesis/positions"
 
-_MEMORY_A_BYTE = 16
-_MEMORY_A_SHARD = 100
-"""About what a file that was read takes: for each of its bytes, and for each shard that others have too."""
+_MEMORY_PER_BYTE = 16
+_MEMORY_PER_SHARD = 100
+"""Estimated memory of a decoded file, per byte of the file and per shard that it shares with its base."""
 
-_AT_ONCE = 16
+_PARALLEL_READS = 16
 
-_Read = TypeVar("_Read")
+_RESTORE = "Restore the original file; no other file can replace it"
+
+_Decoded = TypeVar("_Decoded")
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPolicy:
-    """When a positions file holds everything, and when shards go to the archive.
+    """When to write a new base, and when to move shards to the archive.
 
     Attributes:
-        most_files: Files with the same base, at the most. Each names the commits since the base.
-        least_carried: A new base is written when its files have together written more shards again than
-            there are, and more than these: what a base costs is then less than what it saves.
-        least_archived: Shards that one segment of the archive holds, at the least.
+        most_files: Maximum number of files with the same base. Each of them names the commits since the base.
+        least_carried: A new base is written once the files of the present one have together repeated more
+            unchanged shards than this, and more than the base has: it then costs less than it saves.
+        least_archived: Minimum number of shards in an archive segment.
     """
 
     most_files: int = 64
@@ -60,15 +61,15 @@ class ChainPolicy:
 class PositionsChain:
     """The positions files and the archive of one table.
 
-    Files that were read are kept in memory, so a process reads each of them once.
+    Decoded files are cached, so a process usually reads each file once.
 
     Args:
         table: The table's URI, for errors.
-        files: Gives the table's folder.
-        policy: How files are written.
+        files: Returns the file system of the table's folder.
+        policy: When to write a new base or an archive segment.
 
     Attributes:
-        files_read: How many files were read from the table's folder so far.
+        files_read: Number of files read from the table's folder so far.
     """
 
     def __init__(
@@ -80,67 +81,65 @@ class PositionsChain:
         self._policy = policy or ChainPolicy()
         self._cache = FileCache()
 
-    # Positions
-
     def positions_at(self, token: int) -> StreamPositions:
-        """The positions of a token, whether the log points at them or not.
+        """Return the positions of a commit id, whether the log points at them or not.
 
         Raises:
-            PositionsUnreadable: Their file or its base is missing, not understood, or another one.
-            TableUnreachable: It cannot be read now.
+            PositionsUnreadable: The file or its base is missing, damaged, or has another file's content.
+            TableUnreachable: The file cannot be read at present.
         """
         return self._stored(token).positions
 
     def header_at(self, token: int) -> Header:
-        """What the positions file of a token begins with, whatever its size. Raises as `positions_at`."""
+        """Read only the header of a positions file. Raises the errors of `positions_at`."""
         path = positions_path(token)
         content = self._content(path, positions_file.HEADER_BYTES)
         header = self._decoded(path, positions_file.decode_header, content)
         if header is None:
             header = self._decoded(path, positions_file.decode_whole_header, self._content(path))
-        self._refuse_another(path, header.token, token)
+        self._check_id(path, header.token, token)
         return header
 
-    def commits_before(self, positions: StreamPositions) -> Iterator[CommitId]:
-        """The commits before some positions, newest first, down to the chain's beginning.
+    def commits_before(self, positions: StreamPositions) -> Iterator[CommitRef]:
+        """Yield the commits before some positions, newest first. Raises the errors of `positions_at`.
 
-        Each file names those since its base, so that few files are read. Raises as `positions_at`.
+        Each file names the commits since its base, so few files are read.
         """
         stored = self._stored(positions.token)
         while True:
-            yield from stored.behind
-            if stored.before is None:
+            yield from stored.down_to_base
+            if stored.before_base is None:
                 return
-            stored = self._stored(stored.before)
-            if stored.positions.identity.arn != positions.identity.arn:
+            stored = self._stored(stored.before_base)
+            found = stored.positions
+            if found.identity.arn != positions.identity.arn:
                 raise PositionsUnreadable(
                     self._table,
-                    f"{positions_path(stored.positions.token)} is of {stored.positions.identity.arn}, not of "
-                    f"{positions.identity.arn}. Restore that very file; no other will do",
+                    f"{positions_path(found.token)} belongs to {found.identity.arn}, not to "
+                    f"{positions.identity.arn}. {_RESTORE}",
                 )
-            yield CommitId(stored.positions.token, stored.positions.batch_id)
+            yield CommitRef(found.token, found.batch_id)
 
     def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
-        """Write the file of new positions; nothing points at it yet.
+        """Write the file of new positions. The log does not point at it yet.
 
         Args:
-            positions: Those after the ones that they name as previous.
-            retired: Finished shards that the stream no longer lists. They go to the archive with one of the
-                next bases.
+            positions: The positions; they name the previous ones.
+            retired: Finished shards that are no longer listed, to be archived with one of the next bases.
 
         Raises:
-            PositionsUnreadable: The file before is missing or not understood.
-            TableUnreachable: The file before cannot be read now.
+            PositionsUnreadable: The previous file is missing or damaged.
+            TableUnreachable: The previous file cannot be read at present.
             OSError: The file cannot be written.
         """
         before = None if positions.previous is None else self._stored(positions.previous)
         if before is None or before.positions.identity != positions.identity:
             self._put(positions_path(positions.token), positions_file.encode(positions))
             return
-        positions = self._without_recalled(before, positions)
-        following, base = self._following(before, positions)
+        positions = self._without_archived(before, positions)
+        stored, base = self._successor(before, positions)
         if base is not None:
-            content = positions_file.encode_changes(following, base)
+            content = positions_file.encode_changes(stored, base)
         else:
             archive = before.archive
             shards = {key: shard for key, shard in positions.shards.items() if key in retired}
@@ -151,29 +150,29 @@ class PositionsChain:
             content = positions_file.encode(positions, archive)
         self._put(positions_path(positions.token), content)
 
-    def _following(self, before: Stored, positions: StreamPositions) -> tuple[Stored, StreamPositions | None]:
-        """What the next file holds, and its base; None if it is to be one."""
+    def _successor(self, before: Stored, positions: StreamPositions) -> tuple[Stored, StreamPositions | None]:
+        """Return the content of the next file, and its base; None if it is to be a base."""
         newest = before.positions
         base = newest if before.base is None else self.positions_at(before.base)
-        again = _changed(base, positions) - _changed(newest, positions)
-        carried = before.carried + max(0, again)
+        unchanged = _changed(base, positions) - _changed(newest, positions)
+        repeated = before.repeated + max(0, unchanged)
         stored = Stored(
             positions,
-            behind=(CommitId(newest.token, newest.batch_id), *before.behind),
-            before=before.before,
+            down_to_base=(CommitRef(newest.token, newest.batch_id), *before.down_to_base),
+            before_base=before.before_base,
             base=base.token,
-            carried=carried,
+            repeated=repeated,
             archive=before.archive,
         )
         is_due = (
             newest.format < positions.format
-            or len(before.behind) >= self._policy.most_files
-            or carried > max(len(base.shards), self._policy.least_carried)
+            or len(before.down_to_base) >= self._policy.most_files
+            or repeated > max(len(base.shards), self._policy.least_carried)
         )
         return stored, None if is_due else base
 
-    def _without_recalled(self, before: Stored, positions: StreamPositions) -> StreamPositions:
-        """Without shards that were taken from the archive and are as they are there."""
+    def _without_archived(self, before: Stored, positions: StreamPositions) -> StreamPositions:
+        """Leave out shards that were read from the archive and have not changed since."""
         new = [
             shard_id
             for shard_id, shard in positions.shards.items()
@@ -186,10 +185,8 @@ class PositionsChain:
         kept = {shard_id: shard for shard_id, shard in positions.shards.items() if shard_id not in same}
         return msgspec.structs.replace(positions, shards=kept)
 
-    # The archive
-
     def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
-        """Positions with those of some shards that are in the archive alone. Raises as `positions_at`."""
+        """Add those of some shards that are only in the archive. Raises the errors of `positions_at`."""
         absent = [shard_id for shard_id in shard_ids if shard_id not in positions.shards]
         if not absent:
             return positions
@@ -197,22 +194,22 @@ class PositionsChain:
         return msgspec.structs.replace(positions, shards=positions.shards | found) if found else positions
 
     def archived(self, positions: StreamPositions) -> Mapping[str, ShardPosition]:
-        """All shards in the archive of some positions, by shard id. Raises as `positions_at`."""
+        """Return all archived shards by shard id. Raises the errors of `positions_at`."""
         found: dict[str, ShardPosition] = {}
         for segment in self._segments(self._stored(positions.token).archive):
             found |= segment.shards
         return found
 
     def segments(self, positions: StreamPositions) -> frozenset[int]:
-        """The tokens of the segments that some positions name. Raises as `positions_at`."""
+        """Return the ids of all archive segments. Raises the errors of `positions_at`."""
         end = self._stored(positions.token).archive
         if end is None:
             return frozenset()
         return frozenset({end.newest, *self._segment(end.newest).earlier})
 
-    def stream_of_segment(self, token: int) -> StreamIdentity:
-        """Which stream a segment is of. Raises as `positions_at`."""
-        return self._segment(token).identity
+    def stream_of_segment(self, segment_id: int) -> StreamIdentity:
+        """Return the stream that a segment belongs to. Raises the errors of `positions_at`."""
+        return self._segment(segment_id).identity
 
     def _archived(self, end: ArchiveEnd | None, shard_ids: Iterable[str]) -> dict[str, ShardPosition]:
         wanted = [] if end is None else [shard_id for shard_id in shard_ids if shard_id <= end.last]
@@ -224,11 +221,11 @@ class PositionsChain:
         return found
 
     def _segments(self, end: ArchiveEnd | None) -> Iterator[Segment]:
-        """All of an archive, oldest first."""
+        """Yield all segments of an archive, oldest first."""
         if end is None:
             return
         newest = self._segment(end.newest)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
             yield from pool.map(self._segment, newest.earlier)
         yield newest
 
@@ -237,12 +234,10 @@ class PositionsChain:
     ) -> ArchiveEnd:
         earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
         segment = Segment(identity, draw_token(), earlier, shards)
-        self._put(segment_path(segment.token), positions_archive.encode(segment))
+        self._put(segment_path(segment.segment_id), positions_archive.encode(segment))
         if end is None:
-            return ArchiveEnd(segment.token, len(shards), max(shards))
-        return ArchiveEnd(segment.token, end.shards + len(shards), max(end.last, *shards))
-
-    # Files
+            return ArchiveEnd(segment.segment_id, len(shards), max(shards))
+        return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
 
     def _stored(self, token: int) -> Stored:
         path = positions_path(token)
@@ -250,34 +245,34 @@ class PositionsChain:
         if found is None:
             content = self._content(path)
             found = self._decoded(path, lambda read: positions_file.read(read, self.positions_at), content)
-            self._refuse_another(path, found.positions.token, token)
-            size = _MEMORY_A_BYTE * len(content) + _MEMORY_A_SHARD * len(found.positions.shards)
+            self._check_id(path, found.positions.token, token)
+            size = _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(found.positions.shards)
             self._cache.put(path, found, size)
         return found
 
-    def _segment(self, token: int) -> Segment:
-        path = segment_path(token)
+    def _segment(self, segment_id: int) -> Segment:
+        path = segment_path(segment_id)
         found: Segment | None = self._cache.get(path)
         if found is None:
             content = self._content(path)
             found = self._decoded(path, positions_archive.decode, content)
-            self._refuse_another(path, found.token, token)
-            self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
+            self._check_id(path, found.segment_id, segment_id)
+            self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
         return found
 
-    def _refuse_another(self, path: str, found: int, token: int) -> None:
-        if found != token:
+    def _check_id(self, path: str, found: int, wanted: int) -> None:
+        if found != wanted:
             raise PositionsUnreadable(
                 self._table,
-                f"{path} has the content of {found}.json: it was overwritten or restored from another "
-                "file. Restore that very file; no other will do",
+                f"{path} has the content of {found}.json: it was overwritten, or restored from another file. "
+                f"{_RESTORE}",
             )
 
     def _content(self, path: str, size: int | None = None) -> bytes:
         self.files_read += 1
         return read_file(self._table, self._files(), path, size)
 
-    def _decoded(self, path: str, decode: Callable[[bytes], _Read], content: bytes) -> _Read:
+    def _decoded(self, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
         return decoded(self._table, path, decode, content)
 
     def _put(self, path: str, content: bytes) -> None:
@@ -285,7 +280,7 @@ class PositionsChain:
 
 
 def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
-    """Write a file that the table's log is to point at.
+    """Write a file to which the table's log or a positions file will refer.
 
     Raises:
         OSError: It cannot be written.
@@ -295,52 +290,54 @@ def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
 
 
 def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | None = None) -> bytes:
-    """A file that the table's log points at, or another such file; its first bytes only, if a size is given.
+    """Read a file to which the table's log or a positions file refers.
+
+    Args:
+        table: The table's URI, for errors.
+        files: The table's folder.
+        path: Path in it.
+        size: Number of leading bytes to read; None for all.
 
     Raises:
-        PositionsUnreadable: It is missing.
-        TableUnreachable: It cannot be read now.
+        PositionsUnreadable: The file is missing.
+        TableUnreachable: The file cannot be read at present.
     """
     try:
         with files.open_input_file(path) as source:
             content: bytes = source.read(size)
     except FileNotFoundError as error:
-        raise PositionsUnreadable(
-            table, f"{path}, which the log points at, is gone. Restore that very file; no other will do"
-        ) from error
+        raise PositionsUnreadable(table, f"the file {path} is missing. {_RESTORE}") from error
     except OSError as error:
         raise TableUnreachable(table, f"{path} cannot be read: {error}") from None
     return content
 
 
-def decoded(table: str, path: str, decode: Callable[[bytes], _Read], content: bytes) -> _Read:
-    """What a file holds.
+def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
+    """Decode the content of a file.
 
     Raises:
-        PositionsUnreadable: It is not understood.
+        PositionsUnreadable: The content is damaged, or a newer release wrote it.
     """
     try:
         return decode(content)
     except msgspec.MsgspecError as error:
         raise PositionsUnreadable(
-            table,
-            f"{path} is not understood: {error}. Restore that very file, no other will do; or upgrade, if a "
-            "newer version wrote it",
+            table, f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {_RESTORE}"
         ) from error
 
 
 def positions_path(token: int) -> str:
-    """Where the positions file of a token is."""
+    """Return the path of a positions file, relative to the table's folder."""
     return f"{POSITIONS_FOLDER}/{token}.json"
 
 
-def segment_path(token: int) -> str:
-    """Where the segment of a token is."""
-    return f"{ARCHIVE_FOLDER}/{token}.json"
+def segment_path(segment_id: int) -> str:
+    """Return the path of an archive segment, relative to the table's folder."""
+    return f"{ARCHIVE_FOLDER}/{segment_id}.json"
 
 
 def _changed(before: StreamPositions, now: StreamPositions) -> int:
-    """How many shards differ."""
+    """Return the number of shards that differ."""
     known = before.shards
     return sum(
         known.get(shard_id) is not shard and known.get(shard_id) != shard

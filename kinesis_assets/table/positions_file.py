@@ -1,8 +1,8 @@
-"""Positions files: what is in one, in every format that was ever released.
+"""The content of positions files, in every released format.
 
-A file of format 6 is a JSON document as those before it, so that any version finds its format. It holds
-either every shard, or the changes since such a file, its base. So whoever reads positions reads two files at
-most, and a commit writes what changed and not what there is.
+A file of format 6 is a JSON document like the older ones, so that every release can read its format number.
+It holds either all shards or the changes since a file with all shards, its base. A reader therefore reads at
+most two files, and a commit writes only what changed.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PACKED_SINCE = 4
-"""Files of older formats are plain JSON."""
+"""The first format with compressed shards. Files of older formats are plain JSON."""
 
-_MOST_BYTES = 1 << 31
-"""Of what is packed in a file: more shards than a stream may have. Memory for it is taken at once."""
+_MAX_BYTES = 1 << 31
+"""The maximum size of the uncompressed content, since memory for it is allocated at once. It is enough for
+more shards than a stream may have."""
 
 _LEVEL = 3
-"""Of zstd. At 1 the columns of numbers take a tenth more; from 4 on it takes much longer for little."""
+"""The zstd level. At level 1 the columns of numbers are a tenth larger; from level 4 on, compression takes
+much longer and saves little."""
 
 HEADER_BYTES = 4096
-"""The first bytes of a file, which hold its header: the shards come after it."""
+"""The number of leading bytes that contain a file's header; the shards follow it."""
 
-_OTHER_HEADER = "its header is not that of the positions packed in it"
+_OTHER_HEADER = "its header does not match the positions in it"
 
 _SHARDS = re.compile(rb',\s*"shards"\s*:')
 
 
 class ArchiveEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the archive of finished shards ends, see `positions_archive`.
+    """The end of the archive of finished shards, see `positions_archive`.
 
     Attributes:
-        newest: The token of its newest segment, which names all others.
-        shards: How many shards it holds.
-        last: The greatest of their ids, as text: a shard id after it is not in the archive.
+        newest: The id of the newest segment, which names all others.
+        shards: Number of shards in the archive.
+        last: The greatest shard id in the archive, compared as text.
     """
 
     newest: int
@@ -50,12 +52,12 @@ class ArchiveEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: str
 
 
-class CommitId(NamedTuple):
-    """A commit of a chain.
+class CommitRef(NamedTuple):
+    """A commit of the chain of positions.
 
     Attributes:
-        token: Names its positions file.
-        batch_id: The attempt that made it.
+        token: The commit id, which names the positions file.
+        batch_id: The attempt that made the commit.
     """
 
     token: int
@@ -66,53 +68,57 @@ class Stored(msgspec.Struct, frozen=True):
     """The content of one positions file.
 
     Attributes:
-        positions: As the commit left them, without those in the archive.
-        behind: The commits before it, newest first, down to its base and with it; none if it is a base.
-        before: The token before the last of these, or before this one; None for the first of the chain.
-        base: The token of its base; None if it is one.
-        carried: Changes that were written again by the commits since the base, in shards.
-        archive: Where the archive ends; None if there is none.
+        positions: The positions after the commit, without those in the archive.
+        down_to_base: The earlier commits, newest first, down to the base inclusive; empty for a base.
+        before_base: The commit id before the base's, or before this one's if it is a base; None for the first
+            of the chain.
+        base: The commit id of the base; None if the file is one.
+        repeated: How many shards the files since the base contain that their own commit did not change.
+        archive: The end of the archive; None if there is no archive.
     """
 
     positions: StreamPositions
-    behind: tuple[CommitId, ...] = ()
-    before: int | None = None
+    down_to_base: tuple[CommitRef, ...] = ()
+    before_base: int | None = None
     base: int | None = None
-    carried: int = 0
+    repeated: int = 0
     archive: ArchiveEnd | None = None
 
 
 class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A file as it is written.
+    """The JSON document of a file.
 
     Attributes:
-        size: Bytes of what is packed in `shards`, unpacked.
-        shards: By zstd, in base64: the whole of the positions as JSON, header included; or, with a base,
-            `_Increment` as MessagePack.
+        size: Uncompressed size of `shards`, in bytes.
+        shards: The complete positions with their header, as JSON; or with a base, `_Increment` as
+            MessagePack. Compressed with zstd, in base64.
         archive: See `Stored`.
-        check: CRC-32 of what is packed with a base: nothing else would reveal a wrong number.
+        check: CRC-32 of the uncompressed `_Increment`, without which a damaged number would go unnoticed.
+            None without a base.
     """
 
-    size: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
     shards: bytes
     archive: ArchiveEnd | None = None
     check: int | None = None
 
 
 class _Increment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a file with a base holds.
+    """The content of a file with a base. It is stored as an array, so the order of the fields is fixed.
 
     Attributes:
-        positions: What the commit left, without its shards, what it wrote, and the predecessors of the base.
-        changes: The shards, and what it wrote.
-        behind: See `Stored`, likewise below.
+        positions: The positions after the commit, without `shards`, `landed` and `predecessors`.
+        changes: The changed shards and the rows that the commit added.
+        down_to_base: See `Stored`.
+        before_base: See `Stored`.
+        repeated: See `Stored`.
     """
 
     positions: StreamPositions
     changes: Changes
-    behind: tuple[tuple[int, int], ...]
-    before: int | None
-    carried: int
+    down_to_base: tuple[tuple[int, int], ...]
+    before_base: int | None
+    repeated: int
 
 
 class _Format(msgspec.Struct):
@@ -120,7 +126,7 @@ class _Format(msgspec.Struct):
 
 
 def encode(positions: StreamPositions, archive: ArchiveEnd | None = None) -> bytes:
-    """A file that holds everything. `kinesis-assets positions --json` prints the present one."""
+    """Encode a file with all shards."""
     whole = msgspec.json.encode(positions)
     header = positions.header
     file = _File(
@@ -136,19 +142,19 @@ def encode(positions: StreamPositions, archive: ArchiveEnd | None = None) -> byt
 
 
 def encode_changes(stored: Stored, base: StreamPositions) -> bytes:
-    """A file that holds the changes since its base.
+    """Encode a file with the changes since its base.
 
     Args:
-        stored: What is to be read from it.
+        stored: The content of the file.
         base: The positions of its base.
     """
     positions = stored.positions
     increment = _Increment(
         positions=msgspec.structs.replace(positions, shards={}, landed={}, predecessors=()),
         changes=changes(base.shards, positions.shards, positions.landed),
-        behind=stored.behind,
-        before=stored.before,
-        carried=stored.carried,
+        down_to_base=stored.down_to_base,
+        before_base=stored.before_base,
+        repeated=stored.repeated,
     )
     whole = msgspec.msgpack.encode(increment)
     file = _File(
@@ -166,29 +172,29 @@ def encode_changes(stored: Stored, base: StreamPositions) -> bytes:
 
 
 def decode(content: bytes) -> StreamPositions:
-    """Read a file that holds everything, whatever version wrote it. Raises as `read`."""
+    """Decode a file with all shards, of any format. Raises the errors of `read`."""
 
     def base_at(token: int) -> StreamPositions:
-        raise msgspec.ValidationError(f"it holds the changes since {token}, not everything")
+        raise msgspec.ValidationError(f"it contains the changes since commit {token}, not all shards")
 
     return read(content, base_at).positions
 
 
 def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> Stored:
-    """Read what `encode` or `encode_changes` wrote, now or in an older version.
+    """Decode a file that `encode` or `encode_changes` of this or an older release wrote.
 
     Args:
-        content: The file's.
-        base_at: Gives the positions of the base of a token.
+        content: The content of the file.
+        base_at: Returns the positions of a base by its commit id.
 
     Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
+        msgspec.MsgspecError: The content is damaged, is no positions file, or has a newer format.
     """
     found = msgspec.json.decode(content, type=_Format).format
-    understood(found)
+    check_format(found)
     if found < _PACKED_SINCE:
         positions = msgspec.json.decode(content, type=StreamPositions)
-        return Stored(positions, before=positions.previous)
+        return Stored(positions, before_base=positions.previous)
     file = msgspec.json.decode(content, type=_File)
     whole = decompressed(file.shards, file.size)
     if file.base is not None:
@@ -196,14 +202,14 @@ def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> Stored:
     positions = msgspec.json.decode(whole, type=StreamPositions)
     if positions.header != Header(file.format, file.identity, file.token, file.previous):
         raise msgspec.ValidationError(_OTHER_HEADER)
-    return Stored(positions, before=positions.previous, archive=file.archive)
+    return Stored(positions, before_base=positions.previous, archive=file.archive)
 
 
 def _with_changes(
     file: _File, base_token: int, whole: bytes, base_at: Callable[[int], StreamPositions]
 ) -> Stored:
     if crc32(whole) != file.check:
-        raise msgspec.ValidationError("what is packed in it is damaged")
+        raise msgspec.ValidationError("its compressed content is damaged")
     increment = msgspec.msgpack.decode(whole, type=_Increment)
     base = base_at(base_token)
     if base.identity != file.identity:
@@ -216,61 +222,65 @@ def _with_changes(
         raise msgspec.ValidationError(_OTHER_HEADER)
     return Stored(
         positions,
-        behind=tuple(CommitId(*each) for each in increment.behind),
-        before=increment.before,
+        down_to_base=tuple(CommitRef(*each) for each in increment.down_to_base),
+        before_base=increment.before_base,
         base=base_token,
-        carried=increment.carried,
+        repeated=increment.repeated,
         archive=file.archive,
     )
 
 
-def decode_header(beginning: bytes) -> Header | None:
-    """The header of a file, of any version, from its first bytes; None if it is not all there.
+def decode_header(first_bytes: bytes) -> Header | None:
+    """Decode the header from the first bytes of a file; return None if they do not contain all of it.
 
     Raises:
-        msgspec.MsgspecError: It is something else, or of a newer format.
+        msgspec.MsgspecError: The content is no positions file or has a newer format.
     """
-    found = _SHARDS.search(beginning)
+    found = _SHARDS.search(first_bytes)
     if found is None:
         return None
-    return decode_whole_header(beginning[: found.start()] + b"}")
+    return decode_whole_header(first_bytes[: found.start()] + b"}")
 
 
 def decode_whole_header(content: bytes) -> Header:
-    """The header of a file, from all of it. Raises as `decode_header`."""
+    """Decode the header from the whole content of a file. Raises the errors of `decode_header`."""
     header = msgspec.json.decode(content, type=Header)
-    understood(header.format)
+    check_format(header.format)
     return header
 
 
-def understood(found: int) -> None:
-    """See that a format is one that this version reads.
+def check_format(found: int) -> None:
+    """Check that this release can read a format.
 
     Raises:
-        msgspec.ValidationError: It is not.
+        msgspec.ValidationError: It cannot.
     """
     if not 1 <= found <= FORMAT:
-        raise msgspec.ValidationError(f"format {found}, and this version reads up to {FORMAT}")
+        raise msgspec.ValidationError(f"its format is {found}; this release reads formats up to {FORMAT}")
 
 
 def compressed(whole: bytes) -> bytes:
-    """By zstd."""
-    import pyarrow as pa  # noqa: PLC0415  # definitions write nothing
+    """Compress with zstd."""
+    import pyarrow as pa  # noqa: PLC0415  # loading definitions does not need it
 
     packed: bytes = pa.Codec("zstd", compression_level=_LEVEL).compress(whole, asbytes=True)
     return packed
 
 
 def decompressed(packed: bytes, size: int) -> bytes:
-    """What `compressed` was given.
+    """Decompress what `compressed` returned.
+
+    Args:
+        packed: The compressed bytes.
+        size: Uncompressed size, in bytes.
 
     Raises:
-        msgspec.ValidationError: It has not that size, or is damaged.
+        msgspec.ValidationError: The content is damaged or has another size.
     """
     import pyarrow as pa  # noqa: PLC0415  # as above
 
     try:
         whole: bytes = pa.decompress(packed, decompressed_size=size, codec="zstd", asbytes=True)
     except (OSError, ValueError) as error:
-        raise msgspec.ValidationError(f"what is packed in it cannot be unpacked: {error}") from error
+        raise msgspec.ValidationError(f"its compressed content cannot be decompressed: {error}") from error
     return whole

@@ -16,7 +16,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.table import commit
+from kinesis_assets.table import commit_loop
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
     monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
-    monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 
 
 @pytest.fixture

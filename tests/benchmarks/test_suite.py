@@ -21,8 +21,9 @@ from benchmarks.replay_pages import StreamSpec
 from benchmarks.report import render
 from benchmarks.section import Goal, Section, Target
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 
 if TYPE_CHECKING:

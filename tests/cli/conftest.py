@@ -15,7 +15,7 @@ import pytest
 from kinesis_assets import cli as command_line
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 
 @dataclass(frozen=True)

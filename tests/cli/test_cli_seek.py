@@ -62,7 +62,7 @@ def test_positions_tell_who_set_them_last(cli, of_stream, landed):
     assert done.by_shard[A]["applied"]
     told = cli("positions", *of_stream, "--json").by_shard
     assert told[A]["position"] == to
-    assert re.search(r"by ann: from .* to .*, 2 rows taken out", told[A]["last_seek"])
+    assert re.search(r"by ann: from .* to .*, 2 rows deleted", told[A]["last_seek"])
     assert told[B]["last_seek"] is None
 
 

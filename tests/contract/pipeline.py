@@ -10,12 +10,13 @@ import dagster as dg
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.positions import StreamPositions
 
 SPARK_CONFIG = {

@@ -11,9 +11,10 @@ import pytest
 from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import Land, RunResult, execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing import Faults, LocalKinesis
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 
 class Source:

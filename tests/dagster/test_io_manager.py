@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions, stream_key
-from kinesis_assets.dagster.sensor import span_tags
+from kinesis_assets.dagster.partition_ranges import span_tags
 from kinesis_assets.errors import (
     InvalidInput,
     ParentUnfinished,

@@ -198,7 +198,7 @@ def test_a_past_that_cannot_be_read_stops_neither_runs_nor_the_events_of_commits
     assert daemon.spans() == [(A,)]
 
     assert [facts["batch_id"] for facts in told(daemon)] == [str(result.batch_id)]
-    assert f"{past.token}.json is not understood" in caplog.text
+    assert f"{past.token}.json cannot be decoded" in caplog.text
     path.write_bytes(content)
     daemon.tick()
     assert [facts["batch_id"] for facts in told(daemon)] == [str(past.batch_id), str(result.batch_id)]

@@ -98,7 +98,7 @@ def test_positions_that_cannot_be_read_are_told(ward):
     path.write_text("{")
     ((check, _, sentence),) = ward.problems()
     assert check == "table"
-    assert "is not understood" in sentence
+    assert "cannot be decoded" in sentence
 
 
 @pytest.mark.usefixtures("numbers")

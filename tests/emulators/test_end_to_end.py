@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 MOST_RUNS = 15
 """Of one phase: what is put takes three bounded runs, and an emulator may need a few for a shard's end."""

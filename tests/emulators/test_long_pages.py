@@ -12,10 +12,11 @@ from emulators import client
 
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
 
 if TYPE_CHECKING:

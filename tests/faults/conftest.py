@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.reading import reading  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 
 @pytest.fixture

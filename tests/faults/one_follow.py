@@ -16,8 +16,9 @@ from kinesis_assets.ingest import land
 from kinesis_assets.ingest.continuous_run import Follow
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import Pace
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 
 TOLD, MORE = "told", "more"

@@ -10,13 +10,14 @@ from typing import Any
 
 from named_files import NamedFiles
 
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.replay.run import Span, replay
 from kinesis_assets.replay.task import fill_group
 from kinesis_assets.seek.run import seek
-from kinesis_assets.table import commit
+from kinesis_assets.table import commit_loop
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
@@ -58,5 +59,5 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
 
 if __name__ == "__main__":
     reading.SECONDS_BETWEEN_CALLS = 0.0
-    commit._LONGEST_WAIT = 0.01
+    commit_loop._LONGEST_WAIT = 0.01
     operate(json.loads(sys.argv[1]))

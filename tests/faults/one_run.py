@@ -12,15 +12,16 @@ from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.ingest import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.table import commit
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table import commit, commit_loop
 from kinesis_assets.table.table import PositionedTable
 
 arguments = json.loads(sys.argv[1])
 reading.SECONDS_BETWEEN_CALLS = 0.0
-commit._LONGEST_WAIT = 0.01
+commit_loop._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
     commit.OLDEST_ATTEMPT = timedelta(seconds=arguments["oldest"])
 if "file_bytes" in arguments:

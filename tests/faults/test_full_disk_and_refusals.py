@@ -56,7 +56,7 @@ def test_a_commit_that_never_finds_room_fails_and_says_that_nothing_is_lost(benc
     failed = bench.meet(Fault("", point, action="ENOSPC", always=True))
     assert failed.code == 1
     assert "CommitFailed" in failed.err
-    assert "Nothing lost; run again" in failed.err
+    assert "no data is lost; run again" in failed.err
     assert bench.rows() == []
     bench.assert_next_run_mends_all()
 

@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import boto3
 import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, StreamNotFound
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.sdk_internals import data_endpoint
 
 OWNER = "111122223333"

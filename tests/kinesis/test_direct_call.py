@@ -17,8 +17,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.signed_call import COPIES, DirectCall

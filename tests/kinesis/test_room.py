@@ -9,12 +9,13 @@ import pytest
 from told_room import ToldRoom
 
 from kinesis_assets.errors import CallFailed, ReadFailed
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.records.wire import Page, WirePage
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, by_a_thread, waited_out
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.http_response import HttpAnswer

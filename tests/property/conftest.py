@@ -13,11 +13,12 @@ from seams import Seams
 from stage import House
 
 from kinesis_assets.kinesis import client as client_module
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.replay import run
-from kinesis_assets.table import commit, data_file_writer
+from kinesis_assets.table import commit_loop, data_file_writer
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def house(environment: None) -> Iterator[House]:
         patch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
         patch.setattr(reading, "BYTES_PER_SECOND", 10**12)
         patch.setattr(reading, "_LONGEST_WAIT", 0.0)
-        for module in (commit, run):
+        for module in (commit_loop, run):
             patch.setattr(module, "_LONGEST_WAIT", 0.0)
         patch.setattr(reading, "PAGE_LIMIT", 5)
         for module in (client_module, signed_call):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "decoders.md").read_text()

@@ -18,7 +18,7 @@ from kinesis_assets import KinesisStreamComponent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()

@@ -18,7 +18,7 @@ from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.replay import run as replay_module
 from kinesis_assets.replay.run import Fill, ReplayResult, Span, replay
-from kinesis_assets.table import commit
+from kinesis_assets.table import commit_loop
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit_ids import draw_token
 
@@ -111,7 +111,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(replay_module, "_LONGEST_WAIT", 0.01)
-    monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 
 
 @pytest.fixture

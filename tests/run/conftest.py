@@ -14,9 +14,9 @@ from stream_bench import StreamBench
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import RunResult, execute_run
 from kinesis_assets.kinesis import relist
-from kinesis_assets.kinesis.client import ClientSettings
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 

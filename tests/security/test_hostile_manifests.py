@@ -20,7 +20,7 @@ from kinesis_assets.ingest import manifest
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.table import PositionedTable
 
 A, B = (f"shardId-{number:012d}" for number in range(2))

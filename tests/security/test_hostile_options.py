@@ -14,7 +14,7 @@ from kinesis_assets import cli as command_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.kinesis.client import ClientSettings
+    from kinesis_assets.kinesis.settings import ClientSettings
 
 PASSWORD = "PASS/WORD"  # noqa: S105  # means nothing, but must be found nowhere
 NAMES = {

@@ -21,7 +21,8 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.land import LandingJob, land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
 

@@ -8,7 +8,7 @@ import pytest
 from seek_bench import SeekBench
 
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.table import commit
+from kinesis_assets.table import commit_loop
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
@@ -19,7 +19,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
     monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
-    monkeypatch.setattr(commit, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 
 
 @pytest.fixture

@@ -726,10 +726,10 @@ def archive(bench, *shard_ids):
     """Take finished shards to the archive, as if a list had lacked them."""
     bench.table = PositionedTable(bench.table.uri, ChainPolicy(most_files=0, least_archived=1))
     now = bench.positions
-    following = msgspec.structs.replace(
+    archived = msgspec.structs.replace(
         now, token=draw_token(), previous=now.token, generation=now.generation + 1, landed={}, batch_id=1
     )
-    bench.table.snapshot().commit([], identity=now.identity, positions=following, retired=shard_ids)
+    bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
     assert not bench.positions.shards.keys() & {*shard_ids}
 
 

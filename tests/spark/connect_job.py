@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.table.table import PositionedTable
 

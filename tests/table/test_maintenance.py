@@ -467,7 +467,7 @@ def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
     attempt = Attempt(busy, standing(busy), {"a": 3})
     attempt.commit()
     lose_old_entries(busy)
-    with pytest.raises(CommitFailed, match="committed already"):
+    with pytest.raises(CommitFailed, match="already committed"):
         attempt.commit()
     assert_rows_are_what_positions_say(busy)
 
@@ -769,11 +769,11 @@ class TestRetention:
         whole = getattr(TableSnapshot, name)
         refused = []
 
-        def overtaken(snapshot, *given, **named):
+        def overtaken(snapshot, *given, past, **named):
             if not refused:
-                refused.append(name)
+                refused.append(past.token)
                 whole_commit(aged.snapshot(), [], identity=STREAM, past=entry)
-            return whole(snapshot, *given, **named)
+            return whole(snapshot, *given, past=past, **named)
 
         whole_commit = TableSnapshot.commit
         monkeypatch.setattr(TableSnapshot, name, overtaken)
@@ -811,7 +811,7 @@ class TestRetention:
         def refused(*_, **__):
             raise OSError("connection refused")
 
-        monkeypatch.setattr("kinesis_assets.table.commit._LONGEST_WAIT", 0)
+        monkeypatch.setattr("kinesis_assets.table.commit_loop._LONGEST_WAIT", 0)
         monkeypatch.setattr(TableSnapshot, "remove", refused)
         with pytest.raises(CommitFailed, match="connection refused"):
             steps_of(aged, retention_days=5)

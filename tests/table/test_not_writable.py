@@ -12,8 +12,8 @@ from attempts import Attempt, described, freeze_all, rows_by_shard, shards
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitable
-from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table.commit import until_told
+from kinesis_assets.table import commit_loop
+from kinesis_assets.table.commit_loop import until_told
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.refusals import refusal
 from kinesis_assets.table.table import PositionedTable
@@ -132,7 +132,7 @@ def test_refusals_with_another_error_between_them_are_tried_on(table):
 
 
 def test_a_full_disk_is_tried_to_the_end(table, monkeypatch):
-    monkeypatch.setattr(commit_module, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
     with pytest.raises(CommitFailed, match="No space left"):
         until_told(table, Refusals(*[OSError(28, "No space left on device")] * 40))
 

@@ -30,8 +30,7 @@ from deltalake import DeltaTable, Schema
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
 from kinesis_assets.kinesis.records import arrow as records_module
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
-from kinesis_assets.table import amend, nullable_columns
-from kinesis_assets.table import commit as commit_module
+from kinesis_assets.table import amend, commit_loop, nullable_columns
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
@@ -215,7 +214,7 @@ def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, monkeypatch, landed):
-    monkeypatch.setattr(commit_module, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
     failures = iter([OSError("connection reset")])
 
     def failing(delta):

@@ -16,13 +16,13 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.table.merge import merge
 from kinesis_assets.table.positions import (
     FORMAT,
     Predecessor,
     ShardPosition,
     StreamPositions,
     initial_positions,
-    merge,
 )
 from kinesis_assets.table.positions_file import HEADER_BYTES, decode, decode_header, encode
 
@@ -139,7 +139,7 @@ def test_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
     with pytest.raises(
-        msgspec.ValidationError, match=f"format {FORMAT + 1}, and this version reads up to {FORMAT}"
+        msgspec.ValidationError, match=f"format is {FORMAT + 1}; this release reads formats up to {FORMAT}"
     ):
         decode(msgspec.json.encode(content))
 
@@ -187,7 +187,7 @@ def test_header_that_is_not_all_there_is_none():
 
 def test_header_of_a_newer_format_is_refused():
     content = encode(msgspec.structs.replace(positions_of(a=shard_at()), format=FORMAT + 1))
-    with pytest.raises(msgspec.ValidationError, match=f"reads up to {FORMAT}"):
+    with pytest.raises(msgspec.ValidationError, match=f"reads formats up to {FORMAT}"):
         decode_header(content)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.amendments import following
-from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_loop import until_told
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 
 if TYPE_CHECKING:
