@@ -23,8 +23,7 @@ from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import decode_all, encode
 from kinesis_assets.ingest.manifest_checks import check_landing
 from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.ingest.worker_memory import give_memory_back
-from kinesis_assets.ingest.worker_tuning import settle
+from kinesis_assets.ingest.worker_tuning import give_memory_back, settle
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position

@@ -20,7 +20,7 @@ from kinesis_assets.ingest.land import BYTES_IN_FLIGHT, Count, LandingJob, clien
 from kinesis_assets.ingest.manifest import decode_all, encode
 from kinesis_assets.ingest.manifest_checks import check_filling
 from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.ingest.worker_memory import give_memory_back
+from kinesis_assets.ingest.worker_tuning import give_memory_back
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.quota import Budget
