@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import plan_run
-from kinesis_assets.ingest.run import TIP_REFRESH, ShardState, execute_run
+from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
 from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
     from kinesis_assets.ingest.poll_interval import Pace
-    from kinesis_assets.ingest.run import Land, RunResult
+    from kinesis_assets.ingest.run import Land
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing

@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import Land, RunResult, execute_run
+from kinesis_assets.ingest.run import Land, execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
@@ -19,6 +19,7 @@ from kinesis_assets.testing import Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.table import PositionedTable
 
 RECORDS_IN_A_CALL = 500

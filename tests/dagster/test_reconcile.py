@@ -26,7 +26,7 @@ from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.positions import StreamPositions
 
 A, B = (f"shardId-{number:012d}" for number in range(2))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fault_points import Fault
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
 
 HERE = Path(__file__).parent
 SECONDS = 60.0

@@ -10,7 +10,7 @@ from hours_clock import HoursClock
 from kinesis_assets.ingest import land as land_module
 from kinesis_assets.ingest import shard_group
 from kinesis_assets.ingest.land import Landing, LandingJob, land_group
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.limits import Allowance

@@ -9,7 +9,7 @@ import pytest
 from told_room import ToldRoom
 
 from kinesis_assets.ingest import land, shard_group
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 

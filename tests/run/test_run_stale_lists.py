@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
     ShardVanished,
     TableMissing,
 )
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import draw_token

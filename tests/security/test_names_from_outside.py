@@ -19,13 +19,14 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.table.table import PositionedTable, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.testing import Faults
 
 HOSTILE = {

@@ -19,7 +19,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
 )
 from kinesis_assets.ingest import land as land_module
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.spark.session import failures_told
