@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.ingest.land import land_group, landing_of
+from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.replay.task import fill_group, filling_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.ingest.land import Landing, LandingJob
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.replay.task import Filling, FillJob

@@ -6,16 +6,22 @@ run code in the process of a run.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.table.data_file import DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 _Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
 
@@ -28,6 +34,68 @@ _SHARD_ERRORS = {
     if isinstance(kind, type) and issubclass(kind, ShardError)
 }
 """The errors that a manifest can name: those of this package's tree, and no other class."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class ShardLanding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a shard got; all of it stands in the landed files.
+
+    Attributes:
+        shard_id: The shard.
+        position: Where the next read begins.
+        end: What ended the range; None if an error did.
+        rows: Records landed.
+        bytes: Their payload bytes.
+        checksum: Over them all, see `checksums.checksum`.
+        first_sequence_number: Of the first of them; None if there are none.
+        bad_records: Those of them that are damaged aggregates.
+        outside_hash_range: Those of them that belong to another shard.
+        first_arrival: Arrival of the first of them.
+        last_arrival: Of the last of them.
+        millis_behind_latest: As the last answer told it; None if none came.
+        tip_time: When the tip was seen (service's clock), if it was.
+        gaps: Where records may be missing among them, if that was gone past.
+        error: What ended the range early.
+    """
+
+    shard_id: str
+    position: Position
+    end: RangeEnd | None
+    rows: Count
+    bytes: Count
+    checksum: Count
+    first_sequence_number: str | None
+    bad_records: Count
+    outside_hash_range: Count
+    first_arrival: Time | None
+    last_arrival: Time | None
+    millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
+    tip_time: Time | None
+    gaps: tuple[Gap, ...]
+    error: ShardError | None
+
+
+class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came back of a landing: its files and its shards. Nothing is committed yet."""
+
+    files: tuple[DataFile, ...] = ()
+    shards: tuple[ShardLanding, ...] = ()
+
+    def __add__(self, other: Landing) -> Landing:
+        return Landing(self.files + other.files, self.shards + other.shards)
+
+    @property
+    def rows(self) -> int:
+        """Records landed."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Their payload bytes."""
+        return sum(shard.bytes for shard in self.shards)
 
 
 def encode(manifest: msgspec.Struct) -> bytes:

@@ -17,7 +17,7 @@ from kinesis_assets.table.data_file import is_new_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kinesis_assets.ingest.land import Landing, ShardLanding
+    from kinesis_assets.ingest.manifest import Landing, ShardLanding
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.reading import ShardRange

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.ingest.land import ShardLanding
+    from kinesis_assets.ingest.manifest import ShardLanding
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import StreamRecreated
-from kinesis_assets.ingest.land import Landing, LandingJob, ShardLanding
+from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirmed

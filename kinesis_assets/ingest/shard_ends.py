@@ -15,7 +15,7 @@ from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.reading.reading import RangeEnd
 
 if TYPE_CHECKING:
-    from kinesis_assets.ingest.land import Landing
+    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
 

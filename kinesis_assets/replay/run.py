@@ -29,7 +29,7 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
     StreamRecreated,
 )
-from kinesis_assets.ingest.land import LandingJob
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange

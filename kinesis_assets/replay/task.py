@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_assets.errors import ShardError
-from kinesis_assets.ingest.land import BYTES_IN_FLIGHT, Count, LandingJob, client_of, packed, parallelism
-from kinesis_assets.ingest.manifest import decode_all, encode
+from kinesis_assets.ingest.manifest import Count, decode_all, encode
 from kinesis_assets.ingest.manifest_checks import check_filling
+from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.shard_group import SideBySide
+from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, LandingJob, client_of
 from kinesis_assets.ingest.worker_tuning import give_memory_back
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.position import Position
@@ -29,6 +30,7 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file import DataFile, DataFileWriter
 from kinesis_assets.table.file_stats import HeldFile, HeldKeys
 

@@ -97,6 +97,15 @@ def end_session(spark: SparkSession) -> None:
         spark.stop()
 
 
+def parallelism(spark: SparkSession) -> int:
+    """Tasks that run at once; Spark Connect does not tell unless it was configured."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    if is_remote():
+        return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+    return spark.sparkContext.defaultParallelism
+
+
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Give the jobs that this thread starts within a tag, by which `end_tagged` ends them."""

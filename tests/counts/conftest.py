@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import Land, execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading

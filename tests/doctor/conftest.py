@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.doctor.examine import Doctor, Finding, Level
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table import positions_file

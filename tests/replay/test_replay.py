@@ -27,8 +27,8 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position

@@ -165,7 +165,7 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
 
 
 def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.ingest.land.SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("kinesis_assets.ingest.task.SECONDS_BETWEEN_LOOKS", 0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)

@@ -17,9 +17,9 @@ from kinesis_assets.errors import (
     ReadFailed,
     ShardListIncomplete,
 )
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.table.table import PositionedTable, sql_text
 
