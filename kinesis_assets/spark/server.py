@@ -62,7 +62,13 @@ class SparkServer:
     """
 
     def __init__(
-        self, log: Path, *, port: int = 0, tasks: int = TASKS, java_options: Sequence[str] = ()
+        self,
+        log: Path,
+        *,
+        port: int = 0,
+        tasks: int = TASKS,
+        java_options: Sequence[str] = (),
+        preload: Sequence[str] = (),
     ) -> None:
         """What to start; nothing is started yet.
 
@@ -71,11 +77,13 @@ class SparkServer:
             port: On loopback; 0 for a free one.
             tasks: Of one landing.
             java_options: Of its JVM, besides those that every Spark here gets.
+            preload: Names of the modules that its Python workers import at the start.
         """
         self.log = log
         self._port = port
         self._tasks = tasks
         self._java_options = java_options
+        self._preload = preload
         self._token = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -199,6 +207,7 @@ class SparkServer:
         with suppress(BrokenPipeError):
             order = {
                 "settings": self._settings(),
+                "preload": [*self._preload],
                 "seconds_of_silence": SECONDS_OF_SILENCE,
                 "seconds_to_end": SECONDS_TO_ARCHIVE,
             }

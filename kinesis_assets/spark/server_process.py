@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from kinesis_assets.spark.connect import ask
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -40,7 +41,7 @@ def main() -> None:
     asked = threading.Event()
     threading.Thread(target=_end_with, args=[gateway.proc, asked], daemon=True).start()
     url = f"sc://localhost:{port}"
-    _warm(url, spark.sparkContext.defaultParallelism)
+    _warm(url, spark.sparkContext.defaultParallelism, order["preload"])
     watch = [url, order["seconds_of_silence"], order["seconds_to_end"], asked]
     threading.Thread(target=_end_if_silent, args=watch, daemon=True).start()
     with os.fdopen(int(sys.argv[1]), "w") as told:
@@ -86,19 +87,25 @@ def _end_if_silent(url: str, silence: float, to_end: float, asked: threading.Eve
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-def _warm(url: str, tasks: int) -> None:
-    """Run a job as a landing's: the first of a JVM takes seconds more, and so do the first Python workers."""
+def _warm(url: str, tasks: int, modules: Sequence[str]) -> None:
+    """Run a small job. The first job of a JVM and of its Python workers takes seconds longer than later ones.
+
+    Args:
+        url: The URL of the service.
+        tasks: Number of tasks of the job.
+        modules: Modules that each task imports, so that later tasks in the same worker find them loaded.
+    """
+
+    def import_modules(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for module in modules:
+            importlib.import_module(module)
+        yield from batches
+
     session = ConnectSession.builder.remote(url).create()
     try:
-        session.range(0, tasks, 1, tasks).mapInArrow(_as_it_is, "id long").collect()
+        session.range(0, tasks, 1, tasks).mapInArrow(import_modules, "id long").collect()
     finally:
         session.stop()
-
-
-def _as_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import kinesis_assets.replay.task  # noqa: F401, PLC0415  # and all that a landing's tasks load
-
-    yield from batches
 
 
 if __name__ == "__main__":

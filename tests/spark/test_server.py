@@ -66,7 +66,9 @@ def marker():
 @pytest.fixture(scope="module")
 def server(environment, tmp_path_factory):
     del environment
-    with SparkServer(tmp_path_factory.mktemp("server") / "log") as server:
+    with SparkServer(
+        tmp_path_factory.mktemp("server") / "log", preload=["kinesis_assets.replay.task"]
+    ) as server:
         yield server
 
 
