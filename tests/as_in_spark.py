@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.replay.task import Filling, FillJob
+    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.task import FillJob
 
 
 def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

@@ -40,34 +40,43 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class ShardLanding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a shard got; all of it stands in the landed files.
+class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of a shard's result that the manifests of landings and replays share.
 
     Attributes:
         shard_id: The shard.
-        position: Where the next read begins.
-        end: What ended the range; None if an error did.
-        rows: Records landed.
+        end: Why the range ended; None if an error ended it.
+        rows: Rows in the files.
         bytes: Their payload bytes.
-        checksum: Over them all, see `checksums.checksum`.
-        first_sequence_number: Of the first of them; None if there are none.
-        bad_records: Those of them that are damaged aggregates.
-        outside_hash_range: Those of them that belong to another shard.
-        first_arrival: Arrival of the first of them.
-        last_arrival: Of the last of them.
-        millis_behind_latest: As the last answer told it; None if none came.
-        tip_time: When the tip was seen (service's clock), if it was.
-        gaps: Where records may be missing among them, if that was gone past.
-        error: What ended the range early.
+        checksum: Checksum of all rows, see `checksums.checksum`.
+        first_sequence_number: The first row's; None if there are no rows.
+        error: The error that ended the range; None if there was none.
     """
 
     shard_id: str
-    position: Position
     end: RangeEnd | None
     rows: Count
     bytes: Count
     checksum: Count
     first_sequence_number: str | None
+    error: ShardError | None
+
+
+class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
+    """The result of reading one shard. The files hold every row it counts.
+
+    Attributes:
+        position: The position at which the next read starts.
+        bad_records: Rows that are damaged aggregates.
+        outside_hash_range: Rows whose hash key belongs to another shard.
+        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
+        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
+        millis_behind_latest: MillisBehindLatest of the last response; None if there was no response.
+        tip_time: The service's time when the read reached the shard's tip; None if it did not.
+        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+    """
+
+    position: Position
     bad_records: Count
     outside_hash_range: Count
     first_arrival: Time | None
@@ -75,7 +84,6 @@ class ShardLanding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
     tip_time: Time | None
     gaps: tuple[Gap, ...]
-    error: ShardError | None
 
 
 class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ of this attempt's in the table's folder, a shard that was not asked for, or a po
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_assets.ingest.manifest import invalid
 from kinesis_assets.kinesis.position import PositionKind
@@ -15,47 +15,75 @@ from kinesis_assets.kinesis.shards import NUMBER
 from kinesis_assets.table.data_file import is_new_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kinesis_assets.ingest.manifest import Landing, ShardLanding
+    from kinesis_assets.ingest.manifest import Landing, ShardLanding, ShardResult
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.replay.task import Filling, ShardFilling
     from kinesis_assets.table.data_file import DataFile
 
 
+_Shard = TypeVar("_Shard", bound="ShardResult")
+
+
 def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:
-    """See that a landing can be one of these ranges.
+    """Check that a landing can be the result of these ranges.
 
     Raises:
         LandingFailed: It cannot.
     """
-    wrong = (
-        _wrong_shards(ranges, landing.shards)
-        or _wrong_files(batch_id, landing.files, {shard.shard_id: shard.rows for shard in landing.shards})
-        or _first(map(_wrong_landing, _in_order(ranges, landing.shards), landing.shards))
+    check_manifest(
+        stream,
+        batch_id,
+        ranges,
+        files=landing.files,
+        shards=landing.shards,
+        wrong_shard=_wrong_landing,
     )
-    if wrong:
-        raise invalid(stream, wrong)
 
 
-def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], filling: Filling) -> None:
-    """See that a filling can be one of these ranges.
+def check_manifest(
+    stream: str,
+    batch_id: int,
+    ranges: Sequence[ShardRange],
+    *,
+    files: Sequence[DataFile],
+    shards: Sequence[_Shard],
+    wrong_shard: Callable[[ShardRange, _Shard], str | None],
+) -> None:
+    """Check the shards and files that a job's manifests report.
+
+    Args:
+        stream: The stream's name, for errors.
+        batch_id: The attempt.
+        ranges: The requested ranges, each of another shard.
+        files: The files that the manifests name.
+        shards: The shards that they report.
+        wrong_shard: Returns why a shard cannot be the result of its range; None if it can.
 
     Raises:
-        LandingFailed: It cannot.
+        LandingFailed: A check failed.
     """
-    wrong = (
-        _wrong_shards(ranges, filling.shards)
-        or _wrong_files(batch_id, filling.files, {shard.shard_id: shard.rows for shard in filling.shards})
-        or _first(map(_wrong_filling, _in_order(ranges, filling.shards), filling.shards))
+    wrong = _wrong_shards(ranges, shards) or _wrong_files(
+        batch_id, files, {shard.shard_id: shard.rows for shard in shards}
     )
+    if not wrong:
+        by_shard = {range_.shard_id: range_ for range_ in ranges}
+        wrong = _first(wrong_shard(by_shard[shard.shard_id], shard) for shard in shards)
     if wrong:
         raise invalid(stream, wrong)
 
 
-def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardLanding | ShardFilling]) -> str | None:
+def common_checks(shard: ShardResult) -> tuple[tuple[bool, str], ...]:
+    """Return the checks that every shard's report must pass, for `first_failed`."""
+    return (
+        (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
+        (_wrong_sums(shard), "bytes or a checksum of no rows"),
+    )
+
+
+def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardResult]) -> str | None:
     asked = Counter(range_.shard_id for range_ in ranges)
     returned = Counter(shard.shard_id for shard in shards)
     if asked == returned:
@@ -85,50 +113,26 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
 
 def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
     arrivals = [shard.first_arrival, shard.last_arrival]
-    return _first_that_holds(
+    return first_failed(
         shard.shard_id,
-        (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
-        (_wrong_sums(shard), "bytes or a checksum of no rows"),
+        *common_checks(shard),
         (shard.bad_records + shard.outside_hash_range > shard.rows, "more marked rows than rows"),
         (arrivals.count(None) != (0 if shard.rows else 2), "rows without arrivals, or arrivals without rows"),
         (any(_has_no_offset(gap) for gap in shard.gaps), "a gap whose times have no offset from UTC"),
         (
-            not _can_move(range_, shard.position, shard.rows, shard.first_sequence_number),
+            not is_reachable(range_, shard.position, shard.rows, shard.first_sequence_number),
             "a position that cannot be reached from its start with these rows",
         ),
     )
 
 
-def _wrong_filling(range_: ShardRange, shard: ShardFilling) -> str | None:
-    first, last, through = shard.first_sequence_number, shard.last_sequence_number, shard.through
-    return _first_that_holds(
-        shard.shard_id,
-        (shard.start != range_.start, "another start than that of the requested range"),
-        (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
-        (_wrong_sums(shard), "bytes or a checksum of no rows"),
-        (shard.rows > shard.read, "more rows than records"),
-        (
-            [first, last].count(None) != (0 if shard.rows else 2),
-            "rows without numbers, or numbers without rows",
-        ),
-        (
-            shard.rows > 0 and not _in_row([shard.first_read, first, last, through.sequence_number]),
-            "rows that are not among the records that were read",
-        ),
-        (
-            not _can_move(range_, through, shard.read, shard.first_read),
-            "a position that cannot be reached from its start with these records",
-        ),
-    )
-
-
-def _wrong_end(shard: ShardLanding | ShardFilling) -> bool:
+def _wrong_end(shard: ShardResult) -> bool:
     if shard.error is None:
         return shard.end is None
     return shard.end is not None or shard.error.shard_id != shard.shard_id
 
 
-def _wrong_sums(shard: ShardLanding | ShardFilling) -> bool:
+def _wrong_sums(shard: ShardResult) -> bool:
     return not shard.rows and (shard.bytes, shard.checksum) != (0, 0)
 
 
@@ -136,7 +140,7 @@ def _has_no_offset(gap: Gap) -> bool:
     return gap.until.tzinfo is None or (gap.since is not None and gap.since.tzinfo is None)
 
 
-def _can_move(range_: ShardRange, position: Position, records: int, first: str | None) -> bool:
+def is_reachable(range_: ShardRange, position: Position, records: int, first: str | None) -> bool:
     """Whether a range can have been read up to a position, with so many records from a first one on."""
     start = range_.start
     if not records:
@@ -144,7 +148,7 @@ def _can_move(range_: ShardRange, position: Position, records: int, first: str |
     return (
         first is not None
         and position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-        and _in_row([start.sequence_number or "0", first, position.sequence_number])
+        and is_ascending([start.sequence_number or "0", first, position.sequence_number])
         and _is_after(start, position)
         and _begins(start, first)
         and _within(position, range_.up_to)
@@ -174,10 +178,10 @@ def _within(position: Position, up_to: Position | None) -> bool:
         return True
     if position.sequence_number == up_to.sequence_number:
         return up_to.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-    return _in_row([position.sequence_number, up_to.sequence_number])
+    return is_ascending([position.sequence_number, up_to.sequence_number])
 
 
-def _in_row(numbers: Sequence[str | None]) -> bool:
+def is_ascending(numbers: Sequence[str | None]) -> bool:
     """Whether these are sequence numbers, none of them smaller than the one before it."""
     if not all(number is not None and NUMBER.fullmatch(number) for number in numbers):
         return False
@@ -185,17 +189,15 @@ def _in_row(numbers: Sequence[str | None]) -> bool:
     return values == sorted(values)
 
 
-def _in_order(
-    ranges: Sequence[ShardRange], shards: Sequence[ShardLanding | ShardFilling]
-) -> Iterable[ShardRange]:
-    """The ranges in the order of their shards, all of which were asked for."""
-    by_shard = {range_.shard_id: range_ for range_ in ranges}
-    return (by_shard[shard.shard_id] for shard in shards)
-
-
 def _first(found: Iterable[str | None]) -> str | None:
     return next((each for each in found if each), None)
 
 
-def _first_that_holds(shard_id: str, *wrongs: tuple[bool, str]) -> str | None:
-    return _first(f"{shard_id}: {what}" for holds, what in wrongs if holds)
+def first_failed(shard_id: str, *checks: tuple[bool, str]) -> str | None:
+    """Return the reason of the first check that failed, with the shard; None if all passed.
+
+    Args:
+        shard_id: The shard.
+        checks: Whether each failed, and the reason if so.
+    """
+    return _first(f"{shard_id}: {reason}" for failed, reason in checks if failed)

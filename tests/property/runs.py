@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.replay.task import Filling, FillJob
+    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.task import FillJob
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 

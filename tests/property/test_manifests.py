@@ -42,14 +42,13 @@ HONEST = Landing(
     ),
     (
         ShardLanding(
-            *("a", Position.after("8"), RangeEnd.TIP, 2, 2, 1, "7", 0, 0, NOON, NOON, 0, NOON),
+            *("a", RangeEnd.TIP, 2, 2, 1, "7", None, Position.after("8"), 0, 0, NOON, NOON, 0, NOON),
             gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
-            error=None,
         ),
         ShardLanding(
-            *("b", Position.after("5", 3), None, 0, 0, 0, None, 0, 0, None, None, None, None),
+            *("b", None, 0, 0, 0, None, DataLost("b", "lost")),
+            *(Position.after("5", 3), 0, 0, None, None, None, None),
             gaps=(),
-            error=DataLost("b", "lost"),
         ),
     ),
 )
