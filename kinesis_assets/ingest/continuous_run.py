@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
-from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
+from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
     from kinesis_assets.ingest.poll_interval import Pace
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
@@ -43,20 +40,9 @@ SECONDS_LISTED = 10.0
 """For so long a list of shards is used again: the streams of an account share 20 DescribeStreamSummary a
 second (AWS API reference, DescribeStreamSummary)."""
 
-FIRST_WAIT = 1.0
-"""Seconds for which a shard is left alone after its first failure; doubled with each further one."""
-
-LONGEST_WAIT = 30.0
-"""Seconds that no such wait goes beyond, but for those of `ALONE`."""
-
 ANSWER_WITHIN = 5.0
 """Seconds for which a shard that does not answer holds others back. Doubled each time, for the rest of the
 run, up to `READ_TIMEOUT`: so one whose answers take longer is read in the end."""
-
-ALONE = 4.0
-"""How many times as long such a shard is left alone then."""
-
-_LONGEST_POWER = 10
 
 _PAUSE = 1.5
 """Lengths of its last round for which a run that may be taken over pauses. Of two that go on without a pause,
@@ -102,7 +88,7 @@ class Follow:
         self._by = by
         self._listed = _Listed(client)
         self._stopped = threading.Event()
-        self._shards: dict[str, _Shard] = {}
+        self._shards: dict[str, ShardTracker] = {}
         self._rounds = 0
         self._standing: StreamPositions | None = None
 
@@ -133,7 +119,7 @@ class Follow:
         """
         # The SDK alone cannot be told to wait less.
         within = READ_TIMEOUT if self._client.settings.sdk_parser else ANSWER_WITHIN
-        self._shards = {shard_id: _Shard(within) for shard_id in asked}
+        self._shards = {shard_id: ShardTracker(within) for shard_id in asked}
         began = time.monotonic()
         end = began + self._pace.ends_after
         while (now := time.monotonic()) < end and not self._stopped.is_set():
@@ -213,7 +199,7 @@ class Follow:
             if self._shards[shard_id].after(result, shard_id, finished_before=shard_id in finished)
         ]
         if news:
-            self._tell(_only(result, news))
+            self._tell(result.only(news))
         if any(self._shards[shard_id].finished for shard_id in plan.ranges):
             self._listed.again()  # it has children
 
@@ -226,86 +212,6 @@ class Follow:
             if not shard.fails_by and not shard.told_well and shard.well is not None:
                 self._tell(shard.well)
         raise ShardsNotCommitted(self._client.stream, errors)
-
-
-@dataclass(slots=True)
-class _Shard:
-    """What the rounds remember of a shard.
-
-    Attributes:
-        answer_within: How many seconds it may hold others back without an answer.
-        left: Where they left it; None where that is not known.
-        finished: It is read to its end, now or before.
-        behind: The last of its rounds did not get to its tip.
-        conflict: In the last of them another run moved it first.
-        error: Why the last of them failed.
-        throttled_since: When the first one began that was throttled, without another since; None otherwise.
-        failures: How many failed one after the other, without those that waited.
-        due: It is not read before, by the monotonic clock.
-        well: What became of the last of them that did not fail, if none failed since but by throttling that
-            has not lasted; None otherwise.
-        told_kind: The kind of the error that was told last, if nothing was well since.
-        told_well: Told of as committed or finished, and not as failing since.
-    """
-
-    answer_within: float
-    left: Position | None = None
-    finished: bool = False
-    behind: bool = False
-    conflict: bool = False
-    error: ShardError | None = None
-    throttled_since: float | None = None
-    failures: int = 0
-    due: float = 0.0
-    well: RunResult | None = None
-    told_kind: str | None = None
-    told_well: bool = False
-
-    @property
-    def fails_by(self) -> ShardError | None:
-        """What the run fails by, if it ends now."""
-        return None if self.well is not None and self._throttled_briefly else self.error
-
-    def after(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
-        """Remember what became of it in a round; whether there is something to tell."""
-        outcome = result.outcomes[shard_id]
-        self.conflict = outcome.state is ShardState.CONFLICT
-        self.finished = outcome.state is ShardState.FINISHED
-        self.behind = bool(outcome.lag_ms) and outcome.error is None
-        # After a conflict the next round goes on from wherever the other one left it.
-        self.left, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
-        if not isinstance(self.error, ShardThrottled):
-            self.throttled_since = None
-        elif self.throttled_since is None:
-            self.throttled_since = time.monotonic() - result.seconds
-        if self.error is None:
-            self.told_kind = None
-        if self.conflict:
-            return False
-        if self.error is None:
-            self.well, self.failures = _only(result, [shard_id]), 0
-            self.due = float("inf") if self.finished else 0.0
-            news = bool(outcome.rows) or (self.finished and not finished_before)
-            self.told_well = self.told_well or news
-            return news
-        if outcome.state is ShardState.FAILED:  # one that waits costs nothing
-            wait = min(FIRST_WAIT * 2.0 ** min(self.failures, _LONGEST_POWER), LONGEST_WAIT)
-            self.failures += 1
-            if isinstance(self.error, ShardSilent):
-                wait = max(wait, ALONE * self.answer_within)
-                self.answer_within = min(2 * self.answer_within, READ_TIMEOUT)
-            self.due = time.monotonic() + wait
-        if self._throttled_briefly:
-            return bool(outcome.rows)
-        self.well, self.told_well = None, False
-        before, self.told_kind = self.told_kind, _kind(self.error)
-        return bool(outcome.rows) or self.told_kind != before
-
-    @property
-    def _throttled_briefly(self) -> bool:
-        """Whether it is throttled, and has not been for so long that it is to be told."""
-        since = self.throttled_since
-        return since is not None and time.monotonic() - since < STALL_SECONDS
 
 
 class _Listed:
@@ -330,13 +236,3 @@ class _Listed:
     def again(self) -> None:
         """List anew at the next look."""
         self._listing = None
-
-
-def _only(result: RunResult, shard_ids: Collection[str]) -> RunResult:
-    return replace(result, outcomes={shard_id: result.outcomes[shard_id] for shard_id in shard_ids})
-
-
-def _kind(error: ShardError) -> str:
-    """What two errors have in common that tell the same: all but numbers and names of requests."""
-    words = [word for word in str(error).split() if not any(map(str.isdigit, word))]
-    return " ".join([type(error).__name__, *words])

@@ -11,7 +11,7 @@ from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.kinesis.reading.reading import RangeEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.manifest import ShardLanding
@@ -99,6 +99,10 @@ class RunResult:
     def errors(self) -> dict[str, ShardError]:
         """The shards that are not committed, each with its reason."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
+
+    def only(self, shard_ids: Collection[str]) -> RunResult:
+        """Return the result with the outcomes of these shards alone."""
+        return replace(self, outcomes={shard_id: self.outcomes[shard_id] for shard_id in shard_ids})
 
     def read(self) -> RunResult:
         """Without the shards that it did not come to."""
