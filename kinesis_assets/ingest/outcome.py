@@ -23,42 +23,42 @@ if TYPE_CHECKING:
 
 
 class ShardState(StrEnum):
-    """What became of a shard in a run."""
+    """The state of a shard after a run."""
 
     COMMITTED = "committed"
-    """Everything read is committed, if only that nothing was new, or nothing left of the run's allowance."""
+    """Everything that was read is committed. There may have been nothing to read, or no allowance left."""
     FINISHED = "finished"
-    """It has been read to its end, now or before."""
+    """The shard is read to its end, by this run or an earlier one."""
     WAITING = "waiting"
-    """Its parents are not finished; nothing was read."""
+    """Its parents are not finished, so nothing was read."""
     CONFLICT = "conflict"
-    """Another run moved it first; nothing of it was added."""
+    """Another run moved its position first; none of its rows were added."""
     FAILED = "failed"
-    """Its range ended before a failure; what was read before it is committed."""
+    """A failure ended its range early; the records read before the failure are committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """What became of one shard.
+    """The outcome of one shard.
 
     Attributes:
         shard_id: The shard.
         state: See `ShardState`.
-        start: Where the range began; None for a shard that has no position.
-        through: Where the run left the shard; on a conflict, where it began.
-        rows: Records committed by this run.
+        start: The position at which the range started; None for a shard that has no position.
+        through: The shard's position after the run; on a conflict, the position at which the range started.
+        rows: Rows committed by this run.
         bytes: Their payload bytes.
-        first_sequence_number: Of the first of them; None if there are none, likewise below.
-        last_sequence_number: Of the last of them.
-        checksum: Over them all, see `checksums.checksum`.
-        files: Data files that hold some of them.
-        bad_records: Those of the rows that are damaged aggregates, as they came.
-        outside_hash_range: Those of the rows that belong to another shard.
-        lag_ms: How far `through` is behind the tip; None if that was not seen.
-        time_to_loss_ms: How long until the first unread record may expire; None for a finished shard, or if
-            that is not known.
-        gaps: Where records may be missing, if the run went on past that.
-        error: Why the state is waiting, conflict or failed; None otherwise.
+        first_sequence_number: The first row's; None if there are no rows.
+        last_sequence_number: The last row's; None if there are no rows.
+        checksum: Checksum of all rows, see `checksums.checksum`; None if there are no rows.
+        files: Number of data files that hold these rows.
+        bad_records: Rows that are damaged aggregates, kept as they were received.
+        outside_hash_range: Rows whose hash key belongs to another shard.
+        lag_ms: Milliseconds by which `through` is behind the tip; None if no response reported it.
+        time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
+            if that is not known.
+        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+        error: The reason for the states waiting, conflict and failed; None otherwise.
     """
 
     shard_id: str
@@ -81,13 +81,13 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
-        batch_id: The attempt's.
-        outcomes: By shard id, one for each asked shard.
-        version: The table's version that holds the run's commit; None if there was nothing to commit.
-        seconds: From the plan's execution to the commit, wall clock.
+        batch_id: The attempt's batch id.
+        outcomes: By shard id, the outcome of each requested shard.
+        version: The table version that the run committed; None if there was nothing to commit.
+        seconds: Wall-clock seconds from the start of the plan's execution to the end of its commit.
     """
 
     batch_id: int
@@ -97,15 +97,15 @@ class RunResult:
 
     @property
     def errors(self) -> dict[str, ShardError]:
-        """The shards that are not committed, each with its reason."""
+        """By shard id, why a shard is not committed."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
 
     def only(self, shard_ids: Collection[str]) -> RunResult:
-        """Return the result with the outcomes of these shards alone."""
+        """Return this result with the outcomes of these shards only."""
         return replace(self, outcomes={shard_id: self.outcomes[shard_id] for shard_id in shard_ids})
 
     def read(self) -> RunResult:
-        """Without the shards that it did not come to."""
+        """Return this result with the outcomes of the shards that were read."""
         read = {
             shard_id: outcome for shard_id, outcome in self.outcomes.items() if outcome.lag_ms is not None
         }
@@ -115,15 +115,15 @@ class RunResult:
 def shard_outcome(
     plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
 ) -> ShardOutcome:
-    """Return the outcome of an asked shard.
+    """Return the outcome of a requested shard.
 
     Args:
         plan: The run's plan.
         shard_id: The shard.
-        shard: What was landed of it; None if nothing was read.
+        shard: The result of reading it; None if it was not read.
         result: The run's commit.
     """
-    state, error = _verdict(plan, shard_id, shard, result)
+    state, error = _state(plan, shard_id, shard, result)
     before = plan.expected.shards.get(shard_id)
     if before is None:
         return ShardOutcome(shard_id, state, error=error)
@@ -159,7 +159,7 @@ def shard_outcome(
     )
 
 
-def _verdict(
+def _state(
     plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
 ) -> tuple[ShardState, ShardError | None]:
     if shard_id in plan.refused:
@@ -167,39 +167,42 @@ def _verdict(
     if shard_id in result.conflicts:
         return ShardState.CONFLICT, result.conflicts[shard_id]
     if shard is not None:
-        ended = ShardState.FINISHED if shard.end is RangeEnd.SHARD_END else ShardState.COMMITTED
-        return (ShardState.FAILED if shard.error else ended), shard.error
+        state = ShardState.FINISHED if shard.end is RangeEnd.SHARD_END else ShardState.COMMITTED
+        return (ShardState.FAILED if shard.error else state), shard.error
     if shard_id in plan.given_up or plan.expected.shards[shard_id].finished:
         return ShardState.FINISHED, None
     if shard_id in plan.ranges:
-        return ShardState.WAITING, _waiting(plan, shard_id)
+        return ShardState.WAITING, _unfinished_parents_error(plan, shard_id)
     return ShardState.FAILED, ShardLeftOut(
-        shard_id, "left out of the plan by the asset's body; nothing was read"
+        shard_id, "the asset's body removed the shard from the plan; nothing was read"
     )
 
 
 def _time_to_loss_ms(plan: RunPlan, before: ShardPosition, lag_ms: int | None) -> int | None:
-    """The retention less the age of the first unread record, or of the last one read where none was seen."""
+    """Return the milliseconds until the shard's first unread record may expire; None if that is not known.
+
+    They are computed from the lag or, where no response reported one, from the committed position.
+    """
     summary = plan.listing.summary
     if lag_ms is not None:
-        left = timedelta(hours=summary.retention_hours, milliseconds=-lag_ms)
+        remaining = timedelta(hours=summary.retention_hours, milliseconds=-lag_ms)
     elif before.safe_until is not None:
-        left = before.safe_until - summary.service_time
+        remaining = before.safe_until - summary.service_time
     else:
         return None
-    return max(0, left // timedelta(milliseconds=1))
+    return max(0, remaining // timedelta(milliseconds=1))
 
 
-def _waiting(plan: RunPlan, shard_id: str) -> ParentUnfinished:
+def _unfinished_parents_error(plan: RunPlan, shard_id: str) -> ParentUnfinished:
     parents = plan.expected.waits_for(shard_id)
     vanished = set(parents) - {shard.shard_id for shard in plan.listing.shards}
     if vanished:
         return ParentUnfinished(
             shard_id,
             f"waits for {', '.join(sorted(vanished))}, which is no longer listed and was not read to the "
-            "end; a run of that shard tells what is lost",
+            "end; run that shard to see which records are lost",
         )
     return ParentUnfinished(
         shard_id,
-        f"waits for {', '.join(parents)} to be read to the end; nothing to do, a later run reads it",
+        f"waits for {', '.join(parents)} to be read to the end; nothing to do, a later run reads this shard",
     )

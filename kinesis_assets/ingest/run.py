@@ -1,6 +1,6 @@
-"""One run of a plan: land, commit, and what became of each shard.
+"""One run of a plan: it lands the plan's ranges and commits them with their positions.
 
-Knows nothing of Dagster, and of Spark only how a landing looks.
+The module does not depend on Dagster, and on Spark only through `Land`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
-"""Lands ranges that do not depend on each other, as `land` does in Spark."""
+"""A function that lands ranges of independent shards, as `land` does in Spark."""
 
 TIP_REFRESH = timedelta(hours=1)
-"""An idle shard's tip time is committed anew at this age: well within the shortest retention, 24 h."""
+"""An idle shard's tip time is committed again at this age, well within the shortest retention of 24 h."""
 
 
 def execute_run(
@@ -51,24 +51,25 @@ def execute_run(
 ) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
 
-    Parents are landed before their children, each generation by a landing of its own; a child whose parents
-    are not at their end by then waits. One commit holds all of it.
+    Each generation of shards is landed separately, parents before children. A child waits if its parents have
+    not been read to their end by then. One commit holds all generations.
 
     Args:
         land: Lands ranges.
         client: The stream.
-        table: Its table.
+        table: The stream's table.
         plan: What to read.
-        by: Who runs it, kept with the commit.
-        repeated: It is one of many, so whether the stream is still the same is asked before a commit alone.
-        tip_refresh: A later tip alone is worth a commit at this age of the one in the table.
+        by: Name of the run, kept with the commit.
+        repeated: Whether this is one iteration of a continuous run, which checks the stream's identity only
+            before a commit.
+        tip_refresh: Minimum age of the committed tip time at which a later tip time alone is committed.
 
     Raises:
-        LandingFailed: What came back of a landing cannot be true; nothing was committed.
+        LandingFailed: A landing returned an invalid result; nothing was committed.
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
-        TableError: Nothing was committed, or (`CommitUnknown`) that cannot be told.
+        TableError: Nothing was committed, or (`CommitUnknown`) it is not known whether it was.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     until = read_until(plan.batch_id)
     job = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
     landing = Landing()
@@ -81,8 +82,8 @@ def execute_run(
             plan.expected.shards[shard_id].parents, known=plan.expected.shards, finished=finished
         )
     ]:
-        left = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - began)
-        generation = with_confirmed_ends(client, plan.listing, land(job, ready, left))
+        remaining = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - started)
+        generation = with_confirmed_ends(client, plan.listing, land(job, ready, remaining))
         landing += generation
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
@@ -91,18 +92,18 @@ def execute_run(
     read = {
         shard_id: position
         for shard_id, shard in landed.items()
-        if _worth_a_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
+        if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
     }
-    brought = {
-        shard_id: proof for shard_id, shard in landed.items() if (proof := _brought(plan, shard)) is not None
+    committed = {
+        shard_id: range_ for shard_id, shard in landed.items() if (range_ := _landed(plan, shard)) is not None
     }
     result, moved, listing = CommitResult(None), read, plan.listing
     if read or plan.given_up or plan.lowered or not repeated:
-        # After the reading, so that all of it was of the stream that was planned.
+        # After reading, so that every record is known to be from the planned stream.
         summary = confirmed(client, plan.listing.summary)
         if summary.identity != plan.identity:
             raise StreamRecreated(
-                client.stream, "deleted and created again since the plan; nothing committed"
+                client.stream, "deleted and created again since the plan; nothing was committed. Run again"
             )
         hours = max(listing.summary.retention_hours, summary.retention_hours)
         lowered = plan.lowered if hours == listing.summary.retention_hours else {}
@@ -118,16 +119,17 @@ def execute_run(
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
-            landed=brought,
+            landed=committed,
             by=by,
         )
     outcomes = {
         shard_id: shard_outcome(plan, shard_id, landed.get(shard_id), result) for shard_id in plan.asked
     }
-    return RunResult(plan.batch_id, outcomes, result.version, time.monotonic() - began)
+    return RunResult(plan.batch_id, outcomes, result.version, time.monotonic() - started)
 
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
+    """Return a shard's position after it was read."""
     before = plan.expected.shards[shard.shard_id]
     after = msgspec.structs.replace(
         before,
@@ -146,10 +148,18 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
 
 
 def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> ShardPosition:
-    """A position with no time after that of a second response, and the retention that both have."""
+    """Cap a position's times at the service time of a second response, and set its retention.
 
-    def capped(time: datetime | None, most: datetime) -> datetime | None:
-        return None if time is None else min(time, most)
+    One response alone must not be able to commit a time in the future.
+
+    Args:
+        position: The position.
+        now: The service time of the second response.
+        retention_hours: The retention that both responses support.
+    """
+
+    def capped(time: datetime | None, limit: datetime) -> datetime | None:
+        return None if time is None else min(time, limit)
 
     return msgspec.structs.replace(
         position,
@@ -159,7 +169,8 @@ def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> 
     )
 
 
-def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:
+def _landed(plan: RunPlan, shard: ShardLanding) -> Landed | None:
+    """Return the facts of a shard's landed rows for the commit; None if it has no rows."""
     first, last = shard.first_sequence_number, shard.position.sequence_number
     if first is None or last is None:
         return None
@@ -174,7 +185,8 @@ def _brought(plan: RunPlan, shard: ShardLanding) -> Landed | None:
     )
 
 
-def _worth_a_commit(before: ShardPosition, after: ShardPosition, tip_refresh: timedelta) -> bool:
+def _needs_commit(before: ShardPosition, after: ShardPosition, tip_refresh: timedelta) -> bool:
+    """Return whether a shard's new position is to be committed."""
     if not after.same_place(before):
         return True
     if after.tip_time is None or after.tip_time == before.tip_time:
