@@ -60,8 +60,7 @@ class Follow:
         pace: How long the run lasts and how often it commits.
         tell: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
-                reason.
-            Throttling is news only after `STALL_SECONDS`.
+            reason. Throttling is news only after `STALL_SECONDS`.
         by: Name of the run, kept with each commit.
 
     Attributes:

@@ -1,8 +1,8 @@
-"""Landing: one Spark job that takes shards' ranges from the wire to Parquet files.
+"""Landing: one Spark job that reads shards' ranges and writes them to Parquet files.
 
-Each task reads its shards and writes the files itself, so records never cross into the JVM. What a task
-returns tells which files it wrote and how far each shard got. Only what came back counts: a retried,
-speculated or half-dead attempt leaves files that nothing points at.
+Each task reads its shards and writes the files itself, so records never enter the JVM. It returns a manifest
+of the files that it wrote and of how far it read each shard. Only returned manifests count: a retried,
+speculated or killed attempt leaves files that no table version refers to.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """Read ranges of different shards and write them to files in the table's folder.
 
-    Ranges must not depend on each other: a child goes into a later landing than its parents.
-    A shard that fails ends its own range only; any other error fails the job.
+    Ranges must not depend on each other: a child is landed after its parents. A shard's error ends its own
+    range only; any other error fails the job.
 
     Args:
-        spark: Where.
-        job: What all ranges have in common.
-        ranges: What to read; the first ones are begun first.
-        allowance: What they may read together.
+        spark: The session that runs the job.
+        job: The settings that all ranges share.
+        ranges: The ranges to read, in the order in which they are started.
+        allowance: The amount that they may read together.
 
     Raises:
-        LandingFailed: What came back cannot be true.
+        LandingFailed: A task returned an invalid manifest.
     """
     shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
@@ -50,10 +50,15 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
 
 
 def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
-    """The landing whose tasks returned these manifests.
+    """Decode and check the manifests of a landing's tasks.
+
+    Args:
+        contents: The value that each task returned.
+        job: The landing's settings.
+        ranges: The requested ranges.
 
     Raises:
-        LandingFailed: One of them is no manifest, or together they cannot be those of these ranges.
+        LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
     """
     landing = sum(decode_all(job.stream, contents, Landing), Landing())
     check_landing(job.stream, job.batch_id, ranges, landing)
@@ -61,7 +66,7 @@ def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[Sha
 
 
 def end_landing(spark: SparkSession, batch_id: int) -> None:
-    """End an attempt's landing from another thread; `land` raises soon."""
+    """Cancel the landing of a batch from another thread; `land` then raises."""
     end_tagged(spark, _tag(batch_id))
 
 

@@ -1,7 +1,7 @@
-"""What a task returns to the driver: a manifest of its files and shards, as data.
+"""The manifest that a landing's task returns to the driver: its files and its shards.
 
-A manifest is MessagePack of declared types. It is never pickled: a Spark Connect server must not be able to
-run code in the process of a run.
+A manifest is MessagePack of declared types. It is never pickled, because a Spark Connect server must not be
+able to run code in the process of a run.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
 
 MOST_BYTES = 64 << 20
-"""A task's manifest is never larger: one of 1,000 shards in 100 files has some 3 MB."""
+"""Maximum size of a task's manifest. The manifest of 1,000 shards in 100 files takes about 3 MB."""
 
 _SHARD_ERRORS = {
     name: kind
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, ShardError)
 }
-"""The errors that a manifest can name: those of this package's tree, and no other class."""
+"""The errors that a manifest may name, by class name: only those of this package's error tree."""
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -87,7 +87,7 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
 
 
 class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came back of a landing: its files and its shards. Nothing is committed yet."""
+    """The result of a landing: its files and its shards. Nothing is committed yet."""
 
     files: tuple[DataFile, ...] = ()
     shards: tuple[ShardLanding, ...] = ()
@@ -97,7 +97,7 @@ class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rows(self) -> int:
-        """Records landed."""
+        """Number of rows in the files."""
         return sum(shard.rows for shard in self.shards)
 
     @property
@@ -107,26 +107,26 @@ class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(manifest: msgspec.Struct) -> bytes:
-    """A task's result as bytes that `decode_all` reads."""
+    """Encode a manifest; `decode_all` decodes it."""
     return _encoder.encode(manifest)
 
 
 def decode_all(stream: str, contents: Iterable[object], kind: type[_Manifest]) -> list[_Manifest]:
-    """Read the manifests of a job's tasks.
+    """Decode the manifests of a job's tasks.
 
     Args:
         stream: The stream's name, for errors.
-        contents: Of each task, what came back; bytes of `encode` if all is well.
-        kind: What each of them is.
+        contents: The value that each task returned: the bytes of `encode`, unless something is wrong.
+        kind: The type of the manifests.
 
     Raises:
-        LandingFailed: One of them is anything else.
+        LandingFailed: One of the values is not such a manifest.
     """
     return [_decoded(stream, content, kind) for content in contents]
 
 
 def invalid(stream: str, reason: str) -> LandingFailed:
-    """The error for a manifest that cannot be what a task of this package returned."""
+    """Return the error for a manifest that no task of this package can have returned."""
     return LandingFailed(
         f"stream {stream}: a Spark task returned an invalid manifest, nothing was committed: {reason}. Run "
         "again; if it fails again, check that the executors, or the server that SPARK_REMOTE names, are "
@@ -152,7 +152,7 @@ def _decoder(kind: type[_Manifest]) -> msgspec.msgpack.Decoder[_Manifest]:
 
 
 def _as_data(value: object) -> tuple[str, str, str]:
-    """An error of a shard as its class's name, the shard and the sentence."""
+    """Convert a shard's error to its class name, the shard id and the message."""
     if isinstance(value, ShardError):
         return type(value).__name__, value.shard_id, value.sentence
     raise NotImplementedError(f"a manifest has no {type(value).__name__}")

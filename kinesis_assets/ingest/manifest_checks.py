@@ -1,7 +1,7 @@
-"""Whether manifests can be true: they are checked against what the driver asked for, before the commit.
+"""Checks of manifests against the requested ranges, made before the commit.
 
-A manifest is a message from outside, and a commit is for good. So no manifest may name a file that is not one
-of this attempt's in the table's folder, a shard that was not asked for, or a position behind the start.
+A manifest comes from another process, and a commit cannot be undone. So a manifest may name only new files of
+this attempt in the table's folder, only requested shards, and no position before the start of its range.
 """
 
 from __future__ import annotations
@@ -84,16 +84,22 @@ def common_checks(shard: ShardResult) -> tuple[tuple[bool, str], ...]:
 
 
 def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardResult]) -> str | None:
-    asked = Counter(range_.shard_id for range_ in ranges)
+    requested = Counter(range_.shard_id for range_ in ranges)
     returned = Counter(shard.shard_id for shard in shards)
-    if asked == returned:
+    if requested == returned:
         return None
-    missing, other = sorted(asked - returned), sorted(returned - asked)
+    missing, other = sorted(requested - returned), sorted(returned - requested)
     return f"requested shards are missing: {missing[:3]}; shards that were not requested: {other[:3]}"
 
 
 def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int]) -> str | None:
-    """What is wrong with files: their names, or that they do not hold so many rows of each shard."""
+    """Return why files are invalid; None if they are valid.
+
+    Args:
+        batch_id: The attempt.
+        files: The files.
+        rows: By shard id, the number of rows that the files must hold.
+    """
     if len({file.path for file in files}) < len(files):
         return "a file is named twice"
     found: Counter[str] = Counter()
@@ -105,9 +111,9 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
             return f"{name} has no rows"
         found.update(file.rows_by_shard)
     for shard_id in sorted(found.keys() | rows.keys()):
-        in_files, told = found[shard_id], rows.get(shard_id)
-        if in_files != told:
-            return f"{shard_id[:200]!r}: {told} rows were read, and {in_files} are in the files"
+        in_files, expected = found[shard_id], rows.get(shard_id)
+        if in_files != expected:
+            return f"{shard_id[:200]!r}: {expected} rows were read, and {in_files} are in the files"
     return None
 
 
@@ -141,7 +147,14 @@ def _has_no_offset(gap: Gap) -> bool:
 
 
 def is_reachable(range_: ShardRange, position: Position, records: int, first: str | None) -> bool:
-    """Whether a range can have been read up to a position, with so many records from a first one on."""
+    """Return whether a range can have been read up to a position.
+
+    Args:
+        range_: The range.
+        position: The position.
+        records: Number of records read.
+        first: Sequence number of the first record read; None if none was read.
+    """
     start = range_.start
     if not records:
         return (first, position) == (None, start)
@@ -150,20 +163,20 @@ def is_reachable(range_: ShardRange, position: Position, records: int, first: st
         and position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
         and is_ascending([start.sequence_number or "0", first, position.sequence_number])
         and _is_after(start, position)
-        and _begins(start, first)
+        and _can_be_first(start, first)
         and _within(position, range_.up_to)
     )
 
 
-def _begins(start: Position, first: str) -> bool:
-    """Whether a record can be the first of a read from a start that it is not before."""
+def _can_be_first(start: Position, first: str) -> bool:
+    """Return whether a record at or after a start can be the first one read from there."""
     if start.kind is PositionKind.AFTER_SEQUENCE_NUMBER and start.sub_sequence_number is None:
         return first != start.sequence_number
     return True
 
 
 def _is_after(start: Position, position: Position) -> bool:
-    """Whether a position that is not before a start is one that moved."""
+    """Return whether a position that is not before a start is after it."""
     if start.kind is not PositionKind.AFTER_SEQUENCE_NUMBER:
         return True
     before, after = start.sub_sequence_number, position.sub_sequence_number
@@ -173,7 +186,7 @@ def _is_after(start: Position, position: Position) -> bool:
 
 
 def _within(position: Position, up_to: Position | None) -> bool:
-    """Whether a range that ends where a read from `up_to` begins can have come to a position."""
+    """Return whether a range that ends where a read from `up_to` starts can reach a position."""
     if up_to is None:
         return True
     if position.sequence_number == up_to.sequence_number:
@@ -182,7 +195,7 @@ def _within(position: Position, up_to: Position | None) -> bool:
 
 
 def is_ascending(numbers: Sequence[str | None]) -> bool:
-    """Whether these are sequence numbers, none of them smaller than the one before it."""
+    """Return whether all are sequence numbers, each at least as large as the one before it."""
     if not all(number is not None and NUMBER.fullmatch(number) for number in numbers):
         return False
     values = [int(number or 0) for number in numbers]

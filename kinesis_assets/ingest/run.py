@@ -95,7 +95,7 @@ def execute_run(
         if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
     }
     committed = {
-        shard_id: range_ for shard_id, shard in landed.items() if (range_ := _landed(plan, shard)) is not None
+        shard_id: facts for shard_id, shard in landed.items() if (facts := _landed(plan, shard)) is not None
     }
     result, moved, listing = CommitResult(None), read, plan.listing
     if read or plan.given_up or plan.lowered or not repeated:
