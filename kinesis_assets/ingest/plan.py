@@ -12,7 +12,7 @@ import msgspec
 from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
-from kinesis_assets.ingest.vanished_shards import give_up, why_kept
+from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -225,7 +225,7 @@ def plan_run(
                     patience=PATIENCE,
                 )
             )
-        elif error := why_kept(
+        elif error := reason_to_keep(
             client, expected, shard_id, now=now, on_data_loss=policy.on_data_loss, given_up=given_up
         ):
             refused[shard_id] = error

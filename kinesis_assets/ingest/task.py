@@ -14,7 +14,7 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.ingest.worker_tuning import give_memory_back, settle
+from kinesis_assets.ingest.worker_tuning import freeze_loaded_objects, give_memory_back
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.quota import Budget
 from kinesis_assets.kinesis.reading.reading import ShardReading
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from kinesis_assets.table.storage import TableFolder
 
 BYTES_IN_FLIGHT = 128 << 20
-"""Memory that the pages of a task take together, from the wire to the writer: three of the largest there are,
-or fifty whose bodies have 1 MB."""
+"""Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
+largest possible size, or fifty with bodies of 1 MB."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a task looks whether it is told to stop."""
+"""Seconds between a task's checks of the stop marker."""
 
 
 @dataclass(frozen=True, slots=True)
 class LandingJob:
-    """What every task of a landing needs to know. Can be pickled; carries no secret.
+    """The settings that every task of a landing needs. It can be pickled and holds no secrets.
 
     Attributes:
-        stream: The stream's name or its ARN, as calls name it.
-        settings: How to reach it.
+        stream: The stream's name or ARN, for calls.
+        settings: The client's settings.
         folder: The table's folder.
-        batch_id: Written into every row.
-        read_until: No page is begun later, seconds since the epoch, but of a shard that has given empty ones
-            alone: its records could not be committed.
+        batch_id: The attempt's batch id, written to every row.
+        read_until: Time in seconds since the epoch after which no page is requested, because its records
+            could not be committed in time. A shard that has returned only empty pages is exempt.
     """
 
     stream: str
@@ -68,7 +68,7 @@ def landing_task(
     """Return the function that Spark's `mapInArrow` runs for each task number; it returns a manifest.
 
     Args:
-        job: What all groups have in common.
+        job: The settings that all tasks share.
         groups: By task number, the ranges of the task and its share of the allowance.
     """
 
@@ -76,46 +76,52 @@ def landing_task(
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 landing = land_group(job, *groups[number])
-                settle()
+                freeze_loaded_objects()
                 yield pa.RecordBatch.from_arrays([binaries([encode(landing)])], ["landing"])
 
     return run
 
 
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-    """One task's work: read its shards side by side, write what comes to shared files."""
+    """Read a task's shards concurrently and write their records to shared files."""
     give_memory_back()
     budget, room = Budget(allowance.within(job.read_until - time.time())), Room(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
-    stopping = threading.Event()
-    readings = [ShardReading(client, range_, budget, stopping, room) for range_ in ranges]
-    side_by_side = SideBySide(readings, stopping)
+    stop_event = threading.Event()
+    readings = [ShardReading(client, range_, budget, stop_event, room) for range_ in ranges]
+    group = SideBySide(readings, stop_event)
 
-    def take(reading: ShardReading, records: Records) -> Iterable[Wait]:
+    def write(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
         writer.write(shard_id, record_batch(client.stream, shard_id, records))
         return ()
 
     with writer:
-        with _watching(StopObject(job.folder, job.batch_id), stopping, side_by_side.hurry):
-            errors = side_by_side.read(take)
+        with _watched(StopObject(job.folder, job.batch_id), stop_event, group.hurry):
+            errors = group.read(write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager
-def _watching(stop: StopObject, stopping: threading.Event, then: Callable[[], None]) -> Iterator[None]:
-    """Within, an event is set soon after the stop object is, and then something is called."""
-    over = threading.Event()
+def _watched(marker: StopObject, stop_event: threading.Event, on_stop: Callable[[], None]) -> Iterator[None]:
+    """Watch for a stop marker within the context.
+
+    Args:
+        marker: The marker.
+        stop_event: Set when the marker exists.
+        on_stop: Called after that.
+    """
+    done = threading.Event()
 
     def watch() -> None:
-        while not stopping.is_set():
-            # A store that cannot be looked at tells of no stop; the landing itself tells of the store.
+        while not stop_event.is_set():
+            # The landing itself raises the errors of a store that cannot be read.
             with suppress(OSError, pa.ArrowException, KinesisAssetsError):
-                if stop.is_set():
-                    stopping.set()
-                    then()
-            if over.wait(SECONDS_BETWEEN_LOOKS):
+                if marker.is_set():
+                    stop_event.set()
+                    on_stop()
+            if done.wait(SECONDS_BETWEEN_LOOKS):
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -123,14 +129,14 @@ def _watching(stop: StopObject, stopping: threading.Event, then: Callable[[], No
     try:
         yield
     finally:
-        over.set()
+        done.set()
         watcher.join()
 
 
 @lru_cache(maxsize=8)
 def client_of(stream: str, settings: ClientSettings) -> StreamClient:
-    """Kept by a worker process from task to task: making one costs CPU, and new connections."""
-    # The reader tries again by itself: the SDK's budget of retries would be one for all shards.
+    """Return a client, which the worker process keeps from task to task to save CPU and connections."""
+    # The reader retries itself, because the SDK's retry quota would be shared by all shards.
     return StreamClient(stream, settings, attempts=1)
 
 

@@ -1,4 +1,4 @@
-"""Settings of a Spark Python worker: its memory allocator and its garbage collector."""
+"""Tuning of a Spark Python worker: its memory allocators and its garbage collector."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from functools import cache
 import pyarrow as pa
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
-_LARGE = 32 << 20  # the most that glibc takes; to map each page of records anew costs CPU
+_LARGE = 32 << 20  # glibc's maximum; mapping memory for each page of records would cost CPU
 
 
 @cache
 def give_memory_back() -> None:
-    """Have free memory go to whichever thread needs some next, and most of it back to the system.
+    """Make all threads share freed memory, and return most of it to the system.
 
-    By default each thread keeps what it once had, Arrow's own allocator in a heap for each, glibc in up to
-    eight arenas a core. What one thread reads, others write to files, so that is several times what is alive.
-    One thread at a time holds Python's lock, so one arena does.
+    By default each thread keeps the memory that it has freed: Arrow's own allocator uses one heap for each
+    thread, glibc up to eight arenas for each core. Since some threads read the pages that others write, a
+    worker would keep several times the memory in use. One arena is enough, because only one thread at a time
+    holds Python's lock.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
@@ -30,10 +31,10 @@ def give_memory_back() -> None:
 
 
 @cache
-def settle() -> None:
-    """After a worker's first task: take what is loaded by then out of the garbage collector's sight.
+def freeze_loaded_objects() -> None:
+    """Exclude all objects that exist after a worker's first task from garbage collection.
 
-    Spark collects garbage after each task, and would walk through every module again: 40 ms of CPU a task.
+    Spark collects garbage after each task and would traverse every module again: 40 ms of CPU for each task.
     """
     gc.collect()
     gc.freeze()
