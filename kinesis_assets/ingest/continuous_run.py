@@ -57,7 +57,7 @@ class Follow:
         client: The stream.
         table: The stream's table.
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
-        pace: How long the run lasts and how often it commits.
+        timing: How long the run lasts and how often it commits.
         tell: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `STALL_SECONDS`.
@@ -73,7 +73,7 @@ class Follow:
         client: StreamClient,
         table: PositionedTable,
         policy: ReadPolicy,
-        pace: Pace,
+        timing: Pace,
         *,
         tell: Callable[[RunResult], object],
         by: str | None = None,
@@ -83,7 +83,7 @@ class Follow:
         self._client = client
         self._table = table
         self._policy = policy
-        self._pace = pace
+        self._timing = timing
         self._report = tell
         self._by = by
         self._shard_list = _ShardList(client)
@@ -121,13 +121,13 @@ class Follow:
         within = READ_TIMEOUT if self._client.settings.sdk_parser else ANSWER_WITHIN
         self._shards = {shard_id: ShardTracker(within) for shard_id in asked}
         started = time.monotonic()
-        end = started + self._pace.ends_after
+        end = started + self._timing.ends_after
         while (now := time.monotonic()) < end and not self._stopped.is_set():
             if all(shard.finished for shard in self._shards.values()):
                 break
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
                 plan = self._plan(due)
-                may_end = now - started >= self._pace.may_end_after
+                may_end = now - started >= self._timing.may_end_after
                 if self._is_read_by_another_run(plan) and may_end:
                     break
                 self._iterate(plan)
@@ -137,8 +137,8 @@ class Follow:
             immediately = any(
                 self._shards[shard_id].behind or self._shards[shard_id].conflict for shard_id in due
             )
-            next_start = now if immediately else now + self._pace.commit_interval
-            if ended - started >= self._pace.may_end_after:
+            next_start = now if immediately else now + self._timing.commit_interval
+            if ended - started >= self._timing.may_end_after:
                 next_start = max(next_start, ended + _PAUSE * (ended - now))
             self._stopped.wait(max(0.0, min(next_start, end) - ended))
         if not self._stopped.is_set():
@@ -149,7 +149,7 @@ class Follow:
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
         if plan.listing is not listing:
             self._shard_list.expire()  # it contradicts the table
-        interval = self._pace.commit_interval
+        interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         ranges = {
             shard_id: structs.replace(
@@ -166,7 +166,7 @@ class Follow:
         before, self._previous = self._previous, plan.expected
         known = {} if before is None else before.shards
         return any(
-            (shard.left is not None and shard.left != plan.expected.shards[shard_id].position)
+            (shard.position is not None and shard.position != plan.expected.shards[shard_id].position)
             or (shard_id in known and known[shard_id].tip_time != plan.expected.shards[shard_id].tip_time)
             for shard_id, shard in self._shards.items()
             if shard_id in plan.expected.shards  # a recreated stream may lack some

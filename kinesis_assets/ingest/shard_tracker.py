@@ -34,7 +34,7 @@ class ShardTracker:
 
     Attributes:
         answer_within: Seconds for which the shard may delay the other shards without a response.
-        left: The position after its last iteration; None if that is not known.
+        position: The position after its last iteration; None if that is not known.
         finished: Whether it is read to its end.
         behind: Whether its last iteration did not reach the tip.
         conflict: Whether another run moved its position first in its last iteration.
@@ -51,7 +51,7 @@ class ShardTracker:
     """
 
     answer_within: float
-    left: Position | None = None
+    position: Position | None = None
     finished: bool = False
     behind: bool = False
     conflict: bool = False
@@ -81,7 +81,7 @@ class ShardTracker:
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
         # After a conflict, the next iteration starts at the position that the other run committed.
-        self.left, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        self.position, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
         if not isinstance(self.error, ShardThrottled):
             self.throttled_since = None
         elif self.throttled_since is None:

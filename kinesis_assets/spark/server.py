@@ -208,7 +208,7 @@ class SparkServer:
             options = {
                 "settings": self._settings(),
                 "preload": [*self._preload],
-                "seconds_of_silence": SECONDS_OF_SILENCE,
+                "unresponsive_seconds": SECONDS_OF_SILENCE,
                 "seconds_to_end": SECONDS_TO_ARCHIVE,
             }
             stdin.write(json.dumps(options).encode() + b"\n")

@@ -46,7 +46,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=[gateway.proc, stopping], daemon=True).start()
     url = f"sc://localhost:{port}"
     _warm(url, spark.sparkContext.defaultParallelism, options["preload"])
-    watch = [url, options["seconds_of_silence"], options["seconds_to_end"], stopping]
+    watch = [url, options["unresponsive_seconds"], options["seconds_to_end"], stopping]
     threading.Thread(target=_end_if_silent, args=watch, daemon=True).start()
     with os.fdopen(int(sys.argv[1]), "w") as output:
         output.write(f"{port}\n")

@@ -25,18 +25,18 @@ class Keeper:
     def __init__(
         self,
         server: SparkServer,
-        say: Callable[[str], object],
+        report: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Supervise a server.
 
         Args:
             server: The started server. It keeps its port and token when it is restarted.
-            say: Called with a message for each restart.
+            report: Called with a message for each restart.
             clock: Returns a time in seconds.
         """
         self._server = server
-        self._report = say
+        self._report = report
         self._clock = clock
         self._started_at = clock()
         self._restarts = 0

@@ -273,7 +273,7 @@ def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
         bench.put(2)
         bench.run()
 
-    followed.follow._tell = tell
+    followed.follow._report = tell
     followed.run(A)
     assert followed.rounds == 1
     assert bench.items == [1, 2]
