@@ -135,7 +135,7 @@ def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
     followed = Followed(bench, pace=Pace(4.0, commit_interval=0.05))
 
     def put():
-        followed.follow._listed._at -= 8.0  # as if 8 s had passed
+        followed.follow._shard_list._listed_at -= 8.0  # as if 8 s had passed
         bench.later(seconds=8)
         bench.put(1)
 
