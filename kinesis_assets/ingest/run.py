@@ -94,7 +94,7 @@ def execute_run(
         for shard_id, shard in landed.items()
         if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
     }
-    committed = {
+    range_facts = {
         shard_id: facts for shard_id, shard in landed.items() if (facts := _landed(plan, shard)) is not None
     }
     result, moved, listing = CommitResult(None), read, plan.listing
@@ -119,7 +119,7 @@ def execute_run(
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
-            landed=committed,
+            landed=range_facts,
             by=by,
         )
     outcomes = {
@@ -155,7 +155,7 @@ def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> 
     Args:
         position: The position.
         now: The service time of the second response.
-        retention_hours: The retention that both responses support.
+        retention_hours: The longer retention of both responses.
     """
 
     def capped(time: datetime | None, limit: datetime) -> datetime | None:

@@ -20,8 +20,7 @@ FIRST_WAIT = 1.0
 """Seconds before a shard is read again after its first failure; they double with each further failure."""
 
 LONGEST_WAIT = 30.0
-"""Maximum of that wait in seconds. An unresponsive shard may wait longer, see
-`ALONE`."""
+"""Maximum of that wait in seconds. An unresponsive shard may wait longer; see `ALONE`."""
 
 ALONE = 4.0
 """Minimum wait after an unresponsive shard's timeout, as a multiple of the timeout."""
