@@ -95,7 +95,7 @@ class SparkServer:
 
     @property
     def pid(self) -> int:
-        """The id of the process with which all processes of the server end."""
+        """The id of the server's main process; its other processes end with it."""
         return self._started().pid
 
     def start(self) -> None:
