@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.ingest.land import LandingJob, client_of, land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import LandingJob, client_of, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import reading
@@ -24,7 +24,7 @@ from kinesis_assets.table.table import PositionedTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_assets.ingest.land import Landing
+    from kinesis_assets.ingest.manifest import Landing
 
 REGION = "us-east-1"
 _NO_LIMIT = 1 << 60

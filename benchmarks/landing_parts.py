@@ -27,7 +27,7 @@ from benchmarks.marks import Order
 from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
 from kinesis_assets.ingest.shard_group import CALLS as CALLS_AT_ONCE
-from kinesis_assets.ingest.worker_memory import give_memory_back
+from kinesis_assets.ingest.worker_tuning import give_memory_back
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind

@@ -19,8 +19,8 @@ import botocore.config
 
 from benchmarks.measure import Spread, of_rounds
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.ingest.land import LandingJob, land_group
 from kinesis_assets.ingest.shard_group import CALLS
+from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind

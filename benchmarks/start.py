@@ -103,7 +103,7 @@ def measure(rounds: int) -> Starts:
         cli = str(Path(sys.executable).with_name("kinesis-assets"))
         archive = spent(cli, "spark", "--archive", environment=archive_cached)
         began = time.monotonic()
-        server = stack.enter_context(SparkServer(log / "log"))
+        server = stack.enter_context(SparkServer(log / "log", preload=["kinesis_assets.replay.task"]))
         of_server = Usage(tree_cpu(server.pid), time.monotonic() - began)
         ways = [
             Way(AS_IT_COMES, nothing_cached | untold(site)),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.ingest.land import land_group, landing_of
+from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.replay.task import fill_group, filling_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.ingest.land import Landing, LandingJob
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.replay.task import Filling, FillJob
+    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.task import FillJob
 
 
 def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

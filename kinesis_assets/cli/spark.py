@@ -38,7 +38,7 @@ def spark(port: int, *, archive: bool) -> None:
         signal.signal(number, signal.default_int_handler)
     log = Path(tempfile.mkdtemp(prefix="kinesis-assets-spark-"), "log")
     try:
-        with SparkServer(log, port=port) as server:
+        with SparkServer(log, port=port, preload=["kinesis_assets.replay.task"]) as server:
             click.echo(f"export SPARK_REMOTE='{server.url}'")
             click.echo(f"Spark Connect answers; its log is {log}. Interrupt to end it.", err=True)
             server.wait()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dagster._core.execution.context.system import StepExecutionContext
 
     from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: TC004  # of a private attribute
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.heartbeat import Heartbeat  # noqa: TC004  # as above

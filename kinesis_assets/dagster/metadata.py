@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 if TYPE_CHECKING:
-    from kinesis_assets.ingest.run import RunResult, ShardOutcome
+    from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.table.positions import Landed
 
 

@@ -18,7 +18,7 @@ from kinesis_assets.dagster.metadata import landed_metadata
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.commit_ids import drawn_at
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def run_dev(project: Path, port: int) -> int:
 
 def _warm_spark(log: Path) -> SparkServer:
     click.echo("Starting a Spark server for all runs")
-    return SparkServer(log)
+    return SparkServer(log, preload=["kinesis_assets.replay.task"])
 
 
 def _ended(dagster: subprocess.Popen[bytes], spark: Keeper) -> int:

@@ -19,7 +19,7 @@ from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import RunCanceled
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.spark.java import require_java
 
 if TYPE_CHECKING:

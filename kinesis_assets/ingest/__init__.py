@@ -1,1 +1,1 @@
-"""One run: plan, read and write in Spark, commit."""
+"""Ingestion: a run is planned, landed in Spark and committed."""

@@ -1,56 +1,132 @@
-"""What a task returns to the driver: a manifest of its files and shards, as data.
+"""The manifest that a landing's task returns to the driver: its files and its shards.
 
-A manifest is MessagePack of declared types. It is never pickled: a Spark Connect server must not be able to
-run code in the process of a run.
+A manifest is MessagePack of declared types. It is never pickled, because a Spark Connect server must not be
+able to run code in the process of a run.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.table.data_file import DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 _Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
 
 MOST_BYTES = 64 << 20
-"""A task's manifest is never larger: one of 1,000 shards in 100 files has some 3 MB."""
+"""Maximum size of a task's manifest. The manifest of 1,000 shards in 100 files takes about 3 MB."""
 
 _SHARD_ERRORS = {
     name: kind
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, ShardError)
 }
-"""The errors that a manifest can name: those of this package's tree, and no other class."""
+"""The errors that a manifest may name, by class name: only those of this package's error tree."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of a shard's result that the manifests of landings and replays share.
+
+    Attributes:
+        shard_id: The shard.
+        end: Why the range ended; None if an error ended it.
+        rows: Rows in the files.
+        bytes: Their payload bytes.
+        checksum: Checksum of all rows, see `checksums.checksum`.
+        first_sequence_number: The first row's; None if there are no rows.
+        error: The error that ended the range; None if there was none.
+    """
+
+    shard_id: str
+    end: RangeEnd | None
+    rows: Count
+    bytes: Count
+    checksum: Count
+    first_sequence_number: str | None
+    error: ShardError | None
+
+
+class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
+    """The result of reading one shard. The files hold every row it counts.
+
+    Attributes:
+        position: The position at which the next read starts.
+        bad_records: Rows that are damaged aggregates.
+        outside_hash_range: Rows whose hash key belongs to another shard.
+        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
+        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
+        millis_behind_latest: MillisBehindLatest of the last response; None if there was no response.
+        tip_time: The service's time when the read reached the shard's tip; None if it did not.
+        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+    """
+
+    position: Position
+    bad_records: Count
+    outside_hash_range: Count
+    first_arrival: Time | None
+    last_arrival: Time | None
+    millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
+    tip_time: Time | None
+    gaps: tuple[Gap, ...]
+
+
+class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The result of a landing: its files and its shards. Nothing is committed yet."""
+
+    files: tuple[DataFile, ...] = ()
+    shards: tuple[ShardLanding, ...] = ()
+
+    def __add__(self, other: Landing) -> Landing:
+        return Landing(self.files + other.files, self.shards + other.shards)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in the files."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Their payload bytes."""
+        return sum(shard.bytes for shard in self.shards)
 
 
 def encode(manifest: msgspec.Struct) -> bytes:
-    """A task's result as bytes that `decode_all` reads."""
+    """Encode a manifest; `decode_all` decodes it."""
     return _encoder.encode(manifest)
 
 
 def decode_all(stream: str, contents: Iterable[object], kind: type[_Manifest]) -> list[_Manifest]:
-    """Read the manifests of a job's tasks.
+    """Decode the manifests of a job's tasks.
 
     Args:
         stream: The stream's name, for errors.
-        contents: Of each task, what came back; bytes of `encode` if all is well.
-        kind: What each of them is.
+        contents: The value that each task returned: the bytes of `encode`, unless something is wrong.
+        kind: The type of the manifests.
 
     Raises:
-        LandingFailed: One of them is anything else.
+        LandingFailed: One of the values is not such a manifest.
     """
     return [_decoded(stream, content, kind) for content in contents]
 
 
 def invalid(stream: str, reason: str) -> LandingFailed:
-    """The error for a manifest that cannot be what a task of this package returned."""
+    """Return the error for a manifest that no task of this package can have returned."""
     return LandingFailed(
         f"stream {stream}: a Spark task returned an invalid manifest, nothing was committed: {reason}. Run "
         "again; if it fails again, check that the executors, or the server that SPARK_REMOTE names, are "
@@ -76,7 +152,7 @@ def _decoder(kind: type[_Manifest]) -> msgspec.msgpack.Decoder[_Manifest]:
 
 
 def _as_data(value: object) -> tuple[str, str, str]:
-    """An error of a shard as its class's name, the shard and the sentence."""
+    """Convert a shard's error to its class name, the shard id and the message."""
     if isinstance(value, ShardError):
         return type(value).__name__, value.shard_id, value.sentence
     raise NotImplementedError(f"a manifest has no {type(value).__name__}")

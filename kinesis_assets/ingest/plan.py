@@ -1,4 +1,4 @@
-"""The plan of a run: what is read of which shard, from where the table says it stands."""
+"""The plan of a run: the range to read of each shard, from its position in the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
-from kinesis_assets.ingest.vanished_shards import give_up, why_kept
+from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 PATIENCE = 30.0
-"""Seconds for which a shard may be asked in vain while the run's others wait for it with their commit."""
+"""Seconds for which a failing shard is retried while the run's other shards wait for the commit."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class OnRecreated(StrEnum):
-    """What a run does where the stream was deleted and created again under its name."""
+    """The behavior if the stream was deleted and created again under the same name."""
 
     FAIL = "fail"
-    """Nothing is read."""
+    """The run fails; nothing is read."""
     RESTART = "restart"
-    """The new stream is read from its beginning, into the same table; the old one's unread rest is given up
-    and recorded."""
+    """The new stream is read from its start into the same table. The unread records of the old stream are
+    given up and recorded as a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class ReadPolicy:
     """How a stream is read.
 
     Attributes:
-        starts: Where its first plan begins.
-        bounds: For each shard's range.
-        allowance: For all ranges of a run together.
-        on_data_loss: What to do where records may have expired unread, or a shard vanished unread.
-        on_recreated: What to do where the stream is another one under the same name.
-        max_bad_records: A shard's range ends before the damaged record that would be one more, and the shard
-            fails; None takes all.
+        starts: The positions at which the stream's first plan starts.
+        bounds: The bounds of each shard's range.
+        allowance: The amount that all ranges of a run may read together.
+        on_data_loss: The behavior if records or a shard may have expired unread.
+        on_recreated: The behavior if the stream was deleted and created again under the same name.
+        max_bad_records: Maximum number of damaged records in a shard's range. The range ends before a record
+            that exceeds it, and the shard fails. None means no limit.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -80,24 +80,24 @@ class ReadPolicy:
             if value is not None and value <= 0:
                 raise InvalidInput(f"max_run_{name} must be above 0, not {value}")
         if self.max_bad_records is not None and self.max_bad_records < 0:
-            raise InvalidInput(f"max_bad_records must not be below 0, as {self.max_bad_records} is")
+            raise InvalidInput(f"max_bad_records must not be below 0, not {self.max_bad_records}")
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run reads: the value that goes through the asset's body.
+    """What a run reads: the value that the asset's body receives and returns.
 
     Attributes:
-        batch_id: Names this attempt; every row it lands carries it.
-        expected: The positions it begins from, with every listed shard.
+        batch_id: The id of this attempt, written to every row that it lands.
+        expected: The positions at which the run starts, with every listed shard.
         listing: The stream and its shards.
-        asked: The shards the run was asked for.
-        ranges: By shard id, what is to be read: the asked shards that are neither finished nor refused. Those
-            come first whose unread records would expire first.
-        allowance: What all of them may read together.
-        refused: The asked shards that cannot be read at all.
-        given_up: The asked shards that are gone and count as read to their end from now on, with the gap.
-        lowered: Unfinished shards whose retention was lowered since the table was told; it must be told.
+        asked: The requested shards.
+        ranges: By shard id, the ranges to read: those of the requested shards that are neither finished nor
+            refused, in the order in which their unread records expire.
+        allowance: The amount that all ranges may read together.
+        refused: By shard id, why a requested shard cannot be read.
+        given_up: The requested shards that have expired. They count as read to their end, with a gap.
+        lowered: Unfinished shards whose retention is shorter than the table records; the run records it.
     """
 
     batch_id: int
@@ -112,11 +112,11 @@ class RunPlan:
 
     @property
     def identity(self) -> StreamIdentity:
-        """Which stream."""
+        """The identity of the stream."""
         return self.listing.summary.identity
 
     def narrowed(self, bounds: Bounds) -> RunPlan:
-        """The same plan with tighter bounds. Fields that are None keep the plan's; none can be widened."""
+        """Return this plan with tighter bounds. None keeps the plan's bound; no bound can be widened."""
 
         def tighter(planned: Bounds) -> Bounds:
             names = Bounds.__struct_fields__
@@ -141,20 +141,20 @@ def standing_shards(
     on_recreated: OnRecreated = OnRecreated.FAIL,
     asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
-    """Every shard that is listed or recorded, with its position; parents before children.
+    """Return the position of every listed or recorded shard, parents before children.
 
-    Those in the archive, which are finished and no longer listed, are left out, except for the asked ones.
+    Archived shards, which are finished and no longer listed, are included only if they are in `asked`. A
+    shard that no run has planned yet is at TRIM_HORIZON. Parents that may have expired are not checked with
+    the service; only a plan does that, see `unlisted_parents`.
 
-    One that no run has planned yet is at TRIM_HORIZON. Only a plan asks the service for parents that may have
-    expired, see `unlisted_parents`. Raises what `plan_run` raises of the table, and of a
-    list that contradicts it; see `relist.relisted`.
+    Raises what `plan_run` raises for the table, and for a list that contradicts it; see `relist.relisted`.
     """
-    _, standing = _standing(table, listing, on_recreated, asked)
-    if standing is None or standing.identity != listing.summary.identity:
+    _, positions = _read_positions(table, listing, on_recreated, asked)
+    if positions is None or positions.identity != listing.summary.identity:
         check_first_list(listing)
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
-    check_list(listing, standing, table.uri)
-    return standing.with_listing(listing).shards
+    check_list(listing, positions, table.uri)
+    return positions.with_listing(listing).shards
 
 
 def plan_run(
@@ -168,36 +168,36 @@ def plan_run(
 ) -> RunPlan:
     """Plan the next range of each asked shard.
 
-    The first plan of a stream freezes the start of every listed shard in the table, before anything is read.
+    The first plan of a stream commits the start of every listed shard to the table before anything is read.
 
     Args:
         client: The stream.
-        table: Its table; created if missing.
+        table: The stream's table; it is created if it does not exist.
         asked: Shard ids, parents before children.
         policy: How the stream is read.
-        listing: The stream and its shards as they were listed shortly before; by default they are listed now,
-            and so they are if it contradicts the table.
-        now: The service's clock; by default that of the listing.
+        listing: A recent listing of the stream and its shards. By default, and if it contradicts the table,
+            the shards are listed now.
+        now: The service's time; by default that of the listing.
 
     Raises:
         InvalidInput: The starts do not fit the stream.
-        StreamError: The stream cannot be reached, was recreated, or its list of shards is not whole or
-            contradicts the table, after bounded tries.
+        StreamError: The stream cannot be reached, was recreated, or its shard list is incomplete or
+            contradicts the table after all retries.
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
             restored or overwritten.
     """
-    from kinesis_assets.kinesis.reading.reading import ShardRange  # noqa: PLC0415  # definitions plan nothing
+    from kinesis_assets.kinesis.reading.reading import ShardRange  # noqa: PLC0415  # loading definitions does not need it
 
     asked = list(dict.fromkeys(asked))
 
-    def positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
+    def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
         found = _positions_or_first(client, table, listing, policy, asked)
         check_list(listing, found, table.uri)
         check_unlisted_parents(client, listing, found.shards, found.listed_at)
         return listing, found
 
-    listing, standing = relisted(client, positions, listing)
-    expected = standing.with_listing(listing)
+    listing, recorded = relisted(client, read_positions, listing)
+    expected = recorded.with_listing(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
@@ -226,7 +226,7 @@ def plan_run(
                     patience=PATIENCE,
                 )
             )
-        elif error := why_kept(
+        elif error := reason_to_keep(
             client, expected, shard_id, now=now, on_data_loss=policy.on_data_loss, given_up=given_up
         ):
             refused[shard_id] = error
@@ -244,27 +244,27 @@ def plan_run(
         given_up=given_up,
         lowered={
             shard_id: expected.shards[shard_id]
-            for shard_id, shard in standing.shards.items()
+            for shard_id, shard in recorded.shards.items()
             if not shard.finished and shard.retention_hours != expected.shards[shard_id].retention_hours
         },
     )
 
 
-def _standing(
+def _read_positions(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
-    """The table, and its positions: of the list's shards, their parents and the asked ones too."""
+    """Return the table's snapshot and positions, with those of listed shards, their parents and `asked`."""
     try:
         snapshot = table.snapshot()
     except TableMissing:
         return None, None
     identity = listing.summary.identity
-    standing = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
-    if standing is None or standing.identity != identity:
-        return snapshot, standing
-    unknown = [shard for shard in listing.shards if shard.shard_id not in standing.shards]
+    positions = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
+    if positions is None or positions.identity != identity:
+        return snapshot, positions
+    unknown = [shard for shard in listing.shards if shard.shard_id not in positions.shards]
     parents = [parent for shard in unknown for parent in shard.parents]
-    return snapshot, snapshot.recall(standing, [*(shard.shard_id for shard in unknown), *parents, *asked])
+    return snapshot, snapshot.recall(positions, [*(shard.shard_id for shard in unknown), *parents, *asked])
 
 
 def _positions_or_first(
@@ -274,30 +274,32 @@ def _positions_or_first(
     policy: ReadPolicy,
     asked: Iterable[str],
 ) -> StreamPositions:
-    """The stream's positions; its first plan makes them."""
-    from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as above
-    from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as above
-    from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as above
+    """Return the stream's positions; commit its first ones if it has none."""
+    from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
 
-    snapshot, standing = _standing(table, listing, policy.on_recreated, asked)
-    if snapshot is not None and standing is not None:
-        refuse_rewritten(table, snapshot, standing)
+    snapshot, positions = _read_positions(table, listing, policy.on_recreated, asked)
+    if snapshot is not None and positions is not None:
+        refuse_rewritten(table, snapshot, positions)
         if snapshot.owner is None:
-            claim(table, listing.summary.identity)  # an older version made the table
-        if standing.identity == listing.summary.identity:
-            return standing
+            claim(table, listing.summary.identity)  # an older version created the table
+        if positions.identity == listing.summary.identity:
+            return positions
     check_first_list(listing)
-    # What is frozen stays, so it must not rest on one response.
+    # The committed starts are final, so they must not depend on one response.
     summary = confirmed(client, listing.summary)
     if summary.identity != listing.summary.identity:
-        raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
+        raise StreamRecreated(
+            client.stream, "deleted and created again during this run; nothing was changed. Run again"
+        )
     listing = listing.with_retention(max(listing.summary.retention_hours, summary.retention_hours))
     check_unlisted_parents(client, listing)
-    if standing is None:
+    if positions is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)
         return freeze(table, listing, starts)
-    # The old stream was being read, so everything in the new one is new, wherever the first one began.
+    # The old stream was being read, so every record of the new one is new, whatever the configured start is.
     return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
 
 
@@ -317,7 +319,7 @@ def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:
 
 
 def _bytes_unread(shard: ShardPosition, now: datetime) -> int | None:
-    """Payload bytes that are unread if they went on to arrive as they did; None if that is not known."""
+    """Estimate a shard's unread payload bytes from its recent arrival rate; None if that is not known."""
     if shard.seen_until is None or shard.bytes_per_second is None:
         return None
     return round(shard.bytes_per_second * max(0.0, (now - shard.seen_until).total_seconds()))

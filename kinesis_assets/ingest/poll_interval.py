@@ -1,24 +1,24 @@
-"""How long a run follows, and how often it commits."""
+"""The duration of a continuous run and the interval of its commits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 COMMIT_INTERVAL = 1.0
-"""Seconds from the beginning of a round to that of the next, unless it is told otherwise."""
+"""Default seconds from the start of an iteration to the start of the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a run follows, and how often it commits. All are seconds.
+    """How long a continuous run lasts and how often it commits, all in seconds.
 
     Attributes:
-        follow_for: So long it follows.
-        commit_interval: From the beginning of a round to that of the next, which begins at once where a shard
-            is behind or another run was faster. A round begins no further page of a shard so long after the
-            shard's first record.
-        handover: So long before the end of `follow_for` another run may take over: this one ends as soon as
-            it sees that, and at the latest so long after that end.
+        follow_for: Duration of the run.
+        commit_interval: Time from the start of an iteration to the start of the next. The next iteration
+            starts immediately if a shard is behind or another run committed first. An iteration requests no
+            more pages of a shard this long after the shard's first record.
+        handover: Another run may replace this one from this long before the end of `follow_for`. This run
+            ends when it sees the other one, and this long after `follow_for` at the latest.
     """
 
     follow_for: float
@@ -27,10 +27,10 @@ class Pace:
 
     @property
     def may_end_after(self) -> float:
-        """From then on another run may take over."""
+        """Seconds after which another run may replace this one."""
         return self.follow_for - self.handover
 
     @property
     def ends_after(self) -> float:
-        """Then it ends, whether another run took over or not."""
+        """Seconds after which the run ends, whether or not another run has replaced it."""
         return self.follow_for + self.handover

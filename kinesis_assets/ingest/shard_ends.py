@@ -1,7 +1,8 @@
-"""Whether the shards that tasks report as read to their end have ended: a list of the driver's own shows it.
+"""Confirmation that the shards which tasks report as read to their end are closed.
 
-A shard that is recorded as finished is never read again, and a report is the word of one process. A list
-costs one request, however many shards ended; none is needed for those that were closed at the plan.
+A finished shard is never read again, so one process's report is not enough: the driver lists the shards
+itself. That takes one request for any number of shards, and none for shards that were closed when the run was
+planned.
 """
 
 from __future__ import annotations
@@ -15,24 +16,25 @@ from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.reading.reading import RangeEnd
 
 if TYPE_CHECKING:
-    from kinesis_assets.ingest.land import Landing
+    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
 
 _log = logging.getLogger(__name__)
 
 _UNCONFIRMED = (
-    "stream %s: the end of %s is not recorded yet: %s. Its records are committed; the next run reads on there"
+    "stream %s: the end of %s is not recorded yet: %s. Its records are committed; the next run continues at "
+    "that position"
 )
 
 
 def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: Landing) -> Landing:
-    """The same landing, in which no shard has ended that the driver has not seen closed.
+    """Return a landing in which only shards that the driver has seen closed have ended.
 
     Args:
         client: The stream.
-        listing: The list of the plan.
-        landing: What the tasks reported.
+        listing: The plan's listing.
+        landing: The landing as the tasks reported it.
     """
     closed = {shard.shard_id for shard in listing.shards if shard.closed}
     ended = {shard.shard_id for shard in landing.shards if shard.end is RangeEnd.SHARD_END}

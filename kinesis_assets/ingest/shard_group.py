@@ -1,4 +1,4 @@
-"""A task's shards, read side by side."""
+"""Concurrent reading of a task's shards."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.reading import ShardReading
     from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
 
-    Take = Callable[[ShardReading, Records], Iterable[Wait]]
+    Handler = Callable[[ShardReading, Records], Iterable[Wait]]
 
 CALLS = CONNECTIONS
-"""Made at once by a task, each for another shard. Shards that wait for their pace make none."""
+"""Maximum concurrent calls of a task, each for another shard. Shards that pause between calls make none."""
 
 
 class SideBySide:
-    """Readings of different shards, to be read once.
+    """Readings of different shards. They can be read once.
 
     Args:
-        readings: Which.
-        stop: The event that ends all of them; set when one fails with what is no shard's own.
+        readings: The readings.
+        stop: The event that ends all readings. It is set when one fails with an error that is not a shard's
+            own.
     """
 
     def __init__(self, readings: Sequence[ShardReading], stop: Event) -> None:
@@ -38,39 +39,42 @@ class SideBySide:
         self._loop = EventLoop(CALLS)
 
     def hurry(self) -> None:
-        """From now on no shard pauses any longer. Any thread may call this."""
+        """End the pauses of all shards from now on. Any thread may call this."""
         self._loop.hurry()
 
-    def read(self, take: Take) -> list[ShardError | None]:
-        """Read all of them to their ends; the error that ended each early. Raises what is no shard's own.
+    def read(self, handler: Handler) -> list[ShardError | None]:
+        """Read all ranges to their ends. Raises errors that are not a shard's own.
 
         Args:
-            take: Is given what is read of any shard, as it comes, and tells what it waits for.
+            handler: Called with the records of each page as it is read; it yields what it waits for.
+
+        Returns:
+            For each reading, the error that ended it early, or None.
         """
-        self._loop.run([self._read(number, take) for number in range(len(self._readings))])
+        self._loop.run([self._read(number, handler) for number in range(len(self._readings))])
         return self._errors
 
-    def _read(self, number: int, take: Take) -> Waits[None]:
+    def _read(self, number: int, handler: Handler) -> Waits[None]:
         reading = self._readings[number]
         try:
             with closing(reading.steps()) as steps:
                 while (step := self._next(number, steps)) is not None:
                     if isinstance(step, Records):
-                        yield from take(reading, step)
+                        yield from handler(reading, step)
                     else:
                         yield step
         except Exception:
-            self._stop.set()  # a look for a lost record, which is waited for, ends by it too
+            self._stop.set()  # this also ends a search for a lost record that others wait for
             raise
 
     def _next(self, number: int, steps: Generator[Wait | Records]) -> Wait | Records | None:
-        """What comes next of a shard; None if nothing does, as where it failed.
+        """Return the next step of a reading; None at its end or after an error.
 
-        What takes it is not asked here: whatever fails there would seem to be the shard's own, while its
-        position is already behind what was taken.
+        The handler is not called here: its errors would be taken for the shard's own, although the shard's
+        position is already after the records that it was given.
         """
         try:
             return next(steps, None)
         except ShardError as error:
-            self._errors[number] = error.with_traceback(None)  # its frames keep the page
+            self._errors[number] = error.with_traceback(None)  # its frames would keep the page in memory
             return None

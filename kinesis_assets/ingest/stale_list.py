@@ -1,7 +1,7 @@
-"""Whether a list of shards contradicts the positions in the table.
+"""Checks whether a shard list contradicts the positions in the table.
 
-ListShards is eventually consistent: a list may be from before a split or a merge that is already recorded.
-Nothing is concluded from such a list; it is requested again, and a contradiction that persists is an error.
+ListShards is eventually consistent: a list may be older than a split or a merge that is already recorded.
+Such a list is not used; the shards are listed again, and a contradiction that persists is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_list(listing: StreamListing, positions: StreamPositions, table: str) -> None:
-    """See that a list contradicts none of the positions.
+    """Check that a list contradicts none of the positions.
 
     Args:
         listing: The list.
@@ -29,23 +29,23 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
         table: The table's URI.
 
     Raises:
-        StreamRecreated: The list is of another stream of the same name.
-        ShardListStale: It shows a shard open that has ended.
+        StreamRecreated: The list is that of another stream of the same name.
+        ShardListStale: It shows a finished shard as open.
         ShardListIncomplete: It lacks a parent that cannot have expired.
     """
     stream = positions.identity.name
     if listing.summary.identity != positions.identity:
-        raise StreamRecreated(stream, "deleted and created again meanwhile; run again")
+        raise StreamRecreated(stream, "deleted and created again during this run; run again")
     if reasons := contradictions(listing, positions, table):
         raise ShardListStale(stream, reasons)
     _refuse_missing_parents(listing, positions.shards, positions.listed_at)
 
 
 def check_first_list(listing: StreamListing) -> None:
-    """See that the first list of a stream lacks no parent that cannot have expired.
+    """Check that the first list of a stream contains every parent that cannot have expired.
 
     Raises:
-        ShardListIncomplete: It does.
+        ShardListIncomplete: It lacks one.
     """
     _refuse_missing_parents(listing, (), None)
 
@@ -62,25 +62,25 @@ def _refuse_missing_parents(
 
 
 def check_for_seek(listing: StreamListing, positions: StreamPositions) -> None:
-    """See that a list is not from before what is recorded.
+    """Check that a list is not older than the positions in the table.
 
-    A shard that is finished in the table and listed as open passes: a seek reopens it.
+    A shard that is finished in the table may be listed as open, because a seek reopens it.
 
     Raises:
-        ShardListStale: It shows a shard open whose children were listed before.
+        ShardListStale: It shows a shard as open whose children were listed before.
     """
     if reasons := _with_children(listing, positions):
         raise ShardListStale(positions.identity.name, reasons)
 
 
 def contradictions(listing: StreamListing, positions: StreamPositions, table: str) -> dict[str, str]:
-    """By shard id, why a list that shows the shard open contradicts the positions, and what to do."""
+    """Return by shard id why listing the shard as open contradicts the positions, and what to do."""
     finished = finished_among(positions, _listed_open(listing))
-    stream = positions.identity.arn  # it names the stream whatever account and region the command has
+    stream = positions.identity.arn  # valid whatever account and region the command runs with
     wrongly_finished = {
         shard_id: (
             f"listed as open, but recorded as read to its end at {positions.shards[shard_id].position}. "
-            "If a later run repeats this, the record is wrong. To read the shard on from there, run "
+            "If a later run repeats this, the recorded end is wrong. To continue the shard there, run "
             f"`kinesis-assets seek --stream {stream} --table {shlex.quote(table)} --shard {shard_id} "
             f"--to {positions.shards[shard_id].position} --apply`"
         )
@@ -96,13 +96,13 @@ def _listed_open(listing: StreamListing) -> list[str]:
 def _with_children(listing: StreamListing, positions: StreamPositions) -> dict[str, str]:
     return {
         shard_id: f"listed as open, though its children {', '.join(children)} were listed before. "
-        "Nothing to do: the next run lists again"
+        "Nothing to do: the next run lists the shards again"
         for shard_id, children in known_children(positions, _listed_open(listing)).items()
     }
 
 
 def finished_among(positions: StreamPositions, shard_ids: Iterable[str]) -> list[str]:
-    """The shards of these that are recorded as read to their end."""
+    """Return those of the shards that are recorded as read to their end."""
     return [
         shard_id
         for shard_id in shard_ids
@@ -111,9 +111,9 @@ def finished_among(positions: StreamPositions, shard_ids: Iterable[str]) -> list
 
 
 def known_children(positions: StreamPositions, shard_ids: Iterable[str]) -> dict[str, list[str]]:
-    """By shard id, the recorded children that are not read to their end.
+    """Return by shard id the recorded children that are not read to their end.
 
-    Children that are read to their end need not be searched: their parents are, too.
+    Finished children are ignored, because their parents are finished too.
     """
     wanted = set(shard_ids)
     children: dict[str, list[str]] = {}

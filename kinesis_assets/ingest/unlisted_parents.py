@@ -1,8 +1,8 @@
-"""Parents that a list of shards lacks within the stream's retention.
+"""Parents that a shard list lacks although they may be within the stream's retention.
 
-Either the list is incomplete, or the parents had expired before the retention was raised. A parent counts
-as expired only if three responses agree: two lists do not contain it, and the service refuses an iterator
-for it.
+Either the list is incomplete, or the parents had expired before the retention was increased. A parent counts
+as expired only if three responses agree: two lists do not contain it, and the service refuses an iterator for
+it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ def check_unlisted_parents(
     known: Container[str] = (),
     listed_at: datetime | None = None,
 ) -> None:
-    """See that every parent that a list lacks has expired.
+    """Check that every parent that a list lacks has expired.
 
-    No call is made if the list lacks none, or if the last list is older than the retention: shards that
-    nobody saw may well have expired since.
+    No call is made if the list lacks none, or if the previous list is older than the retention, because
+    shards that were created since may have expired unseen.
 
     Args:
         client: The stream.
-        listing: Its list, with the retention that counts.
+        listing: Its list, with the retention to apply.
         known: The shards that were listed before.
-        listed_at: When that was; None before the first list.
+        listed_at: The time of the previous list; None for the first list.
 
     Raises:
-        ShardListIncomplete: One is listed now, or can still be read.
-        CallFailed: Whether one can still be read is not known.
-        StreamError: The stream cannot be listed again.
+        ShardListIncomplete: A parent is listed now, or can still be read.
+        CallFailed: It is not known whether a parent can still be read.
+        StreamError: The stream's shards cannot be listed again.
     """
     summary = listing.summary
     missing = missing_parents(

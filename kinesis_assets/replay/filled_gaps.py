@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.replay.task import ShardFilling
+    from kinesis_assets.replay.manifest import ShardFilling
 
 
 def filled_gaps(

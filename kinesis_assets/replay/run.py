@@ -29,14 +29,15 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
     StreamRecreated,
 )
-from kinesis_assets.ingest.land import LandingJob
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.replay.filled_gaps import filled_gaps
-from kinesis_assets.replay.task import Filling, FillJob, ShardFilling
+from kinesis_assets.replay.manifest import Filling, ShardFilling
+from kinesis_assets.replay.task import FillJob
 from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.table.amend import fill_in
 from kinesis_assets.table.commit import LONGEST_READING, read_until

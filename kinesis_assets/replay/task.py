@@ -11,26 +11,25 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.errors import ShardError
-from kinesis_assets.ingest.land import BYTES_IN_FLIGHT, Count, LandingJob, client_of, packed, parallelism
 from kinesis_assets.ingest.manifest import decode_all, encode
-from kinesis_assets.ingest.manifest_checks import check_filling
+from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.ingest.worker_memory import give_memory_back
+from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, LandingJob, client_of
+from kinesis_assets.ingest.worker_tuning import give_memory_back
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.quota import Budget
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardReading
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay.existing_keys import HeldKeys
-from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.replay.manifest import Filling, ShardFilling
+from kinesis_assets.replay.manifest_checks import check_filling
+from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.transport.awaitables import Waits
@@ -58,48 +58,6 @@ class FillJob:
     landing: LandingJob
     held: tuple[HeldFile, ...]
     not_before: datetime
-
-
-class ShardFilling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a shard lacked; all of it stands in the files.
-
-    Attributes:
-        shard_id: The shard.
-        start: Where its range began.
-        through: How far it was read, as where the next read would begin.
-        end: What ended the range; None if an error did.
-        read: Records read.
-        first_read: Sequence number of the first of them; None if there are none.
-        rows: Records that the table lacked.
-        bytes: Their payload bytes.
-        checksum: Over them all, see `checksums.checksum`.
-        first_sequence_number: Of the first of them; None if there are none, likewise below.
-        last_sequence_number: Of the last of them.
-        error: What ended the range early.
-    """
-
-    shard_id: str
-    start: Position
-    through: Position
-    end: RangeEnd | None
-    read: Count
-    first_read: str | None
-    rows: Count
-    bytes: Count
-    checksum: Count
-    first_sequence_number: str | None
-    last_sequence_number: str | None
-    error: ShardError | None
-
-
-class Filling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came back of a filling: its files and its shards. Nothing is committed yet."""
-
-    files: tuple[DataFile, ...] = ()
-    shards: tuple[ShardFilling, ...] = ()
-
-    def __add__(self, other: Filling) -> Filling:
-        return Filling(self.files + other.files, self.shards + other.shards)
 
 
 def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Filling:

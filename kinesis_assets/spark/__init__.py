@@ -1,1 +1,1 @@
-"""Kinesis through Spark: landing a run's ranges, and the "kinesis" data source."""
+"""Spark: sessions, a Spark Connect server, and the "kinesis" data source."""

@@ -1,7 +1,7 @@
-"""An archive of Spark's classes, from which a JVM takes them instead of reading, checking and linking each.
+"""The archive of Spark's classes, which saves a JVM from reading, verifying and linking each class.
 
-Java calls it a dynamic archive for class data sharing. It belongs to one Java and one Spark; a JVM that finds
-that it is of others goes on without it. `server.make_archive` makes it.
+It is a dynamic archive for class data sharing (CDS). It is valid for one Java and one Spark version; other
+JVMs ignore it. `server.make_archive` creates it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kinesis_assets.spark.java import java_command
 
 
 def archive_path() -> Path:
-    """Where the archive of this user, this Java and this Spark is, if it was made."""
+    """Return the path of the archive for this user, Java and Spark, whether or not it exists."""
     java = Path(shutil.which(java_command()) or "").resolve()
-    spark = distribution("pyspark")  # the package itself takes a while to load
-    whose = hashlib.sha256(f"{java}:{spark.locate_file('pyspark')}".encode()).hexdigest()
+    spark = distribution("pyspark")  # importing pyspark itself is slow
+    key = hashlib.sha256(f"{java}:{spark.locate_file('pyspark')}".encode()).hexdigest()
     caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(caches, "kinesis-assets", f"spark-{spark.version}-{whose[:16]}.jsa")
+    return Path(caches, "kinesis-assets", f"spark-{spark.version}-{key[:16]}.jsa")
 
 
 def archive_options() -> list[str]:
-    """The options by which a JVM uses the archive; none if there is none."""
+    """Return the options with which a JVM uses the archive; none if it does not exist."""
     path = archive_path()
-    # A space would end the option.
+    # A space in the path would end the option.
     return [f"-XX:SharedArchiveFile={path}"] if " " not in str(path) and path.is_file() else []

@@ -1,4 +1,4 @@
-"""Which code of this package stands here, so that a run finds a server whose tasks would run another."""
+"""The version of this package's code, by which a run detects a server whose tasks would run other code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 from pathlib import Path
 
 CODE = "spark.kinesis_assets.code"
-"""The setting by which a server tells it. One that does not, as of another machine, is taken as it is."""
+"""The Spark setting with a server's code version. A server without it, as on a cluster, is accepted."""
 
 _PACKAGE = Path(__file__).parents[1]
 _DIGITS = 12
 
 
 def code_of(package: Path = _PACKAGE) -> str:
-    """A name for the package's modules as they stand now, all together; `defs` is the project's own."""
+    """Return a hash of the package's modules, except for `defs`, which belongs to the project."""
     digest = hashlib.sha256()
     modules = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     for name, path in sorted(modules.items()):

@@ -1,6 +1,6 @@
 """Sessions on Spark Connect.
 
-A server that does not answer is told at once, where Spark's own client would try for ten minutes.
+A server that does not respond is reported within seconds; Spark's own client would retry for ten minutes.
 """
 
 from __future__ import annotations
@@ -23,78 +23,83 @@ if TYPE_CHECKING:
 SECONDS_TO_ANSWER = 20.0
 
 RETRIES = 4
-"""Of a call to a server on this machine, over some seconds: it does not go away and come back."""
+"""Retries of a call to a server on this machine, over a few seconds. Such a server is not restarted
+meanwhile."""
 
-_HERE = ("localhost", "127.0.0.1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1")
 
 _log = logging.getLogger(__name__)
 
 
 def remote_of(spark_config: Mapping[str, Any]) -> str | None:
-    """The URL of the Spark Connect server that a session attaches to; None if Spark is started here."""
+    """Return the URL of the Spark Connect server to attach to; None if Spark is started on this machine."""
     return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
 
 
 def require_answer(url: str) -> None:
-    """See that a server answers, within `SECONDS_TO_ANSWER`, and was started with the code that stands here.
+    """Check that a server responds within `SECONDS_TO_ANSWER` and runs the same code of this package.
 
     Raises:
-        LandingFailed: It does not, or was not.
+        LandingFailed: It does not.
     """
-    there, here = ask(url, SECONDS_TO_ANSWER), code_of()
-    if there and there != here:
+    theirs, ours = server_code_version(url, SECONDS_TO_ANSWER), code_of()
+    if theirs and theirs != ours:
         raise LandingFailed(
-            f"the Spark server at {_place(url)} was started with other code of kinesis_assets than this "
-            f"run's (there {there}, here {here}), and its tasks would run that; end it and start it again "
-            "(`kinesis-assets spark`, or `kinesis-assets dev` where that keeps it)"
+            f"the Spark server at {_without_token(url)} runs other code of kinesis_assets than this run "
+            f"(server {theirs}, run {ours}); stop the server and start it again (`kinesis-assets spark`, or "
+            "`kinesis-assets dev` if that started it)"
         )
 
 
-def ask(url: str, seconds: float) -> str:
-    """Which code of this package a server was started with, as `code_of` names it; empty if it does not tell.
+def server_code_version(url: str, seconds: float) -> str:
+    """Return the version of this package's code on a server, see `code_of`; empty if the server has none.
+
+    Args:
+        url: The server's URL.
+        seconds: Time limit for the response.
 
     Raises:
-        LandingFailed: It does not answer within so many seconds.
+        LandingFailed: It does not respond in time.
     """
-    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # here and below: half a second that only those pay who use it
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # here and below: takes 0.5 s that only Spark Connect needs
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
     from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc  # noqa: PLC0415
 
-    if urlsplit(url).hostname in _HERE:
-        os.environ.setdefault("no_grpc_proxy", ",".join(_HERE))
+    if urlsplit(url).hostname in _LOCAL_HOSTS:
+        os.environ.setdefault("no_grpc_proxy", ",".join(_LOCAL_HOSTS))
     try:
         builder = DefaultChannelBuilder(url)
         user = base_pb2.UserContext(user_id="kinesis-assets")
-        asking = base_pb2.ConfigRequest(
+        request = base_pb2.ConfigRequest(
             session_id=str(uuid4()),
             user_context=user,
             operation=base_pb2.ConfigRequest.Operation(
                 get_option=base_pb2.ConfigRequest.GetOption(keys=[CODE])
             ),
         )
-        leaving = base_pb2.ReleaseSessionRequest(session_id=asking.session_id, user_context=user)
+        release = base_pb2.ReleaseSessionRequest(session_id=request.session_id, user_context=user)
         with builder.toChannel() as channel:
             server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
             headers = tuple(builder.metadata())
-            answer = server.Config(asking, timeout=seconds, metadata=headers)
-            server.ReleaseSession(leaving, timeout=seconds, metadata=headers)
+            response = server.Config(request, timeout=seconds, metadata=headers)
+            server.ReleaseSession(release, timeout=seconds, metadata=headers)
     except (grpc.RpcError, PySparkException, ValueError) as error:
-        said = error.details() if isinstance(error, grpc.Call) else str(error)
+        details = error.details() if isinstance(error, grpc.Call) else str(error)
         raise LandingFailed(
-            f"no Spark Connect server answers at {_place(url)}, which SPARK_REMOTE or spark.remote names "
-            f"({said}); start it again (`kinesis-assets spark` is one on this machine), or name none"
+            f"no Spark Connect server responds at {_without_token(url)}, which SPARK_REMOTE or spark.remote "
+            f"names ({details}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
         ) from error
-    return "".join(pair.value for pair in answer.pairs)
+    return "".join(pair.value for pair in response.pairs)
 
 
-def _place(url: str) -> str:
-    """Where a server is; the URL itself may have a token in it."""
+def _without_token(url: str) -> str:
+    """Return a server's URL without its parameters, one of which may be a token."""
     return url.split(";", maxsplit=1)[0].rstrip("/")
 
 
 def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
-    """A new session on a server; `spark.master` in its settings is for where there is no server."""
+    """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
@@ -104,27 +109,27 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
         if name not in {"spark.master", "spark.remote"}:
             builder = builder.config(name, value)
     with warnings.catch_warnings():
-        # Of settings that only the server's own start could have set, as spark.ui.enabled.
+        # Spark warns of settings that apply only when a server starts, such as spark.ui.enabled.
         warnings.filterwarnings("ignore", r"(?s).*CANNOT_MODIFY_CONFIG", UserWarning)
         session = builder.create()
-    if urlsplit(url).hostname in _HERE:
+    if urlsplit(url).hostname in _LOCAL_HOSTS:
         session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
     return session
 
 
 def _warn_if_the_server_can_run_code_here(url: str) -> None:
-    """Log that PySpark's client unpickles whatever a server of another machine returns, where it does.
+    """Log a warning if PySpark's client unpickles what a server on another machine returns.
 
     Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)
     """
-    import pyspark  # noqa: PLC0415  # as above
+    import pyspark  # noqa: PLC0415  # as in `server_code_version`
     from pyspark import accumulators  # noqa: PLC0415
 
     restricted = hasattr(accumulators, "specialAccumulatorSer")
-    if not restricted and urlsplit(url).hostname not in _HERE:
+    if not restricted and urlsplit(url).hostname not in _LOCAL_HOSTS:
         _log.warning(
             "PySpark %s unpickles what a Spark Connect server returns: whoever controls %s can run code in "
             "this process. Install PySpark 4.3 or newer",
             pyspark.__version__,
-            _place(url),
+            _without_token(url),
         )

@@ -1,7 +1,7 @@
 """`spark.read.format("kinesis")`: a closed range of a stream as a DataFrame.
 
-Spark calls a source's `read` again for every action, and sometimes twice within one. So the range must have a
-fixed end, and reading it again must give the same rows: `until` is required.
+Spark calls a source's `read` for every action, and sometimes twice within one. So `until` is required: the
+range must have a fixed end, and reading it again must return the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TIP_GRACE = timedelta(seconds=2)
-"""A shard counts as read up to `until` only in an answer given so long after it: records may arrive late."""
+"""A shard counts as read up to `until` only after a response from this long after it; records may arrive
+late."""
 
 _OPTIONS = {"stream", "until", "start", "shard_ids", "region_name", "endpoint_url", "profile_name"}
 
@@ -41,30 +42,31 @@ class KinesisDataSource(DataSource):
     Options:
         stream: The stream's name or its ARN. Required.
         until: RFC 3339 time, not in the future. Records that arrived before it are read. Required.
-        start: A position as `Position.parse` reads it; a sequence number goes with one shard. TRIM_HORIZON by
-            default, which moves on as records expire. LATEST has no fixed meaning and is refused.
-        shard_ids: Comma-separated; all listed shards by default.
-        region_name, endpoint_url, profile_name: As for boto3; the SDK's own settings by default.
+        start: A position in the format of `Position.parse`; a sequence number requires exactly one shard id.
+            The default is TRIM_HORIZON, which moves forward as records expire. LATEST is refused, because it
+            has no fixed meaning.
+        shard_ids: Comma-separated shard ids; all listed shards by default.
+        region_name, endpoint_url, profile_name: As in boto3; by default the SDK's own settings.
 
-    The columns are `RECORD_SCHEMA`; there is no order between shards.
+    The columns are `RECORD_SCHEMA`. Rows of different shards are in no particular order.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "kinesis"
 
     def schema(self) -> StructType:
-        """The columns of `RECORD_SCHEMA`."""
+        """Return the columns of `RECORD_SCHEMA`."""
         return from_arrow_schema(RECORD_SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the range that the options name.
+        """Return a reader of the range that the options specify.
 
         Raises:
-            InvalidInput: An option is missing, unknown or makes no sense.
+            InvalidInput: An option is missing, unknown or invalid.
         """
-        del schema  # there is one
+        del schema  # it is always that of `schema()`
         return _Reader({name.lower(): value for name, value in self.options.items()})
 
 
@@ -91,23 +93,23 @@ class _Reader(DataSourceReader):
         self._start = Position.parse(options.get("start", "TRIM_HORIZON"))
         self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
         if self._start.kind is PositionKind.LATEST:
-            raise InvalidInput("start LATEST has no fixed meaning in a closed range; name a time")
+            raise InvalidInput("start LATEST has no fixed meaning in a closed range; use a time")
         if self._start.timestamp is not None and self._start.timestamp >= self._until:
             raise InvalidInput(f"start {self._start} is not before until {self._until.isoformat()}")
         if self._start.sequence_number is not None and len(self._shard_ids) != 1:
-            raise InvalidInput(f"start {self._start} means one shard; name it with shard_ids")
+            raise InvalidInput(f"start {self._start} applies to one shard; specify it with shard_ids")
         self._settings = ClientSettings(
             options.get("region_name"), options.get("endpoint_url"), options.get("profile_name")
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition a shard."""
+        """Return one partition for each shard."""
         client = StreamClient(self._stream, self._settings)
         listing = relisted(client, lambda listing: listing)
         now = listing.summary.service_time
         if self._until > now + CLOCK_STEP:
             raise InvalidInput(
-                f"until {self._until.isoformat()} is in the future; the stream's clock says {now}"
+                f"until {self._until.isoformat()} is in the future; the stream's time is {now.isoformat()}"
             )
         listed = {shard.shard_id: shard for shard in listing.shards}
         unknown = sorted(set(self._shard_ids) - listed.keys())
@@ -128,9 +130,9 @@ class _Reader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A shard's records, a batch a page."""
-        assert isinstance(partition, _ShardPartition)  # noqa: S101  # Spark hands back what partitions() gave
-        client = StreamClient(self._stream, self._settings, attempts=1)  # the reader tries again by itself
+        """Yield a shard's records, one batch for each page."""
+        assert isinstance(partition, _ShardPartition)  # noqa: S101  # Spark passes the objects of `partitions`
+        client = StreamClient(self._stream, self._settings, attempts=1)  # the reader retries itself
         for records in ShardReading(client, partition.range):
             yield record_batch(client.stream, partition.range.shard_id, records)
 
@@ -141,5 +143,5 @@ def _time(text: str) -> datetime:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise InvalidInput(f"until {text!r} is no time with an offset; 2026-01-31T12:00:00Z is the form")
+        raise InvalidInput(f"until {text!r} is not a time with an offset, such as 2026-01-31T12:00:00Z")
     return time.astimezone(UTC)

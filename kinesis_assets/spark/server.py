@@ -1,6 +1,6 @@
-"""A Spark Connect server on this machine, started and ended by who needs it, so that runs find Spark warm.
+"""A Spark Connect server on this machine, so that runs do not have to start Spark.
 
-It is reached on loopback alone, and only with a token: whoever reaches it can run code as this user.
+It listens on loopback only and requires a token, because its clients can run code as this user.
 """
 
 from __future__ import annotations
@@ -29,84 +29,92 @@ if TYPE_CHECKING:
     from typing import IO, Self
 
 SECONDS_TO_START = 120.0
-"""Within so many seconds the server answers, or it is ended."""
+"""Time limit for the server to start and respond; after it, the server is stopped."""
 
 SECONDS_TO_STOP = 20.0
-"""Within so many seconds it ends by itself, or is killed."""
+"""Time limit for the server to stop; after it, the server is killed."""
 
 SECONDS_TO_ARCHIVE = 300.0
-"""Within so many seconds an ending server has written down what it has loaded."""
+"""Time limit for a stopping server to write the archive of its classes."""
 
 SECONDS_OF_SILENCE = 60.0
-"""A server whose Java answers nothing for so long hangs, and ends."""
+"""Seconds without a response after which the server's Java counts as hanging and the server is killed."""
 
 TASKS = 2
-"""Tasks of one landing, as `spark.default.parallelism`."""
+"""Tasks of one landing; the server's `spark.default.parallelism`."""
 
 SIDE_BY_SIDE = 4
-"""Runs whose tasks have room beside each other; dagster.yaml lets as many run."""
+"""Number of runs whose tasks can run at the same time; dagster.yaml allows as many concurrent runs."""
 
-_NOT_OURS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
-"""Would let the server's own session look for another server."""
+_UNSET = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
+"""Environment variables with which the server's own session would attach to another server."""
 
 
 class SparkServer:
-    """A Spark Connect server of this interpreter's pyspark. A context manager: it serves within.
+    """A Spark Connect server that runs this interpreter's pyspark. As a context manager, it runs within.
 
-    Its tasks run in this interpreter, with this process's environment as it was at the start: AWS settings
-    and package are those of here. It ends with this process, however that ends; and where its Java has ended,
+    Its tasks run in this Python interpreter, with the environment that this process had when the server
+    started, including its AWS settings. The server ends with this process in any case, and when its Java ends
     or hangs.
 
     Attributes:
-        log: The file that everything the server says goes to.
+        log: The file to which the server's output is written.
     """
 
     def __init__(
-        self, log: Path, *, port: int = 0, tasks: int = TASKS, java_options: Sequence[str] = ()
+        self,
+        log: Path,
+        *,
+        port: int = 0,
+        tasks: int = TASKS,
+        java_options: Sequence[str] = (),
+        preload: Sequence[str] = (),
     ) -> None:
-        """What to start; nothing is started yet.
+        """Configure the server; `start` starts it.
 
         Args:
-            log: A file, to which each start adds.
-            port: On loopback; 0 for a free one.
-            tasks: Of one landing.
-            java_options: Of its JVM, besides those that every Spark here gets.
+            log: A file, to which each start appends.
+            port: The port on loopback; 0 for a free one.
+            tasks: Number of tasks of one landing.
+            java_options: Options of its JVM, in addition to those of `local_settings`.
+            preload: Modules that its Python workers import when it starts, so that runs find them loaded.
         """
         self.log = log
         self._port = port
         self._tasks = tasks
         self._java_options = java_options
+        self._preload = preload
         self._token = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """What SPARK_REMOTE has to be. It has the token in it: keep it to yourself."""
-        # A token goes over an unencrypted channel only to that name.
+        """The value for SPARK_REMOTE. It contains the token and must be kept secret."""
+        # The client sends a token over an unencrypted channel only to the host name localhost.
         return f"sc://localhost:{self._port}/;token={self._token}"
 
     @property
     def pid(self) -> int:
-        """Of the process that all others of the server end with."""
+        """The id of the server's main process; its other processes end with it."""
         return self._started().pid
 
     def start(self) -> None:
-        """Start it, and wait until it has answered a request, and run a job.
+        """Start the server, and wait until it responds and has run a job.
 
-        Once it was stopped it can be started again, and then has the port and the token that it had.
+        A stopped server can be started again; it keeps its port and token.
 
         Raises:
-            InvalidInput: The port is taken.
-            JavaUnavailable: There is no Java.
-            SparkServerFailed: It did not come up within `SECONDS_TO_START`.
+            InvalidInput: The port is in use.
+            JavaUnavailable: Java is not installed, or is too old.
+            SparkServerFailed: It did not start within `SECONDS_TO_START`.
         """
         require_java()
-        _see_that_it_is_free(self._port)
+        _require_free_port(self._port)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         reading, writing = os.pipe()
         try:
             with self.log.open("ab") as log:
-                # A session of its own, so that Ctrl-C reaches it through `stop` alone.
+                # A new session, so that Ctrl-C does not reach it; only `stop` stops it.
                 self._process = subprocess.Popen(  # noqa: S603
                     [sys.executable, "-m", "kinesis_assets.spark.server_process", str(writing)],
                     stdin=subprocess.PIPE,
@@ -119,17 +127,17 @@ class SparkServer:
         finally:
             os.close(writing)
         try:
-            with os.fdopen(reading) as told:
-                self._await_port(told)
+            with os.fdopen(reading) as output:
+                self._await_port(output)
         except BaseException:
             self.stop()
             raise
 
     def stop(self, *, within: float = SECONDS_TO_STOP) -> None:
-        """End it, and all that it started. Does nothing if it is not running.
+        """Stop the server and all of its processes. Does nothing if it is not running.
 
         Args:
-            within: Seconds until it is killed.
+            within: Seconds after which it is killed.
         """
         process, self._process = self._process, None
         if process is None:
@@ -139,13 +147,13 @@ class SparkServer:
                 process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(within)
-        # Its JVM may outlive it, if it was killed in the middle.
+        # Its JVM may still run if the process was killed.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def wait(self) -> None:
-        """Wait until something other than `stop` ends it.
+        """Wait until the server ends other than by `stop`.
 
         Raises:
             SparkServerFailed: It has ended.
@@ -153,7 +161,7 @@ class SparkServer:
         raise self._ended(self._started().wait())
 
     def failed(self) -> SparkServerFailed | None:
-        """How it has ended by something other than `stop`; None while it runs."""
+        """Return the error if the server has ended other than by `stop`; None while it runs."""
         status = self._started().poll()
         return None if status is None else self._ended(status)
 
@@ -169,11 +177,11 @@ class SparkServer:
     def _ended(self, status: int) -> SparkServerFailed:
         return self._failed(f"ended with status {status}")
 
-    def _failed(self, what: str) -> SparkServerFailed:
-        return SparkServerFailed(f"the Spark server {what}: {self._last_line()}; {self.log} tells more")
+    def _failed(self, event: str) -> SparkServerFailed:
+        return SparkServerFailed(f"the Spark server {event}: {self._last_line()}; see {self.log}")
 
     def _started(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "start it first"  # noqa: S101
+        assert self._process is not None, "the server is not started"  # noqa: S101
         return self._process
 
     def _settings(self) -> dict[str, str]:
@@ -181,7 +189,7 @@ class SparkServer:
         options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,
-            **({JAVA_OPTIONS: " ".join(options)} if options else {}),  # none are the site's own
+            **({JAVA_OPTIONS: " ".join(options)} if options else {}),  # or those of spark-defaults.conf
             "spark.default.parallelism": str(self._tasks),
             "spark.app.name": "kinesis-assets",
             "spark.driver.host": LOOPBACK,
@@ -189,63 +197,64 @@ class SparkServer:
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": str(self._port),
-            # With it, each session would have Python workers of its own, and start them anew.
+            # With isolation, each session would start its own Python workers.
             "spark.sql.artifact.isolation.enabled": "false",
         }
 
-    def _await_port(self, told: IO[str]) -> None:
+    def _await_port(self, output: IO[str]) -> None:
         stdin = self._started().stdin
-        assert stdin is not None  # noqa: S101  # it was asked for
+        assert stdin is not None  # noqa: S101  # it is a pipe
         with suppress(BrokenPipeError):
-            order = {
+            options = {
                 "settings": self._settings(),
-                "seconds_of_silence": SECONDS_OF_SILENCE,
+                "preload": [*self._preload],
+                "unresponsive_seconds": SECONDS_OF_SILENCE,
                 "seconds_to_end": SECONDS_TO_ARCHIVE,
             }
-            stdin.write(json.dumps(order).encode() + b"\n")
+            stdin.write(json.dumps(options).encode() + b"\n")
             stdin.flush()
-        ready, _, _ = select.select([told], [], [], SECONDS_TO_START)
+        ready, _, _ = select.select([output], [], [], SECONDS_TO_START)
         if not ready:
-            raise self._failed(f"did not come up within {SECONDS_TO_START:.0f} s")
-        if not (port := told.readline()):
-            raise self._failed("ended while it started")
+            raise self._failed(f"did not start within {SECONDS_TO_START:.0f} s")
+        if not (port := output.readline()):
+            raise self._failed("ended during its start")
         self._port = int(port)
 
     def _last_line(self) -> str:
         try:
             lines = self.log.read_text(errors="replace").split("\n")
         except OSError as error:
-            return f"nothing can be read there ({error.strerror})"
-        return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            return f"its log cannot be read ({error.strerror})"
+        return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
 
 
 def make_archive() -> Path:
-    """Make the archive of Spark's classes, see `archive`: by a server that writes down what it has loaded.
+    """Create the archive of Spark's classes, see `class_data_archive`, and return its path.
 
-    Takes half a minute of CPU.
+    It starts a server that archives the classes it has loaded. That takes half a minute of CPU.
 
     Raises:
-        JavaUnavailable: There is no Java.
-        SparkServerFailed: Spark does not come up here, or wrote no archive.
+        JavaUnavailable: Java is not installed, or is too old.
+        SparkServerFailed: Spark does not start on this machine, or wrote no archive.
     """
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # a JVM that uses one writes no other
+    path.unlink(missing_ok=True)  # a JVM that uses an archive does not write one
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        # Under its name it is there whole or not at all: a JVM dies of a part.
-        whole = Path(folder, path.name)
-        server = SparkServer(Path(folder, "log"), java_options=[f"-XX:ArchiveClassesAtExit={whole}"])
+        # The file is moved to its path only when it is complete, because an incomplete one crashes a JVM.
+        complete = Path(folder, path.name)
+        server = SparkServer(Path(folder, "log"), java_options=[f"-XX:ArchiveClassesAtExit={complete}"])
         server.start()
         server.stop(within=SECONDS_TO_ARCHIVE)
-        if not whole.is_file():
+        if not complete.is_file():
             raise SparkServerFailed(f"Java wrote no archive of Spark's classes to {path.parent}")
-        whole.replace(path)
+        complete.replace(path)
     return path
 
 
 def _environment(token: str) -> dict[str, str]:
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-    # By the environment, which only this user can read; a command line can be read by all.
+    environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    # The token is passed in the environment, which only this user can read; command lines are public.
     return environment | {
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "PYSPARK_PYTHON": sys.executable,
@@ -254,8 +263,8 @@ def _environment(token: str) -> dict[str, str]:
     }
 
 
-def _see_that_it_is_free(port: int) -> None:
+def _require_free_port(port: int) -> None:
     try:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
-        raise InvalidInput(f"port {port}: {error.strerror}; name another") from error
+        raise InvalidInput(f"port {port}: {error.strerror}; choose another port") from error

@@ -1,4 +1,4 @@
-"""What a Spark session needs from the process that starts it, and how its failures are told."""
+"""Spark sessions: their start, the tags of their jobs, and their errors."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 _starting = threading.Event()
 
 _STARTS = "start of Spark"
-"""Begins the name of the thread that starts a session in the background."""
+"""Prefix of the name of the thread that starts a session in the background."""
 
 
 def prepare(spark_config: Mapping[str, Any]) -> None:
-    """Before a session is started here: see that Java is there, and let workers here run this interpreter.
+    """Prepare this process for a session: check Java, and make local workers use this Python interpreter.
 
-    A Spark Connect server has a Java of its own, and a cluster's executors a Python of their own.
+    Nothing is done for Spark Connect, whose server runs its own Java. A cluster's executors have their own
+    Python.
 
     Raises:
-        JavaUnavailable: Spark would start a JVM here and cannot.
+        JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
     if remote_of(spark_config):
         return
@@ -40,16 +41,16 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     if str(spark_config.get("spark.master", "local")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(spark_config):
-        # The web UI, for a user who enables it, has no other setting for its address.
+        # The web UI, if a user enables it, has no other setting for its address.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
 def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
-    """The session that a run works in: one of its own on Spark Connect, this process's one otherwise.
+    """Return the session for a run: a new one on Spark Connect, and this process's session otherwise.
 
     Raises:
-        JavaUnavailable: Spark would start a JVM here and cannot.
-        LandingFailed: No server answers at the URL that SPARK_REMOTE or spark.remote names.
+        JavaUnavailable: Spark has to start a JVM on this machine and cannot.
+        LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -67,17 +68,17 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     except Exception:
         _starting.clear()
         raise
-    _starting.clear()  # not where it was interrupted: its Java may go on
+    _starting.clear()  # not after an interrupt, when its Java may still be starting
     return spark
 
 
 def begin_session(spark_config: Mapping[str, Any]) -> None:
-    """Have this process's session start in the background; `start_session` waits for it.
+    """Start this process's session in the background; `start_session` waits for it.
 
-    What goes wrong `start_session` meets again, and tells. On Spark Connect there is nothing to be begun.
+    If the start fails, `start_session` fails in the same way and raises. Nothing is done for Spark Connect.
     """
     if not remote_of(spark_config):
-        import pyspark.sql  # noqa: F401, PLC0415  # by this thread, whose other imports it could meet half done
+        import pyspark.sql  # noqa: F401, PLC0415  # here, since a thread could import a half-initialized module
 
         background = ThreadPoolExecutor(1, _STARTS)
         background.submit(start_session, dict(spark_config))
@@ -85,24 +86,33 @@ def begin_session(spark_config: Mapping[str, Any]) -> None:
 
 
 def is_starting() -> bool:
-    """Whether a session that was begun here is not there yet, or was interrupted before it was."""
+    """Return whether a session is being started here, or its start was interrupted."""
     return _starting.is_set() or any(thread.name.startswith(_STARTS) for thread in threading.enumerate())
 
 
 def end_session(spark: SparkSession) -> None:
-    """Give a session on Spark Connect back; one that was started here stays, for this process's next run."""
+    """End a session on Spark Connect. A session of this process is kept for its next run."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     if is_remote():
         spark.stop()
 
 
-@contextmanager
-def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Give the jobs that this thread starts within a tag, by which `end_tagged` ends them."""
+def parallelism(spark: SparkSession) -> int:
+    """Return the number of tasks that run at once; 2 on Spark Connect without spark.default.parallelism."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
-    # A classic session's own tags are known to the thread alone that added them.
+    if is_remote():
+        return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+    return spark.sparkContext.defaultParallelism
+
+
+@contextmanager
+def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Tag the jobs that this thread starts within the context, so that `end_tagged` can cancel them."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
+    # In a classic session, the session's tags are visible only to the thread that added them.
     add, remove = (
         (spark.addTag, spark.removeTag)
         if is_remote()
@@ -116,7 +126,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 
 def end_tagged(spark: SparkSession, tag: str) -> None:
-    """End the jobs of a tag, whoever started them."""
+    """Cancel the jobs with a tag, whichever thread started them."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     if is_remote():
@@ -127,17 +137,20 @@ def end_tagged(spark: SparkSession, tag: str) -> None:
 
 @contextmanager
 def failures_told(stream: str) -> Iterator[None]:
-    """Tell a failed session or job in one line.
+    """Convert Spark's errors within the context to a one-line error.
+
+    Args:
+        stream: The stream's name, for the error.
 
     Raises:
-        LandingFailed: Spark raised.
+        LandingFailed: Spark raised an error.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415  # Spark's workers need neither
+    from py4j.protocol import Py4JError  # noqa: PLC0415  # Spark's workers do not need it
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
-    except (PySparkException, Py4JError, ConnectionError) as error:  # the last where the JVM was killed
+    except (PySparkException, Py4JError, ConnectionError) as error:  # ConnectionError: the JVM was killed
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if "Error: " in line or "Exception: " in line]
         raise LandingFailed(

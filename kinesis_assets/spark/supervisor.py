@@ -1,4 +1,4 @@
-"""Has a Spark server started anew when it has ended, but not for ever."""
+"""A supervisor that restarts a Spark server when it has ended, a limited number of times."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ if TYPE_CHECKING:
     from kinesis_assets.spark.server import SparkServer
 
 STARTS = 3
-"""Starts in a row; who ends after each of them will do so again."""
+"""Maximum consecutive restarts. A server that ends after each of them is not restarted again."""
 
 SECONDS_TO_LAST = 300.0
-"""A server that was up for so long has come up well: what ends it then begins a new row."""
+"""Seconds of running after which a start counts as successful, so that the count of restarts is reset."""
 
 
 class Keeper:
-    """Looks after a server that was started; to be asked to `look` every second or so."""
+    """Supervises a started server. Call `look` about once a second."""
 
     def __init__(
         self,
         server: SparkServer,
-        say: Callable[[str], object],
+        report: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to look after a server.
+        """Supervise a server.
 
         Args:
-            server: Is started, with a port and a token that stay.
-            say: Is told why it is started anew.
-            clock: In seconds.
+            server: The started server. It keeps its port and token when it is restarted.
+            report: Called with a message for each restart.
+            clock: Returns a time in seconds.
         """
         self._server = server
-        self._say = say
+        self._report = report
         self._clock = clock
-        self._since = clock()
-        self._in_a_row = 0
+        self._started_at = clock()
+        self._restarts = 0
 
     def look(self) -> None:
-        """Start the server anew, where it was, if it has ended.
+        """Restart the server under the same URL if it has ended.
 
         Raises:
-            SparkServerFailed: It has ended, or not come up, after each of `STARTS` starts in a row.
+            SparkServerFailed: It ended or failed to start after each of `STARTS` consecutive restarts.
         """
         failed: SparkServerFailed | InvalidInput | None = self._server.failed()
         if failed is None:
             return
-        if self._clock() - self._since >= SECONDS_TO_LAST:
-            self._in_a_row = 0
+        if self._clock() - self._started_at >= SECONDS_TO_LAST:
+            self._restarts = 0
         while True:
-            if self._in_a_row == STARTS:
-                raise SparkServerFailed(f"{failed}; given up after {STARTS} more starts") from failed
-            self._in_a_row += 1
-            self._say(f"{failed}. Starting it again")
-            self._server.stop()  # something of it may be left
+            if self._restarts == STARTS:
+                raise SparkServerFailed(f"{failed}; given up after {STARTS} restarts") from failed
+            self._restarts += 1
+            self._report(f"{failed}. Restarting it")
+            self._server.stop()  # some of its processes may still run
             try:
                 self._server.start()
-            except (SparkServerFailed, InvalidInput) as error:  # what is left of it may have the port yet
+            except (SparkServerFailed, InvalidInput) as error:  # a remaining process may still use the port
                 failed = error
             else:
-                self._since = self._clock()
+                self._started_at = self._clock()
                 return

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from stream_bench import StreamBench
 
 from kinesis_assets.adopt.run import AdoptResult, adopt
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.table import commit_loop
@@ -21,6 +21,8 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kinesis_assets.ingest.outcome import RunResult
 
 
 @dataclass

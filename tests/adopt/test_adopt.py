@@ -24,9 +24,9 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table.ownership import OWNER

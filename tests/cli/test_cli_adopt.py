@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable

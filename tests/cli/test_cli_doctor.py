@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:

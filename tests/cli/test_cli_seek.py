@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.amendments import ClearedGap, following
 from kinesis_assets.table.commit_ids import draw_token

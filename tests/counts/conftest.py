@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.outcome import RunResult
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import Land, RunResult, execute_run
+from kinesis_assets.ingest.run import Land, execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
@@ -20,6 +21,7 @@ from kinesis_assets.testing import Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.table import PositionedTable
 
 RECORDS_IN_A_CALL = 500

@@ -370,7 +370,9 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         _ = kinesis_assets.nothing
 
 
-@pytest.mark.parametrize("module", ["kinesis_assets", "kinesis_assets.ingest.land"])
+@pytest.mark.parametrize(
+    "module", ["kinesis_assets", "kinesis_assets.ingest.land", "kinesis_assets.ingest.task"]
+)
 def test_what_sparks_workers_import_loads_neither_dagster_nor_delta(module):
     """Workers fork, which delta-rs does not survive, and start for each job."""
     loaded = python(f"import sys, {module}; print(*sorted(sys.modules))").split()

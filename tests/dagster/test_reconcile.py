@@ -15,9 +15,9 @@ from kinesis_assets.dagster import run_events as told_module
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.reconcile import Link, Reconciled, Stretch, missing_events
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.amendments import FORMAT, Past
 from kinesis_assets.table.commit_ids import draw_token
 
@@ -26,7 +26,7 @@ from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.positions import StreamPositions
 
 A, B = (f"shardId-{number:012d}" for number in range(2))

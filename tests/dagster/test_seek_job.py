@@ -9,9 +9,9 @@ import pytest
 from kinesis_assets.dagster.jobs.seek import seek_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position
 
 if TYPE_CHECKING:

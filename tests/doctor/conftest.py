@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.doctor.examine import Doctor, Finding, Level
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table import positions_file
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 

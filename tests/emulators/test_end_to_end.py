@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from emulators import client
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

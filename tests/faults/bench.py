@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.table.table import PositionedTable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fault_points import Fault
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
 
 HERE = Path(__file__).parent
 SECONDS = 60.0

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from kinesis_assets.ingest import continuous_run as follow_module
-from kinesis_assets.ingest import land
+from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import Follow
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import Pace
@@ -45,7 +45,7 @@ def tell(_: object) -> None:
 
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
 follow = Follow(
-    land.land_group,
+    task.land_group,
     client,
     PositionedTable(arguments["table"]),
     ReadPolicy(),

@@ -9,7 +9,7 @@ import sys
 from datetime import timedelta
 
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.ingest import land
+from kinesis_assets.ingest import task
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
@@ -33,7 +33,7 @@ try:
     plan = plan_run(
         client, table, asked=asked, policy=ReadPolicy(bounds=Bounds(max_records=arguments.get("max_records")))
     )
-    result = execute_run(land.land_group, client, table, plan, by="the test")
+    result = execute_run(task.land_group, client, table, plan, by="the test")
 except (KinesisAssetsError, OSError) as error:
     sys.exit(f"{type(error).__name__}: {error}")
 facts = {

@@ -74,7 +74,8 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.ingest.land import LandingJob, _task, landing_of
+from kinesis_assets.ingest.land import landing_of
+from kinesis_assets.ingest.task import LandingJob, landing_task
 from kinesis_assets.table.storage import TableFolder
 import math, pyarrow
 
@@ -82,7 +83,7 @@ job = LandingJob({stream!r}, ClientSettings("us-east-1", {url!r}), TableFolder.a
 everything = ("0", str((1 << 128) - 1))
 range_ = ShardRange("shardId-000000000000", Position.parse("TRIM_HORIZON"), Bounds(), everything)
 ids = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, pyarrow.py_buffer(bytes(8))])
-(answer,) = _task(job, [([range_], Allowance())])([pyarrow.RecordBatch.from_arrays([ids], ["id"])])
+(answer,) = landing_task(job, [([range_], Allowance())])([pyarrow.RecordBatch.from_arrays([ids], ["id"])])
 (landing,) = answer["landing"].to_pylist()
 assert landing_of([landing], job, [range_]).rows == 12, landing
 """

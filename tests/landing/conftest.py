@@ -10,14 +10,17 @@ import pytest
 from as_in_spark import land_as_in_spark
 from deltalake import DeltaTable
 
+from kinesis_assets.ingest.outcome import RunResult
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import Land, RunResult, execute_run
+from kinesis_assets.ingest.run import Land, execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import Starts
 
 if TYPE_CHECKING:
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.positions import StreamPositions

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 from hours_clock import HoursClock
 
-from kinesis_assets.ingest import land as land_module
 from kinesis_assets.ingest import shard_group
-from kinesis_assets.ingest.land import Landing, LandingJob, land_group
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest import task as task_module
+from kinesis_assets.ingest.manifest import Landing
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.shard_group import CALLS
+from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.table import commit, commit_ids
@@ -48,7 +49,7 @@ def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
     bench, faults, monkeypatch, seconds
 ):
     clock = HoursClock()
-    for module in (quota, land_module, commit_ids, commit):
+    for module in (quota, task_module, commit_ids, commit):
         monkeypatch.setattr(module, "time", clock)
     data = filled(bench, 1, 6)
     faults.page_size(1)

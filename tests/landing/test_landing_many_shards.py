@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from told_room import ToldRoom
 
-from kinesis_assets.ingest import land, shard_group
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest import shard_group, task
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 
@@ -56,12 +56,12 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
 
 def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch):
     monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 3600.0)
-    monkeypatch.setattr(land, "SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(task, "SECONDS_BETWEEN_LOOKS", 0.05)
     (shard_id,) = bench.create()
     bench.put(shard_id, b"0", b"1")
     faults.page_size(1)
     plan = bench.plan()
-    stop = land.StopObject(bench.table.folder, plan.batch_id)
+    stop = task.StopObject(bench.table.folder, plan.batch_id)
     faults.answer("GetRecords", lambda *_: stop.set(), times=1)
     result = bench.execute(plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
@@ -90,7 +90,7 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
         rooms.append(ToldRoom(capacity))
         return rooms[-1]
 
-    monkeypatch.setattr(land, "Room", room)
+    monkeypatch.setattr(task, "Room", room)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
         bench.put(shard_id, *[bytes(50_000)] * 3, b"small")
@@ -109,20 +109,20 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkey
         if shard_id == shard_ids[-1]:
             raise MemoryError
 
-    monkeypatch.setattr(land, "record_batch", broken)
-    monkeypatch.setattr(land.DataFileWriter, "write", lambda *_: None)
+    monkeypatch.setattr(task, "record_batch", broken)
+    monkeypatch.setattr(task.DataFileWriter, "write", lambda *_: None)
     with pytest.raises(MemoryError):
         bench.run()
 
 
 def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch):
-    monkeypatch.setattr(land, "Room", lambda _: Room(300_000))
+    monkeypatch.setattr(task, "Room", lambda _: Room(300_000))
     for shard_id in bench.create(8):
         bench.put(shard_id, bytes(60_000))
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(land.DataFileWriter, "write", full)
+    monkeypatch.setattr(task.DataFileWriter, "write", full)
     with pytest.raises(OSError, match="No space left"):
         bench.run()

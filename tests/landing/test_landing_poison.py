@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from kinesis_assets.errors import TooManyBadRecords
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
 from kinesis_assets.testing import UserRecord, aggregate

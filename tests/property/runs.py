@@ -22,10 +22,11 @@ from kinesis_assets.errors import (
     TooManyBadRecords,
 )
 from kinesis_assets.ingest import shard_group
-from kinesis_assets.ingest.land import land_group, landing_of
+from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.replay.run import Span, replay
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from onlooker import Onlooker
     from seams import Seams
 
-    from kinesis_assets.ingest.land import Landing, LandingJob
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.run import Land
+    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.replay.task import Filling, FillJob
+    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.task import FillJob
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 

@@ -16,7 +16,7 @@ from onlooker import Onlooker
 from runs import Runner
 
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.maintenance.run import maintain
 

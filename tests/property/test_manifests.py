@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
-from kinesis_assets.ingest.land import Landing, LandingJob, ShardLanding, landing_of
-from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.land import landing_of
+from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
@@ -41,14 +42,13 @@ HONEST = Landing(
     ),
     (
         ShardLanding(
-            *("a", Position.after("8"), RangeEnd.TIP, 2, 2, 1, "7", 0, 0, NOON, NOON, 0, NOON),
+            *("a", RangeEnd.TIP, 2, 2, 1, "7", None, Position.after("8"), 0, 0, NOON, NOON, 0, NOON),
             gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
-            error=None,
         ),
         ShardLanding(
-            *("b", Position.after("5", 3), None, 0, 0, 0, None, 0, 0, None, None, None, None),
+            *("b", None, 0, 0, 0, None, DataLost("b", "lost")),
+            *(Position.after("5", 3), 0, 0, None, None, None, None),
             gaps=(),
-            error=DataLost("b", "lost"),
         ),
     ),
 )

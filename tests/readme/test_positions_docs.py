@@ -13,9 +13,9 @@ from kinesis_assets import cli as command_line
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.jobs.seek import seek_name
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.seek.plan import Direction
 
 PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text()

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from stream_bench import StreamBench
 
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.start_positions import Starts
@@ -25,6 +25,7 @@ from kinesis_assets.table.commit_ids import draw_token
 if TYPE_CHECKING:
     from datetime import date
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -27,8 +27,8 @@ from kinesis_assets.errors import (
     ShardVanished,
     StreamRecreated,
 )
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -37,6 +37,7 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay import task as fill_module
 from kinesis_assets.replay.filled_gaps import filled_gaps
+from kinesis_assets.replay.manifest import ShardFilling
 from kinesis_assets.replay.run import ReplayState, Span
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_assets.kinesis.reading.reading import ShardRange
-    from kinesis_assets.replay.task import Filling, FillJob
+    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.task import FillJob
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
 
@@ -1153,19 +1155,19 @@ def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
 def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
     arrived = datetime(2026, 2, 2, tzinfo=UTC)
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
-    filling = fill_module.ShardFilling(
-        A,
-        Position.parse("TRIM_HORIZON"),
-        Position.after("9"),
-        RangeEnd.BOUND,
-        5,
-        "5",
-        0,
-        0,
-        0,
-        None,
-        None,
-        None,
+    filling = ShardFilling(
+        shard_id=A,
+        start=Position.parse("TRIM_HORIZON"),
+        through=Position.after("9"),
+        end=RangeEnd.BOUND,
+        read=5,
+        first_read="5",
+        rows=0,
+        bytes=0,
+        checksum=0,
+        first_sequence_number=None,
+        last_sequence_number=None,
+        error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
         assert filled_gaps([gap], filling, not_before=not_before, up_to_position=False) == filled

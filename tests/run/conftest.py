@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from stream_bench import StreamBench
 
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis import relist
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
@@ -23,6 +23,7 @@ from kinesis_assets.testing import Clock, Faults, LocalKinesis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -14,7 +14,7 @@ from kinesis_assets.ingest.poll_interval import Pace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 

@@ -135,7 +135,7 @@ def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
     followed = Followed(bench, pace=Pace(4.0, commit_interval=0.05))
 
     def put():
-        followed.follow._listed._at -= 8.0  # as if 8 s had passed
+        followed.follow._shard_list._listed_at -= 8.0  # as if 8 s had passed
         bench.later(seconds=8)
         bench.put(1)
 
@@ -165,7 +165,7 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
 
 
 def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.ingest.land.SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("kinesis_assets.ingest.task.SECONDS_BETWEEN_LOOKS", 0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)
@@ -273,7 +273,7 @@ def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
         bench.put(2)
         bench.run()
 
-    followed.follow._tell = tell
+    followed.follow._report = tell
     followed.run(A)
     assert followed.rounds == 1
     assert bench.items == [1, 2]

@@ -16,6 +16,7 @@ from kinesis_assets.errors import (
     ShardUnknown,
 )
 from kinesis_assets.ingest import continuous_run as follow_module
+from kinesis_assets.ingest import shard_tracker
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import Pace
 from kinesis_assets.kinesis.limits import Allowance
@@ -24,7 +25,7 @@ from followed import A, B, Followed  # isort: skip  # this folder's own
 
 
 def test_a_failing_shard_does_not_hold_its_neighbours_and_is_told_once(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create(2)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 40)}
@@ -47,7 +48,7 @@ def test_a_failing_shard_is_tried_again_later_and_later(bench, faults):
 
 
 def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
@@ -57,7 +58,7 @@ def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
 
 def test_what_a_failing_shard_brought_is_told_each_time(bench, faults, monkeypatch):
     """A commit that no event tells of would be told again by the sensor."""
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(*range(4))
     faults.page_size(1)
@@ -81,7 +82,7 @@ def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
 def test_a_shard_that_failed_and_is_well_is_told_so_at_the_end_of_a_run_that_fails(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
@@ -93,7 +94,7 @@ def test_a_shard_that_failed_and_is_well_is_told_so_at_the_end_of_a_run_that_fai
 
 
 def test_a_shard_that_failed_and_is_throttled_since_fails_the_run(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
@@ -114,7 +115,7 @@ def test_a_throttled_shard_holds_no_commit_of_its_neighbours_and_is_not_told(ben
 
 
 def test_a_shard_that_was_throttled_for_a_while_is_read_on_and_fails_no_run(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
     faults.throttle(shard_id=A)
@@ -135,7 +136,7 @@ def test_a_shard_that_was_never_read_for_throttling_fails_the_run_however_short(
 def test_a_shard_throttled_at_the_end_is_told_as_well_and_not_named_where_another_fails(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create(2)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
     before = {2: lambda: (faults.throttle(shard_id=A), fail())}
@@ -147,8 +148,8 @@ def test_a_shard_throttled_at_the_end_is_told_as_well_and_not_named_where_anothe
 
 
 def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(follow_module, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.5)
     bench.create()
     faults.throttle(shard_id=A)
     followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05))
@@ -159,7 +160,7 @@ def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench
 
 
 def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.05)
     bench.create()
     faults.throttle(shard_id=A)
     followed = Followed(bench, pace=Pace(600.0, commit_interval=0.05), last_round=1).run(A)
@@ -168,7 +169,7 @@ def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faul
 
 def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 3.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     faults.stall(shard_id=A)
     before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
@@ -188,8 +189,8 @@ def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long
 
 def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
-    monkeypatch.setattr(follow_module, "ALONE", 0.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "ALONE", 0.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
     faults.delay(1.3, shard_id=A)
@@ -201,8 +202,8 @@ def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(b
 
 def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
-    monkeypatch.setattr(follow_module, "ALONE", 2.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "ALONE", 2.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
     Followed(bench, last_round=3).run(A)
@@ -214,7 +215,7 @@ def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faul
 
 def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2)
     faults.page_size(1)
@@ -228,7 +229,7 @@ def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_ro
     bench, faults, monkeypatch
 ):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2, 3, part=0.5)
     faults.stall(shard_id=A)
@@ -239,9 +240,9 @@ def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_ro
 
 def test_no_shard_holds_others_for_longer_than_the_client_waits(bench, faults, monkeypatch):
     monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.2)
-    monkeypatch.setattr(follow_module, "READ_TIMEOUT", 0.3)
-    monkeypatch.setattr(follow_module, "ALONE", 0.0)
-    monkeypatch.setattr(follow_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(shard_tracker, "READ_TIMEOUT", 0.3)
+    monkeypatch.setattr(shard_tracker, "ALONE", 0.0)
+    monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
     followed = Followed(bench, last_round=8)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import standing_shards
-from kinesis_assets.ingest.run import ShardState
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 

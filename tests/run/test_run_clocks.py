@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.errors import DataLost, InvalidInput
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table import commit, commit_ids
 from kinesis_assets.table.table import PositionedTable
 

@@ -105,5 +105,5 @@ def test_once_it_was_read_the_time_protects_it_against_list_and_iterator(bench, 
     leave_out(faults, parent)
     refuse_iterators(faults, parent)
     errors = bench.run([parent, *children], policy=policy).errors
-    assert "though nothing of it can have expired before" in str(errors[parent])
+    assert "though none of its records can have expired before" in str(errors[parent])
     assert bench.positions.finished == set()

@@ -16,7 +16,7 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
     TableMissing,
 )
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position, PositionKind
 
 if TYPE_CHECKING:

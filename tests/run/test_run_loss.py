@@ -12,7 +12,7 @@ import pytest
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.errors import DataLost, ParentUnfinished, ReadFailed, ShardVanished
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.positions import FORMAT

@@ -17,9 +17,9 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableMissing,
 )
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position

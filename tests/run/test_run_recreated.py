@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import DataLost, StreamRecreated
-from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import OnRecreated
-from kinesis_assets.ingest.run import ShardState, execute_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.positions import Predecessor
 
@@ -206,7 +207,7 @@ def test_a_run_planned_on_the_old_stream_commits_nothing_after_the_restart(bench
     bench.put(2)
     bench.run(policy=RESTART)
     before = bench.version
-    with pytest.raises(StreamRecreated, match="nothing committed"):
+    with pytest.raises(StreamRecreated, match="nothing was committed"):
         bench.execute(plan)
     assert (bench.version, bench.items) == (before, [2])
 
@@ -250,7 +251,7 @@ def test_a_stream_recreated_while_it_is_read_commits_nothing_of_either(bench, fa
     faults.page_size(1)
     faults.before("GetRecords", lambda: (bench.later(hours=1), faults.recreate(bench.stream)), times=1)
     plan = bench.plan(policy=RESTART)
-    with pytest.raises(StreamRecreated, match="nothing committed"):
+    with pytest.raises(StreamRecreated, match="nothing was committed"):
         bench.execute(plan)
     assert bench.items == []
     faults.clear()

@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
     ShardVanished,
     TableMissing,
 )
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import draw_token
@@ -261,7 +261,7 @@ def test_a_shard_of_which_the_service_says_nothing_is_not_given_up(bench, faults
     bench.put(2)
     faults.fail("GetShardIterator", status=400, code="AccessDeniedException", shard_id=parent)
     result = bench.run([parent, *children], policy=policy)
-    assert "whether it has expired is not known" in str(result.errors[parent])
+    assert "it is not known whether it has expired" in str(result.errors[parent])
     assert "AccessDeniedException" in str(result.errors[parent])
     assert bench.positions.finished == set()
 

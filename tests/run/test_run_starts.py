@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, TableMissing
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.testing import UserRecord, aggregate
 

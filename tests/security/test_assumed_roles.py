@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.ingest.land import LandingJob
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -36,7 +36,7 @@ PAGES = 18
 
 WORKER = """
 import pickle, sys
-from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.task import land_group
 job, ranges, allowance = pickle.loads(sys.stdin.buffer.read())
 sys.stdout.buffer.write(pickle.dumps(land_group(job, ranges, allowance)))
 """

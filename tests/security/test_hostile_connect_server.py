@@ -29,7 +29,8 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.ingest.land import LandingJob, land
+from kinesis_assets.ingest.land import land
+from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.spark.session import failures_told, start_session
 from kinesis_assets.table.storage import TableFolder
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kinesis_assets.ingest.run import RunResult
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.table import PositionedTable
 

@@ -17,16 +17,19 @@ from kinesis_assets.errors import (
     ReadFailed,
     ShardListIncomplete,
 )
-from kinesis_assets.ingest.land import land_group
+from kinesis_assets.ingest.outcome import RunResult
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.testing import Faults
 

@@ -18,9 +18,9 @@ from kinesis_assets.errors import (
     ReadFailed,
     TableUnreachable,
 )
-from kinesis_assets.ingest.land import LandingJob, land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
@@ -29,7 +29,7 @@ from kinesis_assets.testing.messages import Answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.ingest.land import Landing
+    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.kinesis.reading.reading import ShardRange
     from kinesis_assets.testing import Faults
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 from stream_bench import StreamBench
 
-from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.seek.run import SeekResult, seek
+
+if TYPE_CHECKING:
+    from kinesis_assets.ingest.outcome import RunResult
 
 
 @dataclass

@@ -10,10 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.ingest.land import land
+from kinesis_assets.ingest.outcome import RunResult
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
-from kinesis_assets.ingest.run import RunResult, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import Starts
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.ingest.land import parallelism
-from kinesis_assets.spark.session import end_tagged, failures_told, tagged
+from kinesis_assets.spark.session import end_tagged, failures_told, parallelism, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -46,7 +46,7 @@ def test_a_server_that_has_ended_is_started_and_that_is_said(server):
     keeper.look()
     keeper.look()
     assert server.starts == 1
-    assert said == ["the Spark server ended with status 1. Starting it again"]
+    assert said == ["the Spark server ended with status 1. Restarting it"]
 
 
 def test_a_server_that_ends_after_each_start_is_given_up(server):
@@ -56,7 +56,7 @@ def test_a_server_that_ends_after_each_start_is_given_up(server):
         keeper.look()
     server.ended = True
     with pytest.raises(
-        SparkServerFailed, match=f"^the .* ended with status 1; given up after {STARTS} more starts$"
+        SparkServerFailed, match=f"^the .* ended with status 1; given up after {STARTS} restarts$"
     ):
         keeper.look()
     assert server.starts == STARTS

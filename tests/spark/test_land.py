@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.ingest.land import Landing, LandingJob, land_group
-from kinesis_assets.ingest.manifest import decode_all, encode
+from kinesis_assets.ingest.manifest import Landing, decode_all, encode
 from kinesis_assets.ingest.shard_group import CALLS
+from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
@@ -117,7 +117,7 @@ def test_error_that_is_no_shards_fails_the_task(shards, land, monkeypatch):
     def broken(*_):
         raise MemoryError
 
-    monkeypatch.setattr("kinesis_assets.ingest.land.record_batch", broken)
+    monkeypatch.setattr("kinesis_assets.ingest.task.record_batch", broken)
     with pytest.raises(MemoryError):
         land(shard_ids)
 

@@ -19,7 +19,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
 )
 from kinesis_assets.ingest import land as land_module
-from kinesis_assets.ingest.run import ShardState
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.spark.session import failures_told
@@ -449,7 +449,7 @@ def test_task_attempt_that_dies_after_writing_doubles_nothing(bench, monkeypatch
     bench.create(2)
     bench.put(*range(3))
     bench.put(3, 4, part=0.5)
-    real = land_module._task
+    real = land_module.landing_task
 
     def dying(job, groups):
         run = real(job, groups)
@@ -469,7 +469,7 @@ def test_task_attempt_that_dies_after_writing_doubles_nothing(bench, monkeypatch
 
         return first_attempt_dies
 
-    monkeypatch.setattr(land_module, "_task", dying)
+    monkeypatch.setattr(land_module, "landing_task", dying)
     result = bench.run()
     assert result.errors == {}
     assert bench.items == list(range(5))

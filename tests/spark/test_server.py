@@ -66,7 +66,9 @@ def marker():
 @pytest.fixture(scope="module")
 def server(environment, tmp_path_factory):
     del environment
-    with SparkServer(tmp_path_factory.mktemp("server") / "log") as server:
+    with SparkServer(
+        tmp_path_factory.mktemp("server") / "log", preload=["kinesis_assets.replay.task"]
+    ) as server:
         yield server
 
 
@@ -184,7 +186,7 @@ def test_workers_outlive_sessions(server):
 
 
 def test_without_its_token_the_server_answers_nobody(server):
-    with pytest.raises(LandingFailed, match=r"no Spark Connect server answers at sc://localhost:\d+, "):
+    with pytest.raises(LandingFailed, match=r"no Spark Connect server responds at sc://localhost:\d+, "):
         require_answer(server.url.split(";")[0])
 
 
@@ -194,7 +196,7 @@ def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, 
         port = listener.getsockname()[1]
     status, shards, err = ended(start(f"sc://localhost:{port}/;token=secret", stream))
     assert (status, shards) == (1, [])
-    assert f"Error: no Spark Connect server answers at sc://localhost:{port}, " in err
+    assert f"Error: no Spark Connect server responds at sc://localhost:{port}, " in err
     assert "`kinesis-assets spark`" in err
     assert "secret" not in err
     assert not list((tmp_path / stream).rglob("*.parquet"))
@@ -204,7 +206,7 @@ def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_aske
     require_answer(server.url)
     monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
     with pytest.raises(
-        LandingFailed, match=r"other code .* \(there \w{12}, here 0123456789ab\).* start it again"
+        LandingFailed, match=r"other code .* \(server \w{12}, run 0123456789ab\).* start it again"
     ) as told:
         require_answer(server.url)
     assert "token" not in str(told.value)
@@ -260,7 +262,7 @@ def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, 
         require_answer(url)
         assert not hanging & processes_with(marker)
     assert len(said) == 1
-    assert said[0].startswith("the Spark server ended with status -9: Java has answered nothing for 5 s; ")
+    assert said[0].startswith("the Spark server ended with status -9: Java has not responded for 5 s; ")
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -291,7 +293,7 @@ def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, 
 def test_a_taken_port_is_told(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidInput, match=rf"^port {port}: .*; name another$"):
+        with pytest.raises(InvalidInput, match=rf"^port {port}: .*; choose another port$"):
             SparkServer(tmp_path / "log", port=port).start()
 
 
@@ -313,9 +315,7 @@ def test_a_server_that_does_not_come_up_is_told_with_what_it_said_last(tmp_path,
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     server = SparkServer(tmp_path / "log")
-    with pytest.raises(
-        SparkServerFailed, match=r"^the Spark server ended while it started: .+; .*/log tells"
-    ):
+    with pytest.raises(SparkServerFailed, match=r"^the Spark server ended during its start: .+; see .*/log$"):
         server.start()
 
 

@@ -54,7 +54,7 @@ WORKER = {
     "open data file": ("kinesis_assets.table.data_file_writer", "write_new"),
     "write data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._write_row_group"),
     "close data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._end"),
-    "land": ("kinesis_assets.ingest.land", "land_group"),
+    "land": ("kinesis_assets.ingest.task", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
 

@@ -1,0 +1,208 @@
+"""The outcome of a run: the state of each shard, and what was committed of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
+from kinesis_assets.kinesis.reading.reading import RangeEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.ingest.manifest import ShardLanding
+    from kinesis_assets.ingest.plan import RunPlan
+    from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.table.commit import CommitResult
+    from kinesis_assets.table.positions import ShardPosition
+
+
+class ShardState(StrEnum):
+    """The state of a shard after a run."""
+
+    COMMITTED = "committed"
+    """Everything that was read is committed. There may have been nothing to read, or no allowance left."""
+    FINISHED = "finished"
+    """The shard is read to its end, by this run or an earlier one."""
+    WAITING = "waiting"
+    """Its parents are not finished, so nothing was read."""
+    CONFLICT = "conflict"
+    """Another run moved its position first; none of its rows were added."""
+    FAILED = "failed"
+    """A failure ended its range early; the records read before the failure are committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutcome:
+    """The outcome of one shard.
+
+    Attributes:
+        shard_id: The shard.
+        state: See `ShardState`.
+        start: The position at which the range started; None for a shard that has no position.
+        through: The shard's position after the run; on a conflict, the position at which the range started.
+        rows: Rows committed by this run.
+        bytes: Their payload bytes.
+        first_sequence_number: The first row's; None if there are no rows.
+        last_sequence_number: The last row's; None if there are no rows.
+        checksum: Checksum of all rows, see `checksums.checksum`; None if there are no rows.
+        files: Number of data files that hold these rows.
+        bad_records: Rows that are damaged aggregates, kept as they were received.
+        outside_hash_range: Rows whose hash key belongs to another shard.
+        lag_ms: Milliseconds by which `through` is behind the tip; None if no response reported it.
+        time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
+            if that is not known.
+        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+        error: The reason for the states waiting, conflict and failed; None otherwise.
+    """
+
+    shard_id: str
+    state: ShardState
+    start: Position | None = None
+    through: Position | None = None
+    rows: int = 0
+    bytes: int = 0
+    first_sequence_number: str | None = None
+    last_sequence_number: str | None = None
+    checksum: int | None = None
+    files: int = 0
+    bad_records: int = 0
+    outside_hash_range: int = 0
+    lag_ms: int | None = None
+    time_to_loss_ms: int | None = None
+    gaps: Sequence[Gap] = ()
+    error: ShardError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The result of a run.
+
+    Attributes:
+        batch_id: The attempt's batch id.
+        outcomes: By shard id, the outcome of each requested shard.
+        version: The table version that the run committed; None if there was nothing to commit.
+        seconds: Wall-clock seconds from the start of the plan's execution to the end of its commit.
+    """
+
+    batch_id: int
+    outcomes: Mapping[str, ShardOutcome]
+    version: int | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def errors(self) -> dict[str, ShardError]:
+        """By shard id, why a shard is not committed."""
+        return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
+
+    def only(self, shard_ids: Collection[str]) -> RunResult:
+        """Return this result with the outcomes of these shards only."""
+        return replace(self, outcomes={shard_id: self.outcomes[shard_id] for shard_id in shard_ids})
+
+    def read(self) -> RunResult:
+        """Return this result with the outcomes of the shards that were read."""
+        read = {
+            shard_id: outcome for shard_id, outcome in self.outcomes.items() if outcome.lag_ms is not None
+        }
+        return replace(self, outcomes=read)
+
+
+def shard_outcome(
+    plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
+) -> ShardOutcome:
+    """Return the outcome of a requested shard.
+
+    Args:
+        plan: The run's plan.
+        shard_id: The shard.
+        shard: The result of reading it; None if it was not read.
+        result: The run's commit.
+    """
+    state, error = _state(plan, shard_id, shard, result)
+    before = plan.expected.shards.get(shard_id)
+    if before is None:
+        return ShardOutcome(shard_id, state, error=error)
+    unfinished = state is not ShardState.FINISHED
+    if shard is None or state is ShardState.CONFLICT:
+        return ShardOutcome(
+            shard_id=shard_id,
+            state=state,
+            start=before.position,
+            through=before.position,
+            time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
+            gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
+            error=error,
+        )
+    lag_ms = shard.millis_behind_latest
+    return ShardOutcome(
+        shard_id=shard_id,
+        state=state,
+        start=before.position,
+        through=shard.position,
+        rows=shard.rows,
+        bytes=shard.bytes,
+        first_sequence_number=shard.first_sequence_number,
+        last_sequence_number=shard.position.sequence_number if shard.rows else None,
+        checksum=shard.checksum if shard.rows else None,
+        files=sum(shard_id in file.rows_by_shard for file in result.files),
+        bad_records=shard.bad_records,
+        outside_hash_range=shard.outside_hash_range,
+        lag_ms=lag_ms,
+        time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
+        gaps=shard.gaps,
+        error=error,
+    )
+
+
+def _state(
+    plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
+) -> tuple[ShardState, ShardError | None]:
+    if shard_id in plan.refused:
+        return ShardState.FAILED, plan.refused[shard_id]
+    if shard_id in result.conflicts:
+        return ShardState.CONFLICT, result.conflicts[shard_id]
+    if shard is not None:
+        state = ShardState.FINISHED if shard.end is RangeEnd.SHARD_END else ShardState.COMMITTED
+        return (ShardState.FAILED if shard.error else state), shard.error
+    if shard_id in plan.given_up or plan.expected.shards[shard_id].finished:
+        return ShardState.FINISHED, None
+    if shard_id in plan.ranges:
+        return ShardState.WAITING, _unfinished_parents_error(plan, shard_id)
+    return ShardState.FAILED, ShardLeftOut(
+        shard_id, "the asset's body removed the shard from the plan; nothing was read"
+    )
+
+
+def _time_to_loss_ms(plan: RunPlan, before: ShardPosition, lag_ms: int | None) -> int | None:
+    """Return the milliseconds until the shard's first unread record may expire; None if that is not known.
+
+    They are computed from the lag or, where no response reported one, from the committed position.
+    """
+    summary = plan.listing.summary
+    if lag_ms is not None:
+        remaining = timedelta(hours=summary.retention_hours, milliseconds=-lag_ms)
+    elif before.safe_until is not None:
+        remaining = before.safe_until - summary.service_time
+    else:
+        return None
+    return max(0, remaining // timedelta(milliseconds=1))
+
+
+def _unfinished_parents_error(plan: RunPlan, shard_id: str) -> ParentUnfinished:
+    parents = plan.expected.waits_for(shard_id)
+    vanished = set(parents) - {shard.shard_id for shard in plan.listing.shards}
+    if vanished:
+        return ParentUnfinished(
+            shard_id,
+            f"waits for {', '.join(sorted(vanished))}, which is no longer listed and was not read to the "
+            "end; run that shard to see which records are lost",
+        )
+    return ParentUnfinished(
+        shard_id,
+        f"waits for {', '.join(parents)} to be read to the end; nothing to do, a later run reads this shard",
+    )

@@ -1,0 +1,122 @@
+"""The state that a continuous run keeps of a shard from iteration to iteration."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import ShardSilent, ShardThrottled
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.client import READ_TIMEOUT
+from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
+
+if TYPE_CHECKING:
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.kinesis.position import Position
+
+FIRST_WAIT = 1.0
+"""Seconds before a shard is read again after its first failure; they double with each further failure."""
+
+LONGEST_WAIT = 30.0
+"""Maximum of that wait in seconds. An unresponsive shard may wait longer; see `ALONE`."""
+
+ALONE = 4.0
+"""Minimum wait after an unresponsive shard's timeout, as a multiple of the timeout."""
+
+_LONGEST_POWER = 10
+
+
+@dataclass(slots=True)
+class ShardTracker:
+    """The state of one shard of a continuous run.
+
+    Attributes:
+        answer_within: Seconds for which the shard may delay the other shards without a response.
+        position: The position after its last iteration; None if that is not known.
+        finished: Whether it is read to its end.
+        behind: Whether its last iteration did not reach the tip.
+        conflict: Whether another run moved its position first in its last iteration.
+        error: Why its last iteration failed; None if it did not.
+        throttled_since: Start of the first of consecutive throttled iterations (monotonic clock); None if the
+            last one was not throttled.
+        failures: Number of consecutive failed iterations; those in which it waited for its parents do not
+            count.
+        due: Time before which it is not read again (monotonic clock).
+        success: The result of its last successful iteration; None if it has failed since, except by brief
+            throttling.
+        reported_kind: The kind of error that was reported last; None after a success.
+        reported_success: Whether its last report was a success.
+    """
+
+    answer_within: float
+    position: Position | None = None
+    finished: bool = False
+    behind: bool = False
+    conflict: bool = False
+    error: ShardError | None = None
+    throttled_since: float | None = None
+    failures: int = 0
+    due: float = 0.0
+    success: RunResult | None = None
+    reported_kind: str | None = None
+    reported_success: bool = False
+
+    @property
+    def final_error(self) -> ShardError | None:
+        """The error with which the run would report the shard as failed if it ended now."""
+        return None if self.success is not None and self._is_throttled_briefly else self.error
+
+    def update(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
+        """Record the outcome of an iteration, and return whether it is to be reported.
+
+        Args:
+            result: The result of the iteration.
+            shard_id: The shard.
+            finished_before: Whether the shard was already finished when the iteration was planned.
+        """
+        outcome = result.outcomes[shard_id]
+        self.conflict = outcome.state is ShardState.CONFLICT
+        self.finished = outcome.state is ShardState.FINISHED
+        self.behind = bool(outcome.lag_ms) and outcome.error is None
+        # After a conflict, the next iteration starts at the position that the other run committed.
+        self.position, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        if not isinstance(self.error, ShardThrottled):
+            self.throttled_since = None
+        elif self.throttled_since is None:
+            self.throttled_since = time.monotonic() - result.seconds
+        if self.error is None:
+            self.reported_kind = None
+        if self.conflict:
+            return False
+        if self.error is None:
+            self.success, self.failures = result.only([shard_id]), 0
+            self.due = float("inf") if self.finished else 0.0
+            news = bool(outcome.rows) or (self.finished and not finished_before)
+            self.reported_success = self.reported_success or news
+            return news
+        if outcome.state is ShardState.FAILED:  # waiting for parents costs nothing
+            wait = min(FIRST_WAIT * 2.0 ** min(self.failures, _LONGEST_POWER), LONGEST_WAIT)
+            self.failures += 1
+            if isinstance(self.error, ShardSilent):
+                wait = max(wait, ALONE * self.answer_within)
+                self.answer_within = min(2 * self.answer_within, READ_TIMEOUT)
+            self.due = time.monotonic() + wait
+        if self._is_throttled_briefly:
+            return bool(outcome.rows)
+        self.success, self.reported_success = None, False
+        before, self.reported_kind = self.reported_kind, _kind(self.error)
+        return bool(outcome.rows) or self.reported_kind != before
+
+    @property
+    def _is_throttled_briefly(self) -> bool:
+        """Whether it is throttled, but not yet for long enough to be reported."""
+        since = self.throttled_since
+        return since is not None and time.monotonic() - since < STALL_SECONDS
+
+
+def _kind(error: ShardError) -> str:
+    """Return the part of an error that repeats with its cause: its class and the words without digits."""
+    words = [word for word in str(error).split() if not any(map(str.isdigit, word))]
+    return " ".join([type(error).__name__, *words])
