@@ -17,10 +17,10 @@ from msgspec import structs
 from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import TIP_REFRESH, ShardState, execute_run
-from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
-from botocore.loaders import create_loader
+import botocore
+from botocore.exceptions import BotoCoreError
 
-from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
+from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
 from kinesis_assets.kinesis.records.wire import (
@@ -28,6 +22,8 @@ from kinesis_assets.kinesis.records.wire import (
     WirePage,
     page_of,
 )
+from kinesis_assets.kinesis.sdk_client import ATTEMPTS, sdk_client
+from kinesis_assets.kinesis.sdk_errors import sdk_failures
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     Shard,
@@ -49,19 +45,11 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
 from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY, DirectCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.transport.awaitables import Waits
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
-
-CONNECTIONS = 64
-"""Calls that one client makes at once without opening a connection anew."""
-
-READ_TIMEOUT = 20.0
-"""Seconds for which an answer may not come, or not go on."""
-
-ATTEMPTS = 6
-"""Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
 
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
@@ -73,33 +61,6 @@ _NOT_A_PAGE = (
     *(ArithmeticError, RuntimeError),  # the SDK's parser, of a timestamp that no calendar has
 )
 """What is raised where a response is not a page, besides `parser_error`."""
-
-_making_client = threading.Lock()
-
-
-@cache
-def _loader(data_path: str | None) -> Any:
-    """Of the SDK's data files, which it would read anew for each client."""
-    return create_loader(data_path)
-
-
-def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
-    session = botocore.session.Session(profile=settings.profile_name)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    config = Config(
-        user_agent=session.user_agent(),  # else the SDK puts it together anew twice a call
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        max_pool_connections=CONNECTIONS,
-        connect_timeout=5,
-        read_timeout=READ_TIMEOUT,
-    )
-    # Python's SDK alone looks only at AWS_DEFAULT_REGION.
-    region_name = settings.region_name or os.environ.get("AWS_REGION")
-    session.get_credentials()  # kept by the session; they may come over the network, so not while others wait
-    with _making_client:  # it writes into the loader's data
-        return session.create_client(
-            "kinesis", region_name=region_name, endpoint_url=settings.endpoint_url, config=config
-        )
 
 
 class StreamClient:
@@ -140,7 +101,7 @@ class StreamClient:
         self._get_records: DirectCall[Page] | None = None
         self._get_shard_iterator: DirectCall[str] | None = None
         try:
-            self._client = _sdk_client(settings, attempts)
+            self._client = sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
             if not settings.sdk_parser:
                 self._call_directly(attempts, endpoint_url)
@@ -369,49 +330,8 @@ class StreamClient:
             raise CallFailed(self.stream, operation, "IncompleteBody", told) from None
         return min(found, _LATEST)
 
-    @contextmanager
-    def _failures(self, operation: str, *, of_stream: bool = False) -> Iterator[None]:
-        """Within, what the SDK raises becomes this package's own.
-
-        Args:
-            operation: What is called.
-            of_stream: It names nothing but the stream.
-        """
-        try:
-            yield
-        except ClientError as error:
-            detail = error.response["Error"]
-            code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
-            if code == "ResourceNotFoundException" and of_stream:
-                raise StreamNotFound(
-                    self.stream, f"not found ({message}); check its name, region and endpoint"
-                ) from None
-            if code == "AccessDeniedException" and self.address.arn is not None:
-                message += (
-                    f". A stream of another account needs kinesis:{operation} in its resource policy and in "
-                    "the caller's own policy"
-                )
-            status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-            # A refused signature's message may repeat the session token: the SDK's own error is not kept.
-            raise CallFailed(self.stream, operation, code, message, status) from None
-        except BotoCoreError as error:
-            said = f"{error}{_unknown_region(self._client.meta, error)}"
-            raise CallFailed(self.stream, operation, type(error).__name__, said) from error
-
-
-def _unknown_region(meta: Any, error: BotoCoreError) -> str:
-    """What is added to an error if no AWS host answers: that the SDK does not know the region."""
-    if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
-        return ""
-    session = botocore.session.get_session()
-    known = {
-        region
-        for partition in session.get_available_partitions()
-        for region in session.get_available_regions("kinesis", partition)
-    }
-    if meta.region_name in known:
-        return ""
-    return f". The SDK knows no region {meta.region_name}; check its name"
+    def _failures(self, operation: str, *, of_stream: bool = False) -> AbstractContextManager[None]:
+        return sdk_failures(self._client.meta, self.address, operation, of_stream=of_stream)
 
 
 def _date(answer: dict[str, Any]) -> str | None:

@@ -10,8 +10,8 @@ import pytest
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind

@@ -12,7 +12,7 @@ from botocore.config import Config
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.ingest import plan
 from kinesis_assets.ingest.run import ShardState
-from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import reading, stall_detector
 from kinesis_assets.testing import Faults
