@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.land import Landing, LandingJob
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.task import Filling, FillJob
 
 

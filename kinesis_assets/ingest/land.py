@@ -29,7 +29,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.quota import Budget
-from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardReading
+from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import Room
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.wire import Records
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.awaitables import Wait

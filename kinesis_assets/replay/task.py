@@ -24,7 +24,8 @@ from kinesis_assets.ingest.worker_memory import give_memory_back
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.quota import Budget
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.wire import Records
     from kinesis_assets.kinesis.transport.awaitables import Waits
 

@@ -17,8 +17,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.wire import Records
 from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
@@ -79,8 +80,8 @@ class OneShard:
 
 @pytest.fixture
 def shard(clocked: Any, faults: Faults, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     client = StreamClient(stream, clocked.settings)
     return OneShard(clocked.clock, clocked.kinesis, stream, client, faults)

@@ -12,7 +12,8 @@ from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.wire import Page, Records, WirePage
 from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, by_a_thread, waited_out
 from kinesis_assets.kinesis.transport.event_loop import EventLoop

@@ -32,7 +32,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay import task as fill_module
@@ -49,7 +49,7 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.task import Filling, FillJob
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))

@@ -18,7 +18,7 @@ from kinesis_assets.ingest.land import LandingJob
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.testing.messages import Answer
 
 from token_service import BASE_SECRET, EXTERNAL_ID, ROLE, Signers, Sts  # isort: skip  # this folder's own

@@ -6,139 +6,40 @@ A reading does not wait by itself: its steps are records, and what is to be wait
 
 from __future__ import annotations
 
-import random
 import time
-from datetime import datetime, timedelta
-from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from kinesis_assets.errors import (
-    CallFailed,
-    DataLost,
-    ReadFailed,
-    ShardSilent,
-    ShardStalled,
-    ShardThrottled,
-    TooManyBadRecords,
-)
-from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
+from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.quota import Budget
-from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLimit
-from kinesis_assets.kinesis.reading.retry_policy import is_throttled, is_too_long, passes, timed_out
-from kinesis_assets.kinesis.reading.shard_end import ShardEnd
+from kinesis_assets.kinesis.reading.call_pacing import CallPacing
+from kinesis_assets.kinesis.reading.loss_detector import LossDetector
+from kinesis_assets.kinesis.reading.page_source import PageSource
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.retry_policy import PageRetries, is_throttled, is_too_long, passes
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS, Progress
-from kinesis_assets.kinesis.records.aggregation import any_aggregate, is_damaged, sliced
+from kinesis_assets.kinesis.reading.user_records import is_inside, user_records
+from kinesis_assets.kinesis.records.aggregation import is_damaged
 from kinesis_assets.kinesis.records.checksums import checksums
-from kinesis_assets.kinesis.records.page_checks import check_follows
 from kinesis_assets.kinesis.records.wire import Records
-from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
-from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread, in_time
+from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator
+    from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.records.wire import Page, Record
+    from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
     from kinesis_assets.kinesis.transport.memory_limiter import Room
 
-_T = TypeVar("_T")
 
 PAGE_LIMIT = 10_000
 """Most records in one GetRecords answer (AWS API reference, GetRecords)."""
-
-SECONDS_BETWEEN_CALLS = 0.2
-"""Five GetRecords a second and shard (AWS, Kinesis quotas)."""
-
-BYTES_PER_SECOND = 2_000_000
-"""What a shard gives; after a page of more it refuses calls for as long (AWS API reference, GetRecords)."""
-
-LEAST_LIMIT = 100
-"""Records that are always asked for, unless fewer may be taken."""
-
-HORIZON_MARGIN = timedelta(minutes=1)
-"""Who began at the oldest record there is has drawn away from it when so far inside the retention."""
-
-_ATTEMPTS = 6
-"""Tries of one page, but for throttling, which is waited out for as long as there is patience."""
-
-_LEAST_TRIES = 3
-"""Of a throttled shard, however little the patience: where many wait for a task's calls, tries come late."""
-
-_LONGEST_WAIT = 5.0
-
-
-def _comes_after(part: Record, begin: Position) -> bool:
-    """Whether a sub-record comes after the one up to which its aggregate was read."""
-    return part.sub_sequence_number > (begin.sub_sequence_number or 0)
-
-
-def _is_before(record: Record, position: Position) -> bool:
-    """Whether a read that begins at a sequence number, or after it, leaves a record out."""
-    own, number = int(record.sequence_number), int(position.sequence_number or 0)
-    if own != number:
-        return own < number
-    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
-        return False
-    sub = position.sub_sequence_number
-    return sub is None or record.sub_sequence_number <= sub
-
-
-class ShardRange(msgspec.Struct, frozen=True):
-    """What is to be read of one shard.
-
-    Attributes:
-        shard_id: The shard.
-        start: Where to begin; see `Position` for which kinds include the record they name.
-        bounds: Where to end at the latest; the tip and the shard's end always end it.
-        hash_range: The shard's first and last hash key, both inclusive, decimal text; None where sub-records
-            are not judged by them, see `aggregation`.
-        closed: The shard takes no more records: it ends at its null iterator alone, never at the tip.
-        tip_not_before: Take MillisBehindLatest 0 for the tip only in an answer given at or after this time
-            (service's clock). None takes any. It makes reading up to a time repeatable.
-        expiry: Tells when records may have expired unread; None does not look.
-        max_bad_records: End before the damaged record that would be one more; None takes all of them.
-        up_to: End before the record where a read from this position would begin. It is one of the two
-            SEQUENCE_NUMBER kinds; None is no such end.
-        expected: Payload bytes that are expected from `start` on, as a weight beside other shards; None is
-            unknown.
-        patience: For so many seconds it may be asked in vain while others wait for it with their commit; then
-            it ends with what it has, or, throttled and never answered, fails. None, and where nothing but
-            empty pages came, is `STALL_SECONDS`. Whatever else fails has some tries.
-        answer_within: It fails when an answer does not come, or go on, for so many seconds; None is when that
-            is so for as long as the client waits, some times. The SDK alone waits that long once.
-    """
-
-    shard_id: str
-    start: Position
-    bounds: Bounds
-    hash_range: tuple[str, str] | None
-    closed: bool = False
-    tip_not_before: datetime | None = None
-    expiry: Expiry | None = None
-    max_bad_records: int | None = None
-    up_to: Position | None = None
-    expected: int | None = None
-    patience: float | None = None
-    answer_within: float | None = None
-
-
-class RangeEnd(StrEnum):
-    """What ended a range."""
-
-    BOUND = "bound"
-    """One of its bounds but that of time, an allowance that is used up, or a stop."""
-    LATE = "late"
-    """Its time, or that of all shards together, was over, or the patience with it."""
-    TIP = "tip"
-    SHARD_END = "shard_end"
 
 
 class ShardReading:
@@ -206,18 +107,16 @@ class ShardReading:
         bounds = range_.bounds
         own = Budget(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
         self._budgets = [own] if budget is None else [own, budget]
-        self._complete_until = None if range_.expiry is None else range_.expiry.complete_until
+        self._loss = (
+            None if range_.expiry is None else LossDetector(range_.shard_id, range_.expiry, range_.start)
+        )
         self._client = client
         self._stop = stop
         self._seat = None if room is None else room.seat()
         self._progress = Progress(range_.patience)
-        self._mean_bytes = 0.0
-        self._page_limit = PageLimit(PAGE_LIMIT)
+        self._pacing = CallPacing(PAGE_LIMIT)
         self._begun = False
-        self._shard_end = ShardEnd(client, range_.shard_id)
-        self._iterator: str | None = None
-        self._issued: datetime | None = None
-        self._next_call = 0.0
+        self._pages = PageSource(client, range_.shard_id, range_.answer_within)
         self._deadline: float | None = None
         self._refused: int | None = None
 
@@ -237,7 +136,7 @@ class ShardReading:
         try:
             while self.end is None:
                 self._leave()
-                yield Pause(self._until_next_call())
+                yield Pause(self._pacing.seconds_left())
                 self.end = self._spent()
                 if self.end is not None:
                     break
@@ -256,11 +155,11 @@ class ShardReading:
         if self.end is not None:
             return
         before = self.records
-        for records in self._user_records(page):
+        for records in user_records(page.records, self.position, self.range.hash_range, PAGE_LIMIT):
             taken = self._take(records)
             if taken:
                 part = records.first(taken)
-                self._advance(part, inside=self._is_inside(records, taken), served=served)
+                self._advance(part, inside=is_inside(records, taken), served=served)
                 yield part
             if taken < len(records):
                 self._cut(page, served, records, taken)
@@ -297,14 +196,6 @@ class ShardReading:
         others_wait = self._progress.out_of_patience or any(budget.late for budget in self._budgets)
         return RangeEnd.LATE if late or (others_wait and not before_first) else None
 
-    def _impatient(self, throttled: int) -> bool:
-        """Whether a throttled shard that was never answered has had its time, and tries enough.
-
-        Who has seen empty pages goes on, or the next run would meet the same ones again.
-        """
-        never_answered = self.millis_behind_latest is None
-        return never_answered and throttled >= _LEAST_TRIES and self._progress.out_of_patience
-
     def _ends_in_vain(self, *, silent: bool) -> bool:
         """Whether a call in vain ends the range without an error; not where that would hide a failure.
 
@@ -316,43 +207,18 @@ class ShardReading:
             return False
         return self._used_up or (self._spent() is not None and self.records > 0)
 
-    def _in_time(self, call: Waits[_T]) -> Waits[_T]:
-        """A call, which gives up as early as the range says."""
-        within = self.range.answer_within
-        return call if within is None else in_time(call, within)
-
     def _look_for_loss(self, page: Page, served: datetime) -> Waits[None]:
         """Tell of records that may have expired before this page, once it is seen what comes next."""
-        expiry, since, number = self.range.expiry, self._complete_until, self.position.sequence_number
-        first = page.records[0] if page.records else None
-        if expiry is None or since is None or (first is not None and first.sequence_number == number):
-            return  # the record itself is still there, and so is all after it
-        if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
-            return  # not known yet
-        broken = self.position.sub_sequence_number is not None  # and the rest of the aggregate is not there
-        if not broken and served + CLOCK_STEP < since + expiry.retention:
+        gap = None if self._loss is None else self._loss.possible_gap(page, served, self.position)
+        if self._loss is None or gap is None:
             return
-        gap = Gap(
-            after=self.position,
-            since=since,
-            next_sequence_number=None if first is None else first.sequence_number,
-            until=served if first is None else first.arrival,
-        )
-        if not broken and number is not None and (yield from self._is_there(number)):
+        number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
+        if number is not None and (yield from self._is_there(number)):
             return
         if self._told_to_stop():  # the look may have ended without an answer
             self.end = RangeEnd.BOUND
-            return
-        self._complete_until = None
-        if gap.is_again(expiry.last_gap):
-            return
-        if expiry.on_data_loss is OnDataLoss.FAIL:
-            raise DataLost(
-                self.range.shard_id,
-                f"records may have expired unread: {gap}. To go on from there with this gap recorded, run "
-                f"with on_data_loss: {OnDataLoss.CONTINUE}",
-            )
-        self.gaps.append(gap)
+        elif self._loss.accept(gap):
+            self.gaps.append(gap)
 
     def _is_there(self, sequence_number: str) -> Waits[bool]:
         """Whether a record can still be read; then so can all after it.
@@ -370,53 +236,14 @@ class ShardReading:
             answer_within=self.range.answer_within,
         )
         look = ShardReading(self._client, range_, stop=self._stop)
-        look._next_call = self._next_call  # the shard's five calls a second are one's own
+        look._pacing.next_call = self._pacing.next_call  # the shard's five calls a second are one's own
         found = yield from by_a_thread(lambda: next(iter(look), None))
-        self._next_call = look._next_call
+        self._pacing.next_call = look._pacing.next_call
         return found is not None and found[0].sequence_number == sequence_number
-
-    def _user_records(self, page: Page) -> Iterator[Records]:
-        """The page's records, aggregates as their sub-records, about `PAGE_LIMIT` at a time."""
-        begin, wire = self.position, page.records
-        if begin.sub_sequence_number is None and not any_aggregate(wire):
-            yield wire
-            return
-        wire.drop_data_column()  # the sub-records have their own
-        records: list[Record] = []
-        for record in wire:
-            broken = begin.sub_sequence_number is not None and record.sequence_number == begin.sequence_number
-            held: Sequence[Record] = ()
-            for parts in sliced(record, self.range.hash_range):
-                if held:
-                    yield Records.of([*records, *held], continued=True)
-                    records = []
-                held = [part for part in parts if _comes_after(part, begin)] if broken else parts
-            records += held
-            if len(records) >= PAGE_LIMIT:
-                yield Records.of(records)
-                records = []
-        yield Records.of(records)
-
-    @staticmethod
-    def _is_inside(records: Records, taken: int) -> bool:
-        """Whether the aggregate of the last taken one goes on."""
-        if taken == len(records):
-            return records.continued
-        return records.numbers[taken] == records.numbers[taken - 1]
 
     def _take(self, records: Records) -> int:
         """How many of the leading records are within the bounds and budgets; they count as taken."""
-        count = len(records)
-        until = self.range.bounds.until
-        if until is not None and count:
-            seconds = until.timestamp()
-            if max(records.arrivals) >= seconds:
-                late = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
-                count = next(late, count)
-        if self.range.up_to is not None:
-            end = self.range.up_to
-            rest = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, end))
-            count = next(rest, count)
+        count = count_before_end(records, self.range.bounds.until, self.range.up_to)
         self._refused = None
         if self.range.max_bad_records is not None and records.errors is not None:
             room = self.range.max_bad_records - self.bad_records
@@ -431,13 +258,8 @@ class ShardReading:
         last = taken[-1]
         self.position = Position.after(last.sequence_number, last.sub_sequence_number if inside else None)
         self.last_arrival = last.arrival
-        expiry = self.range.expiry
-        if expiry is not None:
-            # Whoever begins at the oldest record there is may see some expire until it has drawn away.
-            drawn_away = last.arrival + expiry.retention > served + HORIZON_MARGIN
-            horizon = self.records == 0 and self.range.start.kind is PositionKind.TRIM_HORIZON
-            watched = drawn_away or not (horizon or self._complete_until is None)
-            self._complete_until = last.arrival if watched else None
+        if self._loss is not None:
+            self._loss.note_handed_out(last.arrival, served, first=self.records == 0)
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = time.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
@@ -467,7 +289,7 @@ class ShardReading:
 
     def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
         """What ends the range after a page that was taken whole."""
-        if self._shard_end.reached:
+        if self._pages.shard_ended:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
         at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
@@ -478,101 +300,37 @@ class ShardReading:
 
     def _next_page(self) -> Waits[tuple[Page, datetime] | None]:
         """The page after `position`, tried again within bounds; None if these end while it is tried."""
-        throttled = failed = 0
+        retries = PageRetries(self._progress, answer_within=self.range.answer_within is not None)
         while True:
             try:
-                iterator = yield from self._iterator_here()
+                iterator = yield from self._pages.iterator(self.position)
                 if self._told_to_stop():
                     return None
-                sent, limit = time.monotonic(), self._limit()
-                page, served = yield from self._in_time(self._checked_page(iterator, limit))
+                sent, limit = time.monotonic(), self._pacing.limit(self._budgets)
+                page, served = yield from self._pages.page(iterator, limit, self.position, self._seat)
             except CallFailed as error:
                 self._leave()
                 too_long = is_too_long(error)
-                seconds = LARGEST_PAGE_BYTES / BYTES_PER_SECOND if too_long else SECONDS_BETWEEN_CALLS
-                self._next_call = time.monotonic() + seconds
+                self._pacing.note_failed(too_long=too_long)
                 self._progress.note_in_vain()
-                silent = timed_out(error) and self.range.answer_within is not None
-                if passes(error) and self._ends_in_vain(silent=silent):
+                if passes(error) and self._ends_in_vain(silent=retries.is_silent(error)):
                     return None
-                if too_long and self._page_limit.halve(limit):
-                    yield Pause(self._until_next_call())
+                if too_long and self._pacing.halve(limit):
+                    yield Pause(self._pacing.seconds_left())
                     continue
-                if is_throttled(error):
-                    throttled += 1
-                    kind: type[ReadFailed] = ShardThrottled
-                    lasting = self._progress.stalled or self._impatient(throttled)
-                else:
-                    kind = ShardSilent if silent else ReadFailed
-                    self._iterator = None  # a fresh one begins exactly after the last record handed out
-                    failed += 1
-                    lasting = failed == _ATTEMPTS or not passes(error) or silent
-                if lasting:
-                    raise kind(
+                if not is_throttled(error):
+                    self._pages.drop_iterator()  # a fresh one begins exactly after the last record handed out
+                failure = retries.note_failed(error, never_answered=self.millis_behind_latest is None)
+                if failure is not None:
+                    raise failure(
                         self.range.shard_id,
                         f"reading from {self.position} failed: {error}. What was read before is kept; "
                         "run again when the cause is gone",
                     ) from error
-                longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(throttled + failed, 10))
-                jitter = random.uniform(0, longest)  # noqa: S311
-                yield Pause(max(jitter, self._until_next_call()))
+                yield Pause(max(retries.draw_wait(), self._pacing.seconds_left()))
                 if self._told_to_stop():
                     return None
             else:
-                self._iterator, self._issued = page.next_shard_iterator, served
-                self._page_limit.note_received()
-                self._note_size(page.records, sent)
+                self._pages.accept(page, served)
+                self._pacing.note_page(page.records, sent)
                 return page, served
-
-    def _iterator_here(self) -> Waits[str]:
-        """The iterator that the page before came with, or a fresh one at `position`."""
-        if self._iterator is None:
-            self._iterator, self._issued = yield from self._in_time(
-                self._client.getting_iterator(self.range.shard_id, self.position)
-            )
-        return self._iterator
-
-    def _checked_page(self, iterator: str, limit: int) -> Waits[tuple[Page, datetime]]:
-        """A page that can follow `position`, whose time agrees with the response before it, and whose end of
-        the shard is proven.
-        """
-        page, served = yield from self._client.getting_records(iterator, limit, self._seat)
-        try:
-            first = page.records.numbers[0] if page.records else None
-            check_follows(self._client.stream, first, self.position)
-            if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
-                raise CallFailed(
-                    self._client.stream,
-                    "GetRecords",
-                    UNCERTAIN,
-                    f"its Date is {served}, and that of the response before it {self._issued}",
-                )
-            yield from self._shard_end.check(
-                null_iterator=page.next_shard_iterator is None,
-                children=page.names_children_of(self.range.shard_id),
-                records=bool(page.records),
-            )
-            return page, served
-        finally:
-            del page  # an error keeps what is in its frames
-
-    def _note_size(self, records: Records, sent: float) -> None:
-        """What a page's bytes mean for when the next one is asked for, and for how many records.
-
-        The pace is that of the calls: an answer that takes long on its way slows nothing down.
-        """
-        size = records.payload_bytes + records.key_bytes
-        self._next_call = sent + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
-        if records:
-            self._mean_bytes = records.payload_bytes / len(records)
-
-    def _limit(self) -> int:
-        """Records to ask for: no more than may be taken, as far as that is known."""
-        left = [budget.records for budget in self._budgets if budget.records is not None]
-        sizes = [budget.bytes for budget in self._budgets if budget.bytes is not None]
-        if self._mean_bytes and sizes:
-            left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
-        return max(1, min([self._page_limit.records, *left]))
-
-    def _until_next_call(self) -> float:
-        return max(0.0, self._next_call - time.monotonic())
