@@ -51,39 +51,38 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.awaitables import Waits
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
 
-
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
 _NOT_A_PAGE = (
     KeyError,
     TypeError,
     ValueError,
-    *(ArithmeticError, RuntimeError),  # the SDK's parser, of a timestamp that no calendar has
+    *(ArithmeticError, RuntimeError),  # from the SDK's parser, for an impossible timestamp
 )
-"""What is raised where a response is not a page, besides `parser_error`."""
+"""The errors of parsing a response that is not a page, besides `parser_error`."""
 
 
 class StreamClient:
-    """The calls to one stream. Safe to share between threads.
+    """The calls to one stream. Instances can be shared between threads.
 
-    Every call raises `StreamNotFound` or `CallFailed`: after the SDK's retries where the SDK makes it.
+    Every call raises `StreamNotFound` or `CallFailed`; calls through the SDK do so after the SDK's retries.
 
     Args:
-        stream: The stream's name or its ARN. Calls name it as it is given here: by StreamARN, which reaches
-            other accounts too, or by StreamName.
-        settings: How to reach it; an ARN's region counts where they name none.
-        attempts: Tries of each call by the SDK.
-        wait: Waits for so many seconds before shards are listed again.
+        stream: The stream's name or ARN. Calls use the same form: StreamARN, which also works for other
+            accounts, or StreamName.
+        settings: The settings of the client. Without a region, the region of the ARN is used.
+        attempts: The maximum number of attempts of each call by the SDK.
+        wait: The function that waits for a number of seconds before shards are listed again.
 
     Attributes:
-        address: What was given.
+        address: The parsed name or ARN.
         stream: The stream's name.
-        settings: How its records are read, with what the SDK's chain gave: good for another machine too.
-        wait: See above.
+        settings: The settings with the values from the SDK's chain, so that other machines can use them.
+        wait: The argument of that name.
 
     Raises:
-        InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they
-            are invalid.
+        InvalidInput: The name or ARN is invalid, its region differs from the settings, or the settings are
+            invalid.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class StreamClient:
             if not settings.sdk_parser:
                 self._call_directly(attempts, endpoint_url)
         except (BotoCoreError, ValueError) as error:
-            # The SDK's own may repeat an endpoint's URL with what is in it.
+            # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
@@ -116,7 +115,7 @@ class StreamClient:
     def _call_directly(self, attempts: int, endpoint_url: str) -> None:
         try:
             get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
-            if attempts == 1:  # a direct call is made once
+            if attempts == 1:  # direct calls are not retried
                 self._get_shard_iterator = DirectCall(
                     self._client, "GetShardIterator", WireIterator, endpoint_url
                 )
@@ -126,9 +125,9 @@ class StreamClient:
             self._get_records = get_records
 
     def describe(self) -> StreamSummary:
-        """Which stream it is, its retention, and the service's clock."""
-        answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
-        summary = answer["StreamDescriptionSummary"]
+        """Return the stream's identity and retention, and the service's clock."""
+        response = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
+        summary = response["StreamDescriptionSummary"]
         if not self._is_ours(summary["StreamARN"]):
             raise CallFailed(
                 self.stream,
@@ -142,95 +141,98 @@ class StreamClient:
                 arn=summary["StreamARN"],
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
-            service_time=self._time("DescribeStreamSummary", _date(answer)),
+            service_time=self._time("DescribeStreamSummary", _date(response)),
             retention_hours=summary["RetentionPeriodHours"],
             on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
         )
 
     def _is_ours(self, arn: str) -> bool:
-        """Whether an ARN that the service gives can be that of the stream that was asked for."""
+        """Whether an ARN in a response can belong to the requested stream."""
         if self.address.arn is not None:
             return arn == self.address.arn
         return re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", arn) is not None
 
     def listing(self, *, whole: bool = True) -> StreamListing:
-        """The stream and all its shards, listed once. Raises what `list_shards` raises.
+        """Describe the stream and list its shards once.
 
         Args:
-            whole: A list that leaves hash keys out is an error.
+            whole: Whether the open shards must cover all hash keys.
 
         Raises:
-            ServiceTimeUncertain: The responses do not agree about the time.
+            ShardListIncomplete: See `list_shards`.
+            ServiceTimeUncertain: The times of the responses do not agree.
         """
         summary = self.describe()
         shards, date = self._listed(whole=whole)
         return StreamListing(summary.timed_by(date), shards)
 
     def list_shards(self) -> list[Shard]:
-        """Every listed shard, parents before children; all pages or an error.
+        """Return every listed shard from all pages, parents before children.
 
         Raises:
-            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, repeats a
-                token, or has a shard whose names and numbers are none.
+            ShardListIncomplete: The list is empty, has a shard twice, does not cover all hash keys, repeats a
+                token, or has a shard with missing or invalid fields.
         """
         return self._listed()[0]
 
     def _listed(self, *, whole: bool = True) -> tuple[list[Shard], datetime]:
-        """Every listed shard, and the service's clock at the first response."""
-        # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects. A token
-        # names the stream by itself, one of another account too.
-        answer = self._call("ListShards", "Shards", **self.address.arguments)
-        listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
+        """Return every listed shard, and the service's clock at the first response."""
+        # Not boto3's paginator: it sends StreamName with NextToken, which Kinesis rejects. A token already
+        # identifies the stream, in other accounts too.
+        response = self._call("ListShards", "Shards", **self.address.arguments)
+        listed, date = list(response["Shards"]), self._time("ListShards", _date(response))
         followed: set[str] = set()
-        while token := answer.get("NextToken"):
+        while token := response.get("NextToken"):
             if token in followed:
                 raise ShardListIncomplete(
-                    self.stream, "ListShards returned a NextToken that was followed before; try again later"
+                    self.stream, "ListShards returned the same NextToken twice; try again later"
                 )
             followed.add(token)
-            answer = self._call("ListShards", "Shards", NextToken=token)
-            listed += answer["Shards"]
+            response = self._call("ListShards", "Shards", NextToken=token)
+            listed += response["Shards"]
         if not listed:
-            raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
+            raise ShardListIncomplete(self.stream, "ListShards returned no shard; try again later")
         shards = in_lineage_order(self._shard(shard) for shard in listed)
         if len({shard.shard_id for shard in shards}) < len(shards):
-            raise ShardListIncomplete(self.stream, "ListShards named a shard twice; try again later")
+            raise ShardListIncomplete(self.stream, "ListShards returned a shard twice; try again later")
         if whole and not covers_all_hash_keys(shards):
             raise ShardListIncomplete(
                 self.stream,
-                "ListShards left out shards: the open ones do not cover all keys; try again later",
+                "ListShards omitted shards: the open ones do not cover all hash keys; try again later",
             )
         return shards, date
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
-        """An iterator at a position; it lives for five minutes.
+        """Return an iterator at a position, which is valid for five minutes.
 
         The SDK makes the call, unless `attempts` is 1.
         """
         return waited_out(self.getting_iterator(shard_id, position))[0]
 
     def getting_iterator(self, shard_id: str, position: Position) -> Waits[tuple[str, datetime]]:
-        """`shard_iterator`, without the waiting, and the service's clock at the response."""
+        """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
-            answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
-            return str(answer["ShardIterator"]), self._time("GetShardIterator", _date(answer))
+            response = yield from by_a_thread(
+                lambda: self._call("GetShardIterator", "ShardIterator", **named)
+            )
+            return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
-            named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
+            named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
         given, date = yield from self._directly(self._get_shard_iterator, named, _seat(None))
         return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
-        """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
+        """Return a page of at most `limit` records (1 to 10,000), and the service's clock at the response.
 
-        The call is made once, whatever `attempts` says, unless the SDK makes it.
+        A direct call is made once, regardless of `attempts`; the SDK retries its own calls.
         """
         return waited_out(self.getting_records(iterator, limit))
 
     def getting_records(
         self, iterator: str, limit: int, seat: Seat | None = None
     ) -> Waits[tuple[Page, datetime]]:
-        """`get_records`, without the waiting. The page takes its seat when its body is read."""
+        """`get_records` as a generator that yields its waits; memory is reserved before the body is read."""
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
@@ -259,21 +261,21 @@ class StreamClient:
 
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
-                answer = self._call("GetRecords", "Records", **arguments)
-                self._check_length(answer)
-                return page_of(answer), _date(answer)
+                response = self._call("GetRecords", "Records", **arguments)
+                self._check_length(response)
+                return page_of(response), _date(response)
             except (parser_error(), *_NOT_A_PAGE) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
 
-    def _check_length(self, answer: dict[str, Any]) -> None:
-        """Refuse a response that the direct call would not receive.
+    def _check_length(self, response: dict[str, Any]) -> None:
+        """Reject a response that is too long for the direct call.
 
-        The SDK has read all of it by now: the memory that it took is not bounded here. The next one is asked
-        for with fewer records.
+        The SDK has already read the whole body, so its memory is not limited here, but the next request asks
+        for fewer records.
         """
-        length = int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
+        length = int(response["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
         if length > LARGEST_BODY:
             with self._failures("GetRecords"):
                 raise ResponseTooLong(error=f"the response has {length} bytes, more than {LARGEST_BODY}")
@@ -281,10 +283,10 @@ class StreamClient:
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
     ) -> tuple[AnswerT_co, str | None]:
-        answer, date = given
-        if isinstance(answer, IncompleteBody):
-            raise CallFailed(self.stream, operation, "IncompleteBody", answer.reason)
-        return answer, date
+        response, date = given
+        if isinstance(response, IncompleteBody):
+            raise CallFailed(self.stream, operation, "IncompleteBody", response.reason)
+        return response, date
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
@@ -299,46 +301,46 @@ class StreamClient:
             )
         except KeyError as missing:
             raise ShardListIncomplete(
-                self.stream, f"ListShards gave a shard without {missing}; try again later"
+                self.stream, f"ListShards returned a shard without {missing}; try again later"
             ) from missing
         if not is_well_formed(shard):
             raise ShardListIncomplete(
                 self.stream,
-                f"ListShards gave what is no shard, {str(shard)[:300]!r}; check what answers at the endpoint",
+                f"ListShards returned an invalid shard, {str(shard)[:300]!r}; check the endpoint",
             )
         return shard
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
-        """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
+        """Call the SDK. It accepts a truncated response, in which the required field is missing."""
         method = getattr(self._client, botocore.xform_name(operation))
         with self._failures(operation, of_stream=arguments == self.address.arguments):
-            answer: dict[str, Any] = method(**arguments)
-        if required not in answer:
-            raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
-        return answer
+            response: dict[str, Any] = method(**arguments)
+        if required not in response:
+            raise CallFailed(self.stream, operation, "IncompleteBody", f"the response has no {required}")
+        return response
 
     def _time(self, operation: str, date: str | None) -> datetime:
-        """The service's clock at an answer: its `Date` header, whole seconds, rounded down.
+        """Return the service's clock at a response: its `Date` header, in whole seconds, rounded down.
 
-        One at the end of the calendar is as wrong as any other, and is brought so far before it that a
-        retention can be added.
+        A time at the end of the calendar is limited to one to which a retention can be added; it is as wrong
+        as before.
         """
         try:
             found = parsedate_to_datetime(date or "").astimezone(UTC)
         except (ValueError, OverflowError):
-            told = f"the answer has no date but {(date or '')[:80]!r}"
-            raise CallFailed(self.stream, operation, "IncompleteBody", told) from None
+            reason = f"the response has an invalid Date, {(date or '')[:80]!r}"
+            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
         return min(found, _LATEST)
 
     def _failures(self, operation: str, *, of_stream: bool = False) -> AbstractContextManager[None]:
         return sdk_failures(self._client.meta, self.address, operation, of_stream=of_stream)
 
 
-def _date(answer: dict[str, Any]) -> str | None:
-    date: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+def _date(response: dict[str, Any]) -> str | None:
+    date: str | None = response["ResponseMetadata"]["HTTPHeaders"].get("date")
     return date
 
 
 def _seat(seat: Seat | None) -> Seat:
-    """The seat, or one in a room of its own."""
+    """Return the given reservation, or one in a limiter for this call alone."""
     return Room(LARGEST_BODY).seat() if seat is None else seat

@@ -1,4 +1,4 @@
-"""What the AWS SDK raises, as this package's own errors."""
+"""Translate the errors of the AWS SDK to those of this package."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 def sdk_failures(
     meta: Any, address: StreamAddress, operation: str, *, of_stream: bool = False
 ) -> Iterator[None]:
-    """Within, what the SDK raises becomes this package's own.
+    """Translate the SDK's errors that are raised in the context.
 
     Args:
-        meta: Of the SDK's client.
+        meta: The `meta` attribute of the SDK's client.
         address: The stream.
-        operation: What is called.
-        of_stream: It names nothing but the stream.
+        operation: The name of the operation.
+        of_stream: Whether the stream is the only resource that the call names.
+
+    Raises:
+        StreamNotFound: The service does not find the stream.
+        CallFailed: The call failed.
     """
     try:
         yield
@@ -43,15 +47,15 @@ def sdk_failures(
                 "the caller's own policy"
             )
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-        # A refused signature's message may repeat the session token: the SDK's own error is not kept.
+        # The SDK's error is not chained: for a rejected signature it may repeat the session token.
         raise CallFailed(address.name, operation, code, message, status) from None
     except BotoCoreError as error:
-        said = f"{error}{_unknown_region(meta, error)}"
-        raise CallFailed(address.name, operation, type(error).__name__, said) from error
+        message = f"{error}{_unknown_region(meta, error)}"
+        raise CallFailed(address.name, operation, type(error).__name__, message) from error
 
 
 def _unknown_region(meta: Any, error: BotoCoreError) -> str:
-    """What is added to an error if no AWS host answers: that the SDK does not know the region."""
+    """Return a hint for a failed connection to AWS if the SDK does not know the region; else nothing."""
     if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
         return ""
     session = botocore.session.get_session()
@@ -62,4 +66,4 @@ def _unknown_region(meta: Any, error: BotoCoreError) -> str:
     }
     if meta.region_name in known:
         return ""
-    return f". The SDK knows no region {meta.region_name}; check its name"
+    return f". The SDK does not know the region {meta.region_name}; check its name"
