@@ -39,7 +39,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     next_sequence_number: str | None
     until: datetime
 
-    def is_again(self, recorded: Gap | None) -> bool:
+    def is_same_as(self, recorded: Gap | None) -> bool:
         """Whether this is the recorded gap, found again because the position has not moved since."""
         return (
             recorded is not None

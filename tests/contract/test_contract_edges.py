@@ -105,7 +105,7 @@ def test_records_past_their_retention_are_told_until_someone_goes_on(aged: Pipel
 
     told = aged.run()
     assert {shard: fact["state"] for shard, fact in told.items()} == {lost: "failed", fresh: "committed"}
-    assert f"read to {last}, " in told[lost]["error"]
+    assert f"read up to {last}, " in told[lost]["error"]
     assert f"first available record: {available}, " in told[lost]["error"]
     assert "1 day, 6:00:00 later" in told[lost]["error"]
     assert aged.positions().shards[lost].position == last

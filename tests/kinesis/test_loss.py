@@ -317,7 +317,9 @@ def test_rest_of_an_aggregate_that_expired_is_told(shard):
     since = shard.now
     shard.later(hours=30)
     (available,) = shard.put(4)
-    with pytest.raises(DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* then: {available}"):
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
         data(shard.reading(Position.after(number, 1), since))
 
 
@@ -325,7 +327,9 @@ def test_rest_of_an_aggregate_that_is_gone_is_told_at_once(shard):
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     shard.expire()
     (available,) = shard.put(4)
-    with pytest.raises(DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* then: {available}"):
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
         data(shard.reading(Position.after(number, 1), shard.now))
 
 
@@ -423,7 +427,7 @@ def test_falling_over_the_edge_while_reading_is_told_and_what_was_read_before_is
     (available,) = shard.put(3)
     faults.page_size(1)
     reading = shard.reading(Position.after(read), since)
-    with pytest.raises(DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{first}, .* then: {available}"):
+    with pytest.raises(DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{first}, .* record: {available}"):
         data(reading, between=lambda: shard.later(hours=5))
     assert (reading.position, reading.records, reading.end) == (Position.after(first), 1, None)
 

@@ -1,4 +1,4 @@
-"""When a shard's next page is asked for, and for how many records."""
+"""The time of a shard's next GetRecords call, and its number of records."""
 
 from __future__ import annotations
 
@@ -14,43 +14,50 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.wire import Records
 
 SECONDS_BETWEEN_CALLS = 0.2
-"""Five GetRecords a second and shard (AWS, Kinesis quotas)."""
+"""A shard allows five GetRecords calls per second (AWS, Kinesis quotas)."""
 
 BYTES_PER_SECOND = 2_000_000
-"""What a shard gives; after a page of more it refuses calls for as long (AWS API reference, GetRecords)."""
+"""The read rate of a shard. After a larger page it throttles calls until the rate is met (AWS API reference,
+GetRecords)."""
 
 LEAST_LIMIT = 100
-"""Records that are always asked for, unless fewer may be taken."""
+"""The minimum number of records to request, unless the quota is lower."""
 
 
 class CallPacing:
-    """One reading's.
+    """The pace of one reading's calls.
 
     Args:
-        max_records: Records of a page at most.
+        max_records: The maximum number of records in a page.
+
+    Attributes:
+        next_call: The earliest time of the next call, by the monotonic clock.
     """
 
     def __init__(self, max_records: int) -> None:
+        self.next_call = 0.0
         self._page_limit = PageLimit(max_records)
         self._mean_bytes = 0.0
-        self.next_call = 0.0
 
     def seconds_left(self) -> float:
-        """Until the next call may be made."""
+        """Return the time in seconds until the next call."""
         return max(0.0, self.next_call - time.monotonic())
 
-    def limit(self, budgets: Iterable[Budget]) -> int:
-        """Records to ask for: no more than may be taken, as far as that is known."""
-        left = [budget.records for budget in budgets if budget.records is not None]
-        sizes = [budget.bytes for budget in budgets if budget.bytes is not None]
+    def limit(self, quotas: Iterable[Budget]) -> int:
+        """Return the number of records to request: no more than the quotas are expected to allow."""
+        left = [quota.records for quota in quotas if quota.records is not None]
+        sizes = [quota.bytes for quota in quotas if quota.bytes is not None]
         if self._mean_bytes and sizes:
             left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
         return max(1, min([self._page_limit.records, *left]))
 
     def note_page(self, records: Records, sent: float) -> None:
-        """What a page's bytes mean for when the next one is asked for, and for how many records.
+        """Record a page.
 
-        The pace is that of the calls: an answer that takes long on its way slows nothing down.
+        Args:
+            records: The records of the page.
+            sent: The time of the request, by the monotonic clock. The next call is paced from then, so that a
+                slow response does not delay it.
         """
         self._page_limit.note_received()
         size = records.payload_bytes + records.key_bytes
@@ -58,11 +65,11 @@ class CallPacing:
         if records:
             self._mean_bytes = records.payload_bytes / len(records)
 
-    def note_failed(self, *, too_long: bool) -> None:
-        """A call failed."""
+    def note_failure(self, *, too_long: bool) -> None:
+        """Record a failed call, or a page that was too long to receive."""
         seconds = LARGEST_PAGE_BYTES / BYTES_PER_SECOND if too_long else SECONDS_BETWEEN_CALLS
         self.next_call = time.monotonic() + seconds
 
     def halve(self, limit: int) -> bool:
-        """Note that the page of so many records was too long; whether fewer can be asked for."""
+        """Lower the page limit, see `PageLimit.halve`."""
         return self._page_limit.halve(limit)

@@ -1,4 +1,4 @@
-"""Whether records of a range may have expired before they were read."""
+"""Detect records of a range that may have expired before they were read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.wire import Page
 
 HORIZON_MARGIN = timedelta(minutes=1)
-"""Who began at the oldest record there is has drawn away from it when so far inside the retention."""
+"""A read from TRIM_HORIZON has left the trim horizon once its records have this long until they expire."""
 
 
 class LossDetector:
-    """One reading's.
+    """The detection of lost records in one reading.
 
     Args:
         shard_id: The shard.
-        expiry: When records may have expired.
-        start: Where the reading begins.
+        expiry: The facts about the expiry of the shard's records.
+        start: The start of the range.
     """
 
     def __init__(self, shard_id: str, expiry: Expiry, start: Position) -> None:
@@ -37,14 +37,20 @@ class LossDetector:
         self._complete_until: datetime | None = expiry.complete_until
 
     def possible_gap(self, page: Page, served: datetime, position: Position) -> Gap | None:
-        """Where records may have expired between a position and the page after it."""
+        """Return the gap between a position and the page read from it, if records may have expired there.
+
+        Args:
+            page: The page.
+            served: The service's clock at the response.
+            position: The position.
+        """
         since, number = self._complete_until, position.sequence_number
         first = page.records[0] if page.records else None
         if since is None or (first is not None and first.sequence_number == number):
-            return None  # the record itself is still there, and so is all after it
+            return None  # the record at the position is available, and so are all after it
         if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
-            return None  # not known yet
-        broken = position.sub_sequence_number is not None  # and the rest of the aggregate is not there
+            return None  # the next record is not known yet
+        broken = position.sub_sequence_number is not None  # the rest of the aggregate is not available
         if not broken and served + CLOCK_STEP < since + self._expiry.retention:
             return None
         return Gap(
@@ -55,26 +61,35 @@ class LossDetector:
         )
 
     def accept(self, gap: Gap) -> bool:
-        """Whether a gap is to be recorded and gone past; not if it is recorded.
+        """Apply the policy to a confirmed gap.
+
+        Returns:
+            Whether to record the gap; False if it is already recorded.
 
         Raises:
-            DataLost: It fails the shard.
+            DataLost: The policy is to fail.
         """
         self._complete_until = None
-        if gap.is_again(self._expiry.last_gap):
+        if gap.is_same_as(self._expiry.last_gap):
             return False
         if self._expiry.on_data_loss is OnDataLoss.FAIL:
             raise DataLost(
                 self._shard_id,
-                f"records may have expired unread: {gap}. To go on from there with this gap recorded, run "
+                f"records may have expired unread: {gap}. To continue from there and record this gap, run "
                 f"with on_data_loss: {OnDataLoss.CONTINUE}",
             )
         return True
 
-    def note_handed_out(self, arrival: datetime, served: datetime, *, first: bool) -> None:
-        """Note the last arrival of records that were handed out."""
-        # Whoever begins at the oldest record there is may see some expire until it has drawn away.
-        drawn_away = arrival + self._expiry.retention > served + HORIZON_MARGIN
-        horizon = first and self._start.kind is PositionKind.TRIM_HORIZON
-        watched = drawn_away or not (horizon or self._complete_until is None)
+    def note_records(self, arrival: datetime, served: datetime, *, first: bool) -> None:
+        """Record that records were yielded.
+
+        Args:
+            arrival: The arrival of the last one.
+            served: The service's clock at the response.
+            first: Whether they are the first ones of the range.
+        """
+        # A read from TRIM_HORIZON may see records expire until it has left the horizon; this is no loss.
+        left_horizon = arrival + self._expiry.retention > served + HORIZON_MARGIN
+        at_horizon = first and self._start.kind is PositionKind.TRIM_HORIZON
+        watched = left_horizon or not (at_horizon or self._complete_until is None)
         self._complete_until = arrival if watched else None

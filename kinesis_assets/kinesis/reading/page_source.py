@@ -1,4 +1,4 @@
-"""The pages of one shard, each of them checked before it is used."""
+"""Read the pages of one shard and check each of them before it is used."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _T = TypeVar("_T")
 
 
 class PageSource:
-    """One reading's.
+    """The pages of one reading.
 
     Args:
-        client: The stream.
+        client: The client of the stream.
         shard_id: The shard.
-        answer_within: As that of `ShardRange`.
+        answer_within: See `ShardRange`.
     """
 
     def __init__(self, client: StreamClient, shard_id: str, answer_within: float | None) -> None:
@@ -41,19 +41,19 @@ class PageSource:
 
     @property
     def shard_ended(self) -> bool:
-        """Whether the last page ends the shard."""
+        """Whether the last page ended the shard."""
         return self._shard_end.reached
 
     def drop_iterator(self) -> None:
-        """Have the next call ask for a fresh one."""
+        """Request a new iterator for the next page."""
         self._iterator = None
 
     def accept(self, page: Page, served: datetime) -> None:
-        """Go on after a page."""
+        """Continue after a page."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
     def iterator(self, position: Position) -> Waits[str]:
-        """The iterator that the page before came with, or a fresh one at a position."""
+        """Return the iterator from the previous page, or a new one at a position."""
         if self._iterator is None:
             self._iterator, self._issued = yield from self._in_time(
                 self._client.getting_iterator(self._shard_id, position)
@@ -63,8 +63,20 @@ class PageSource:
     def page(
         self, iterator: str, limit: int, position: Position, seat: Seat | None
     ) -> Waits[tuple[Page, datetime]]:
-        """A page that can follow a position, whose time agrees with the response before it, and whose end of
-        the shard is proven.
+        """Read a page and check it.
+
+        Args:
+            iterator: The iterator.
+            limit: The maximum number of records.
+            position: The position of the iterator.
+            seat: The memory reservation for the page.
+
+        Returns:
+            The page, and the service's clock at the response.
+
+        Raises:
+            CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
+                previous response, or the end of the shard is not confirmed.
         """
         return (yield from self._in_time(self._checked_page(iterator, limit, position, seat)))
 
@@ -80,7 +92,7 @@ class PageSource:
                     self._client.stream,
                     "GetRecords",
                     UNCERTAIN,
-                    f"its Date is {served}, and that of the response before it {self._issued}",
+                    f"the response has the Date {served}, and the previous one {self._issued}",
                 )
             yield from self._shard_end.check(
                 null_iterator=page.next_shard_iterator is None,
@@ -92,6 +104,6 @@ class PageSource:
             del page  # an error keeps what is in its frames
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
-        """A call, which gives up as early as the range says."""
+        """Apply `answer_within` to a call."""
         within = self._answer_within
         return call if within is None else in_time(call, within)

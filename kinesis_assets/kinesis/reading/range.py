@@ -1,4 +1,4 @@
-"""What is to be read of one shard, and what ended it."""
+"""The range of a shard to read, and the reasons for its end."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
 
 
 class ShardRange(msgspec.Struct, frozen=True):
-    """What is to be read of one shard.
+    """The range of one shard to read.
 
     Attributes:
         shard_id: The shard.
-        start: Where to begin; see `Position` for which kinds include the record they name.
-        bounds: Where to end at the latest; the tip and the shard's end always end it.
-        hash_range: The shard's first and last hash key, both inclusive, decimal text; None where sub-records
-            are not judged by them, see `aggregation`.
-        closed: The shard takes no more records: it ends at its null iterator alone, never at the tip.
-        tip_not_before: Take MillisBehindLatest 0 for the tip only in an answer given at or after this time
-            (service's clock). None takes any. It makes reading up to a time repeatable.
-        expiry: Tells when records may have expired unread; None does not look.
-        max_bad_records: End before the damaged record that would be one more; None takes all of them.
-        up_to: End before the record where a read from this position would begin. It is one of the two
-            SEQUENCE_NUMBER kinds; None is no such end.
-        expected: Payload bytes that are expected from `start` on, as a weight beside other shards; None is
+        start: The start position; `Position` documents which kinds include the record that they name.
+        bounds: The limits of the range. It always ends at the tip and at the end of the shard.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None if sub-records
+            are not checked against it, see `aggregation`.
+        closed: Whether the shard accepts no more records: it ends at the null iterator, never at the tip.
+        tip_not_before: The earliest time (by the service's clock) of a response whose MillisBehindLatest of 0
+            is accepted as the tip; None accepts any. It makes reading up to a time repeatable.
+        expiry: The facts for detecting records that expired unread; None disables the detection.
+        max_bad_records: The maximum number of damaged records; the range ends before the next one. None
+            means no limit.
+        up_to: The position at which the range ends, exclusive: a read from there starts with the record after
+            the range. One of the two SEQUENCE_NUMBER kinds, or None for no such end.
+        expected: The expected payload bytes from `start`, to weight shards against each other; None if
             unknown.
-        patience: For so many seconds it may be asked in vain while others wait for it with their commit; then
-            it ends with what it has, or, throttled and never answered, fails. None, and where nothing but
-            empty pages came, is `STALL_SECONDS`. Whatever else fails has some tries.
-        answer_within: It fails when an answer does not come, or go on, for so many seconds; None is when that
-            is so for as long as the client waits, some times. The SDK alone waits that long once.
+        patience: The time in seconds without progress after which the range ends with the records that it
+            has, because other shards wait to commit. A shard that has been throttled and has never responded
+            fails. None, and a shard that returns only empty pages, wait for `STALL_SECONDS`. Other failures
+            have a limited number of attempts.
+        answer_within: The time in seconds without any data of a response after which the range fails. None
+            is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
     """
 
     shard_id: str
@@ -57,32 +59,32 @@ class ShardRange(msgspec.Struct, frozen=True):
 
 
 class RangeEnd(StrEnum):
-    """What ended a range."""
+    """The reason for the end of a range."""
 
     BOUND = "bound"
-    """One of its bounds but that of time, an allowance that is used up, or a stop."""
+    """A limit other than time, a used-up allowance, or a stop request."""
     LATE = "late"
-    """Its time, or that of all shards together, was over, or the patience with it."""
+    """The time limit of the range or of all shards together, or the range's `patience`."""
     TIP = "tip"
     SHARD_END = "shard_end"
 
 
 def count_before_end(records: Records, until: datetime | None, up_to: Position | None) -> int:
-    """How many of the leading records are before the range's `Bounds.until` and its `up_to`."""
+    """Return the number of leading records before the range's `Bounds.until` and `ShardRange.up_to`."""
     count = len(records)
     if until is not None and count:
         seconds = until.timestamp()
         if max(records.arrivals) >= seconds:
-            late = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
-            count = next(late, count)
+            after = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
+            count = next(after, count)
     if up_to is not None:
-        rest = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, up_to))
-        count = next(rest, count)
+        after = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, up_to))
+        count = next(after, count)
     return count
 
 
 def _is_before(record: Record, position: Position) -> bool:
-    """Whether a read that begins at a sequence number, or after it, leaves a record out."""
+    """Whether a record is before the first one that a read from a position returns."""
     own, number = int(record.sequence_number), int(position.sequence_number or 0)
     if own != number:
         return own < number

@@ -1,4 +1,4 @@
-"""The records of a page, with aggregates as their sub-records."""
+"""Convert the records of a page to user records: KPL aggregates are replaced by their sub-records."""
 
 from __future__ import annotations
 
@@ -15,36 +15,43 @@ if TYPE_CHECKING:
 
 
 def user_records(
-    wire: Records, begin: Position, hash_range: tuple[str, str] | None, at_once: int
+    page: Records, start: Position, hash_range: tuple[str, str] | None, batch_size: int
 ) -> Iterator[Records]:
-    """The page's records, aggregates as their sub-records, about so many at a time."""
-    if begin.sub_sequence_number is None and not any_aggregate(wire):
-        yield wire
+    """Yield the user records of a page in order, in batches.
+
+    Args:
+        page: The records as received.
+        start: The position of the read. Inside an aggregate, its sub-records up to that position are omitted.
+        hash_range: The hash range of the shard, see `ShardRange`.
+        batch_size: The approximate number of records in a batch, if the page has aggregates.
+    """
+    if start.sub_sequence_number is None and not any_aggregate(page):
+        yield page
         return
-    wire.drop_data_column()  # the sub-records have their own
-    records: list[Record] = []
-    for record in wire:
-        broken = begin.sub_sequence_number is not None and record.sequence_number == begin.sequence_number
-        held: Sequence[Record] = ()
+    page.drop_data_column()  # the sub-records have their own
+    batch: list[Record] = []
+    for record in page:
+        resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
+        last: Sequence[Record] = ()
         for parts in sliced(record, hash_range):
-            if held:
-                yield Records.of([*records, *held], continued=True)
-                records = []
-            held = [part for part in parts if _comes_after(part, begin)] if broken else parts
-        records += held
-        if len(records) >= at_once:
-            yield Records.of(records)
-            records = []
-    yield Records.of(records)
+            if last:
+                yield Records.of([*batch, *last], continued=True)
+                batch = []
+            last = [part for part in parts if _is_after(part, start)] if resumed else parts
+        batch += last
+        if len(batch) >= batch_size:
+            yield Records.of(batch)
+            batch = []
+    yield Records.of(batch)
 
 
 def is_inside(records: Records, taken: int) -> bool:
-    """Whether the aggregate of the last taken one goes on."""
+    """Whether a position after the first `taken` records is inside an aggregate."""
     if taken == len(records):
         return records.continued
     return records.numbers[taken] == records.numbers[taken - 1]
 
 
-def _comes_after(part: Record, begin: Position) -> bool:
-    """Whether a sub-record comes after the one up to which its aggregate was read."""
-    return part.sub_sequence_number > (begin.sub_sequence_number or 0)
+def _is_after(part: Record, start: Position) -> bool:
+    """Whether a sub-record of the aggregate at a position is after that position."""
+    return part.sub_sequence_number > (start.sub_sequence_number or 0)
