@@ -164,7 +164,7 @@ class StreamClient:
         """
         summary = self.describe()
         shards, date = self._listed(whole=whole)
-        return StreamListing(summary.timed_by(date), shards)
+        return StreamListing(summary.with_earlier_time(date), shards)
 
     def list_shards(self) -> list[Shard]:
         """Return every listed shard from all pages, parents before children.

@@ -52,7 +52,7 @@ def confirmed(client: StreamClient, summary: StreamSummary) -> StreamSummary:
         ServiceTimeUncertain: In all attempts the second response is older than the first.
         StreamError: The stream cannot be described.
     """
-    return _tried(client, lambda: summary.confirmed_by(client.describe()))
+    return _tried(client, lambda: summary.confirm_with(client.describe()))
 
 
 def _tried(client: StreamClient, attempt: Callable[[], _T]) -> _T:

@@ -57,7 +57,7 @@ class StreamSummary:
     retention_hours: int
     on_demand: bool = False
 
-    def timed_by(self, date: datetime) -> StreamSummary:
+    def with_earlier_time(self, date: datetime) -> StreamSummary:
         """Return this summary with the earlier one of its own time and the time of the next response.
 
         Raises:
@@ -67,7 +67,7 @@ class StreamSummary:
             raise self._uncertain(date)
         return replace(self, service_time=min(self.service_time, date))
 
-    def confirmed_by(self, later: StreamSummary) -> StreamSummary:
+    def confirm_with(self, later: StreamSummary) -> StreamSummary:
         """Return the later one of this description and the next one.
 
         Raises:

@@ -194,7 +194,7 @@ class ShardReading:
         timed_out = self._deadline is not None and time.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
         before_first = self._started and not self.records
-        others_wait = self._stall_detector.out_of_patience or any(quota.late for quota in self._quotas)
+        others_wait = self._stall_detector.retry_time_over or any(quota.late for quota in self._quotas)
         return RangeEnd.LATE if timed_out or (others_wait and not before_first) else None
 
     def _ends_after_failure(self, *, silent: bool) -> bool:
@@ -301,7 +301,7 @@ class ShardReading:
 
     def _next_page(self) -> Waits[tuple[Page, datetime] | None]:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
-        retries = PageRetries(self._stall_detector, answer_within=self.range.answer_within is not None)
+        retries = PageRetries(self._stall_detector, silence_is_final=self.range.answer_within is not None)
         while True:
             try:
                 iterator = yield from self._pages.iterator(self.position)

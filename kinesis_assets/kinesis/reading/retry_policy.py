@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.stall_detector import StallDetector
 
 _ATTEMPTS = 6
-"""The maximum number of attempts for one page. Throttled calls do not count; patience limits them."""
+"""The maximum number of attempts for one page. Throttled calls do not count: `patience` limits them."""
 
 _LEAST_TRIES = 3
-"""The minimum number of attempts for a throttled shard, whatever its patience: where many shards share the
-calls of a task, attempts are far apart."""
+"""The minimum number of attempts for a throttled shard, whatever its `patience`: where many shards share
+the calls of a task, attempts are far apart."""
 
 _LONGEST_WAIT = 5.0
 
@@ -83,17 +83,17 @@ class PageRetries:
 
     Args:
         stall_detector: The stall detector of the reading.
-        answer_within: Whether the range has its own `answer_within`, after which a call is not retried.
+        silence_is_final: Whether a call without a response in time is not retried.
     """
 
-    def __init__(self, stall_detector: StallDetector, *, answer_within: bool) -> None:
+    def __init__(self, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
         self._stall_detector = stall_detector
-        self._answer_within = answer_within
+        self._silence_is_final = silence_is_final
         self._throttled = self._failed = 0
 
     def is_silent(self, error: CallFailed) -> bool:
-        """Whether there was no response within the range's `answer_within`."""
-        return timed_out(error) and self._answer_within
+        """Whether the lack of a response in time ends the retries."""
+        return timed_out(error) and self._silence_is_final
 
     def note_failure(self, error: CallFailed, *, never_answered: bool) -> type[ReadFailed] | None:
         """Record a failed attempt.
@@ -107,9 +107,9 @@ class PageRetries:
         """
         if is_throttled(error):
             self._throttled += 1
-            # After empty pages patience does not count: the next run would meet the same pages again.
+            # After empty pages `patience` does not count: the next run would meet the same pages again.
             impatient = (
-                never_answered and self._throttled >= _LEAST_TRIES and self._stall_detector.out_of_patience
+                never_answered and self._throttled >= _LEAST_TRIES and self._stall_detector.retry_time_over
             )
             return ShardThrottled if self._stall_detector.stalled or impatient else None
         self._failed += 1

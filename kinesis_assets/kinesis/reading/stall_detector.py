@@ -16,11 +16,11 @@ class StallDetector:
     have waited for other shards. The first response is always progress.
 
     Args:
-        patience: The maximum time in seconds without progress while other shards wait; None disables it.
+        retry_seconds: The maximum time in seconds without progress while other shards wait; None disables it.
     """
 
-    def __init__(self, patience: float | None) -> None:
-        self._patience = patience
+    def __init__(self, retry_seconds: float | None) -> None:
+        self._retry_seconds = retry_seconds
         self._progress_at = 0.0
         self._nearest = math.inf  # milliseconds to the tip at that time
         self._stalled_since: float | None = None
@@ -46,9 +46,9 @@ class StallDetector:
         return self._stalled_for_more_than(STALL_SECONDS)
 
     @property
-    def out_of_patience(self) -> bool:
+    def retry_time_over(self) -> bool:
         """Whether the shard has made no progress for as long as other shards wait for it."""
-        return self._patience is not None and self._stalled_for_more_than(self._patience)
+        return self._retry_seconds is not None and self._stalled_for_more_than(self._retry_seconds)
 
     def _stalled_for_more_than(self, seconds: float) -> bool:
         since = self._stalled_since
