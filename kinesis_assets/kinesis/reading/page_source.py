@@ -34,7 +34,7 @@ class PageSource:
     def __init__(self, client: StreamClient, shard_id: str, answer_within: float | None) -> None:
         self._client = client
         self._shard_id = shard_id
-        self._answer_within = answer_within
+        self._response_timeout = answer_within
         self._shard_end = ShardEnd(client, shard_id)
         self._iterator: str | None = None
         self._issued: datetime | None = None
@@ -105,5 +105,5 @@ class PageSource:
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
         """Apply `answer_within` to a call."""
-        within = self._answer_within
+        within = self._response_timeout
         return call if within is None else in_time(call, within)
