@@ -245,7 +245,7 @@ class StreamClient:
         try:
             return page, self._time("GetRecords", date)
         finally:
-            del page  # an error keeps what is in its frames
+            del page  # the traceback of an error must not keep the page alive
 
     def _directly(
         self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat

@@ -28,13 +28,13 @@ class PageSource:
     Args:
         client: The client of the stream.
         shard_id: The shard.
-        answer_within: See `ShardRange`.
+        response_timeout: See `ShardRange.answer_within`.
     """
 
-    def __init__(self, client: StreamClient, shard_id: str, answer_within: float | None) -> None:
+    def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
         self._client = client
         self._shard_id = shard_id
-        self._response_timeout = answer_within
+        self._response_timeout = response_timeout
         self._shard_end = ShardEnd(client, shard_id)
         self._iterator: str | None = None
         self._issued: datetime | None = None
@@ -101,7 +101,7 @@ class PageSource:
             )
             return page, served
         finally:
-            del page  # an error keeps what is in its frames
+            del page  # the traceback of an error must not keep the page alive
 
     def _in_time(self, call: Waits[_T]) -> Waits[_T]:
         """Apply `answer_within` to a call."""

@@ -23,7 +23,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     Attributes:
         shard_id: The shard.
         start: The start position; `Position` documents which kinds include the record that they name.
-        bounds: The limits of the range. It always ends at the tip and at the end of the shard.
+        bounds: The limits of the range. It also ends at the tip or at the end of the shard.
         hash_range: The shard's first and last hash key, both inclusive, as decimal text; None if sub-records
             are not checked against it, see `aggregation`.
         closed: Whether the shard accepts no more records: it ends at the null iterator, never at the tip.
