@@ -46,7 +46,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """What all shards of a run may still read together; None means no limit.
+    """The amount that all shards of a run may still read together; None means no limit.
 
     Attributes:
         records: The maximum number of records.
