@@ -172,8 +172,8 @@ class ShardReading:
         if self.end is None and self._stall_detector.stalled:
             raise ShardStalled(
                 self.range.shard_id,
-                f"no record from {self.position} in {STALL_SECONDS:.0f} s, and the tip is still "
-                f"{self.millis_behind_latest} ms away. The records read before are kept; run again",
+                f"no record was read from {self.position} in {STALL_SECONDS:.0f} s, and the shard is still "
+                f"{self.millis_behind_latest} ms behind. The records read before are kept; run again",
             )
 
     def _release(self) -> None:
