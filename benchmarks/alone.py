@@ -14,8 +14,8 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, client_of, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.kinesis.reading.reading import ShardRange
+from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.storage import TableFolder
@@ -53,12 +53,12 @@ def unpaced() -> Iterator[None]:
 
     The pace is the service's, five calls and 2 MB a second and shard; it costs time and no CPU.
     """
-    kept = reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND
-    reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND = 0.0, _NO_LIMIT
+    kept = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
+    call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = 0.0, _NO_LIMIT
     try:
         yield
     finally:
-        reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND = kept
+        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = kept
 
 
 def whole_run(url: str, stream: str, folder: str) -> Once:

@@ -31,7 +31,8 @@ from kinesis_assets.ingest.worker_tuning import give_memory_back
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -117,7 +118,7 @@ class _Parts:
                 shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range
             )
             reading = ShardReading(self._local, range_)
-            reading._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
+            reading._pages._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
             for records in reading:
                 record_batch(SPEC.name, shard.shard_id, records)
             assert reading.records == SPEC.shard_records, reading.records

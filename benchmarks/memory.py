@@ -24,7 +24,7 @@ from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import ShardRange
+from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.storage import TableFolder

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.manifest import Filling
     from kinesis_assets.replay.task import FillJob
 

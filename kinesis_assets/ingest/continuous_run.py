@@ -18,9 +18,9 @@ from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
-from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 from kinesis_assets.table.stop_marker import StopObject
 
 if TYPE_CHECKING:

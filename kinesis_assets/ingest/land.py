@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
 
 
 def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

@@ -16,7 +16,7 @@ from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.data_file import DataFile
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing, ShardLanding, ShardResult
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.table.data_file import DataFile
 
 

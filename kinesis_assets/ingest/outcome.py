@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from heapq import heapreplace
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND
+from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
 
 _BYTES_PER_RANGE = 200_000
 """Weight of a range in addition to its bytes: the CPU of its calls equals that of landing this many bytes."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -186,7 +186,7 @@ def plan_run(
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
             restored or overwritten.
     """
-    from kinesis_assets.kinesis.reading.reading import ShardRange  # noqa: PLC0415  # loading definitions does not need it
+    from kinesis_assets.kinesis.reading.range import ShardRange  # noqa: PLC0415  # loading definitions does not need it
 
     asked = list(dict.fromkeys(asked))
 

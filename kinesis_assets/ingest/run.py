@@ -18,7 +18,8 @@ from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.reading.reading import BYTES_PER_SECOND, RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirmed
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP

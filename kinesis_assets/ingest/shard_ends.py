@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import StreamError
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 
 if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing

@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
-from kinesis_assets.kinesis.client import CONNECTIONS
 from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.sdk_client import CONNECTIONS
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 if TYPE_CHECKING:

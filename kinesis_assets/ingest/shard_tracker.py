@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardSilent, ShardThrottled
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.client import READ_TIMEOUT
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
+from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.awaitables import Wait

@@ -1,1 +1,1 @@
-"""Kinesis itself: positions, shards, calls, reading. Knows neither Spark nor Dagster."""
+"""Kinesis: positions, shards, calls, reading. Nothing here imports Spark or Dagster."""

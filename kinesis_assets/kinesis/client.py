@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
-from botocore.loaders import create_loader
+import botocore
+from botocore.exceptions import BotoCoreError
 
-from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
+from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
 from kinesis_assets.kinesis.records.wire import IncompleteBody, Page, WireIterator, WirePage, page_of
+from kinesis_assets.kinesis.sdk_client import ATTEMPTS, sdk_client
+from kinesis_assets.kinesis.sdk_errors import sdk_failures
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     Shard,
@@ -43,20 +39,11 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
 from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY, DirectCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.transport.awaitables import Waits
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
-
-CONNECTIONS = 64
-"""Calls that one client makes at once without opening a connection anew."""
-
-READ_TIMEOUT = 20.0
-"""Seconds for which an answer may not come, or not go on."""
-
-ATTEMPTS = 6
-"""Tries of a call by the SDK, with its back-off, unless the caller tries again by itself."""
-
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
@@ -64,59 +51,32 @@ _NOT_A_PAGE = (
     KeyError,
     TypeError,
     ValueError,
-    *(ArithmeticError, RuntimeError),  # the SDK's parser, of a timestamp that no calendar has
+    *(ArithmeticError, RuntimeError),  # from the SDK's parser, for an impossible timestamp
 )
-"""What is raised where a response is not a page, besides `parser_error`."""
-
-_making_client = threading.Lock()
-
-
-@cache
-def _loader(data_path: str | None) -> Any:
-    """Of the SDK's data files, which it would read anew for each client."""
-    return create_loader(data_path)
-
-
-def _sdk_client(settings: ClientSettings, attempts: int) -> Any:
-    session = botocore.session.Session(profile=settings.profile_name)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    config = Config(
-        user_agent=session.user_agent(),  # else the SDK puts it together anew twice a call
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        max_pool_connections=CONNECTIONS,
-        connect_timeout=5,
-        read_timeout=READ_TIMEOUT,
-    )
-    # Python's SDK alone looks only at AWS_DEFAULT_REGION.
-    region_name = settings.region_name or os.environ.get("AWS_REGION")
-    session.get_credentials()  # kept by the session; they may come over the network, so not while others wait
-    with _making_client:  # it writes into the loader's data
-        return session.create_client(
-            "kinesis", region_name=region_name, endpoint_url=settings.endpoint_url, config=config
-        )
+"""The errors of parsing a response that is not a page, besides `parser_error`."""
 
 
 class StreamClient:
-    """The calls to one stream. Safe to share between threads.
+    """The calls to one stream. Instances can be shared between threads.
 
-    Every call raises `StreamNotFound` or `CallFailed`: after the SDK's retries where the SDK makes it.
+    Every call raises `StreamNotFound` or `CallFailed`; calls through the SDK do so after the SDK's retries.
 
     Args:
-        stream: The stream's name or its ARN. Calls name it as it is given here: by StreamARN, which reaches
-            other accounts too, or by StreamName.
-        settings: How to reach it; an ARN's region counts where they name none.
-        attempts: Tries of each call by the SDK.
-        wait: Waits for so many seconds before shards are listed again.
+        stream: The stream's name or ARN. Calls use the same form: StreamARN, which also works for other
+            accounts, or StreamName.
+        settings: The settings of the client. Without a region, the region of the ARN is used.
+        attempts: The maximum number of attempts of each call by the SDK.
+        wait: The function that waits for a number of seconds before shards are listed again.
 
     Attributes:
-        address: What was given.
+        address: The parsed name or ARN.
         stream: The stream's name.
-        settings: How its records are read, with what the SDK's chain gave: good for another machine too.
-        wait: See above.
+        settings: The settings with the values from the SDK's chain, so that other machines can use them.
+        wait: The argument of that name.
 
     Raises:
-        InvalidInput: That is no stream's name or ARN, its region is not that of the settings, or they
-            are invalid.
+        InvalidInput: The name or ARN is invalid, its region differs from the settings, or the settings are
+            invalid.
     """
 
     def __init__(
@@ -134,12 +94,12 @@ class StreamClient:
         self._get_records: DirectCall[Page] | None = None
         self._get_shard_iterator: DirectCall[str] | None = None
         try:
-            self._client = _sdk_client(settings, attempts)
+            self._client = sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
             if not settings.sdk_parser:
                 self._call_directly(attempts, endpoint_url)
         except (BotoCoreError, ValueError) as error:
-            # The SDK's own may repeat an endpoint's URL with what is in it.
+            # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
         meta = self._client.meta
         self.settings = ClientSettings(
@@ -149,7 +109,7 @@ class StreamClient:
     def _call_directly(self, attempts: int, endpoint_url: str) -> None:
         try:
             get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
-            if attempts == 1:  # a direct call is made once
+            if attempts == 1:  # direct calls are not retried
                 self._get_shard_iterator = DirectCall(
                     self._client, "GetShardIterator", WireIterator, endpoint_url
                 )
@@ -159,9 +119,9 @@ class StreamClient:
             self._get_records = get_records
 
     def describe(self) -> StreamSummary:
-        """Which stream it is, its retention, and the service's clock."""
-        answer = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
-        summary = answer["StreamDescriptionSummary"]
+        """Return the stream's identity and retention, and the service's clock."""
+        response = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
+        summary = response["StreamDescriptionSummary"]
         if not self._is_ours(summary["StreamARN"]):
             raise CallFailed(
                 self.stream,
@@ -175,95 +135,98 @@ class StreamClient:
                 arn=summary["StreamARN"],
                 created=summary["StreamCreationTimestamp"].astimezone(UTC),
             ),
-            service_time=self._time("DescribeStreamSummary", _date(answer)),
+            service_time=self._time("DescribeStreamSummary", _date(response)),
             retention_hours=summary["RetentionPeriodHours"],
             on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
         )
 
     def _is_ours(self, arn: str) -> bool:
-        """Whether an ARN that the service gives can be that of the stream that was asked for."""
+        """Whether an ARN in a response can belong to the requested stream."""
         if self.address.arn is not None:
             return arn == self.address.arn
         return re.fullmatch(rf"arn:[!-~]{{1,1000}}:stream/{re.escape(self.stream)}", arn) is not None
 
     def listing(self, *, whole: bool = True) -> StreamListing:
-        """The stream and all its shards, listed once. Raises what `list_shards` raises.
+        """Describe the stream and list its shards once.
 
         Args:
-            whole: A list that leaves hash keys out is an error.
+            whole: Whether the open shards must cover all hash keys.
 
         Raises:
-            ServiceTimeUncertain: The responses do not agree about the time.
+            ShardListIncomplete: See `list_shards`.
+            ServiceTimeUncertain: The times of the responses do not agree.
         """
         summary = self.describe()
         shards, date = self._listed(whole=whole)
-        return StreamListing(summary.timed_by(date), shards)
+        return StreamListing(summary.with_earlier_time(date), shards)
 
     def list_shards(self) -> list[Shard]:
-        """Every listed shard, parents before children; all pages or an error.
+        """Return every listed shard from all pages, parents before children.
 
         Raises:
-            ShardListIncomplete: The list is empty, names a shard twice, leaves hash keys out, repeats a
-                token, or has a shard whose names and numbers are none.
+            ShardListIncomplete: The list is empty, has a shard twice, does not cover all hash keys, repeats a
+                token, or has a shard with missing or invalid fields.
         """
         return self._listed()[0]
 
     def _listed(self, *, whole: bool = True) -> tuple[list[Shard], datetime]:
-        """Every listed shard, and the service's clock at the first response."""
-        # By hand: boto3's paginator sends StreamName beside NextToken, which Kinesis rejects. A token
-        # names the stream by itself, one of another account too.
-        answer = self._call("ListShards", "Shards", **self.address.arguments)
-        listed, date = list(answer["Shards"]), self._time("ListShards", _date(answer))
+        """Return every listed shard, and the service's clock at the first response."""
+        # Not boto3's paginator: it sends StreamName with NextToken, which Kinesis rejects. A token already
+        # identifies the stream, in other accounts too.
+        response = self._call("ListShards", "Shards", **self.address.arguments)
+        listed, date = list(response["Shards"]), self._time("ListShards", _date(response))
         followed: set[str] = set()
-        while token := answer.get("NextToken"):
+        while token := response.get("NextToken"):
             if token in followed:
                 raise ShardListIncomplete(
-                    self.stream, "ListShards returned a NextToken that was followed before; try again later"
+                    self.stream, "ListShards returned the same NextToken twice; try again later"
                 )
             followed.add(token)
-            answer = self._call("ListShards", "Shards", NextToken=token)
-            listed += answer["Shards"]
+            response = self._call("ListShards", "Shards", NextToken=token)
+            listed += response["Shards"]
         if not listed:
-            raise ShardListIncomplete(self.stream, "ListShards gave no shard; try again later")
+            raise ShardListIncomplete(self.stream, "ListShards returned no shard; try again later")
         shards = in_lineage_order(self._shard(shard) for shard in listed)
         if len({shard.shard_id for shard in shards}) < len(shards):
-            raise ShardListIncomplete(self.stream, "ListShards named a shard twice; try again later")
+            raise ShardListIncomplete(self.stream, "ListShards returned a shard twice; try again later")
         if whole and not covers_all_hash_keys(shards):
             raise ShardListIncomplete(
                 self.stream,
-                "ListShards left out shards: the open ones do not cover all keys; try again later",
+                "ListShards omitted shards: the open ones do not cover all hash keys; try again later",
             )
         return shards, date
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
-        """An iterator at a position; it lives for five minutes.
+        """Return an iterator at a position, which is valid for five minutes.
 
         The SDK makes the call, unless `attempts` is 1.
         """
         return waited_out(self.getting_iterator(shard_id, position))[0]
 
     def getting_iterator(self, shard_id: str, position: Position) -> Waits[tuple[str, datetime]]:
-        """`shard_iterator`, without the waiting, and the service's clock at the response."""
+        """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
-            answer = yield from by_a_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
-            return str(answer["ShardIterator"]), self._time("GetShardIterator", _date(answer))
+            response = yield from by_a_thread(
+                lambda: self._call("GetShardIterator", "ShardIterator", **named)
+            )
+            return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
-            named["Timestamp"] = position.timestamp.timestamp()  # as the SDK has it in JSON
+            named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
         given, date = yield from self._directly(self._get_shard_iterator, named, _seat(None))
         return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
-        """One page of at most `limit` records (1 to 10,000), and the service's clock at the answer.
+        """Return a page of at most `limit` records (1 to 10,000), and the service's clock at the response.
 
-        The call is made once, whatever `attempts` says, unless the SDK makes it.
+        A direct call is made once, regardless of `attempts`; the SDK retries its own calls.
         """
         return waited_out(self.getting_records(iterator, limit))
 
     def getting_records(
         self, iterator: str, limit: int, seat: Seat | None = None
     ) -> Waits[tuple[Page, datetime]]:
-        """`get_records`, without the waiting. The page takes its seat when its body is read."""
+        """`get_records` as a generator that yields its waits; memory is reserved before the body is read."""
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
@@ -276,7 +239,7 @@ class StreamClient:
         try:
             return page, self._time("GetRecords", date)
         finally:
-            del page  # an error keeps what is in its frames
+            del page  # the traceback of an error must not keep the page alive
 
     def _directly(
         self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat
@@ -292,21 +255,21 @@ class StreamClient:
 
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
-                answer = self._call("GetRecords", "Records", **arguments)
-                self._check_length(answer)
-                return page_of(answer), _date(answer)
+                response = self._call("GetRecords", "Records", **arguments)
+                self._check_length(response)
+                return page_of(response), _date(response)
             except (parser_error(), *_NOT_A_PAGE) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
 
-    def _check_length(self, answer: dict[str, Any]) -> None:
-        """Refuse a response that the direct call would not receive.
+    def _check_length(self, response: dict[str, Any]) -> None:
+        """Reject a response that is too long for the direct call.
 
-        The SDK has read all of it by now: the memory that it took is not bounded here. The next one is asked
-        for with fewer records.
+        The SDK has already read the whole body, so its memory is not limited here, but the next request asks
+        for fewer records.
         """
-        length = int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
+        length = int(response["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
         if length > LARGEST_BODY:
             with self._failures("GetRecords"):
                 raise ResponseTooLong(error=f"the response has {length} bytes, more than {LARGEST_BODY}")
@@ -314,10 +277,10 @@ class StreamClient:
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
     ) -> tuple[AnswerT_co, str | None]:
-        answer, date = given
-        if isinstance(answer, IncompleteBody):
-            raise CallFailed(self.stream, operation, "IncompleteBody", answer.reason)
-        return answer, date
+        response, date = given
+        if isinstance(response, IncompleteBody):
+            raise CallFailed(self.stream, operation, "IncompleteBody", response.reason)
+        return response, date
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
@@ -332,87 +295,46 @@ class StreamClient:
             )
         except KeyError as missing:
             raise ShardListIncomplete(
-                self.stream, f"ListShards gave a shard without {missing}; try again later"
+                self.stream, f"ListShards returned a shard without {missing}; try again later"
             ) from missing
         if not is_well_formed(shard):
             raise ShardListIncomplete(
                 self.stream,
-                f"ListShards gave what is no shard, {str(shard)[:300]!r}; check what answers at the endpoint",
+                f"ListShards returned an invalid shard, {str(shard)[:300]!r}; check the endpoint",
             )
         return shard
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
-        """A whole answer. One cut in transit is no error to the SDK: it lacks what is required."""
+        """Call the SDK. It accepts a truncated response, in which the required field is missing."""
         method = getattr(self._client, botocore.xform_name(operation))
         with self._failures(operation, of_stream=arguments == self.address.arguments):
-            answer: dict[str, Any] = method(**arguments)
-        if required not in answer:
-            raise CallFailed(self.stream, operation, "IncompleteBody", f"the answer has no {required}")
-        return answer
+            response: dict[str, Any] = method(**arguments)
+        if required not in response:
+            raise CallFailed(self.stream, operation, "IncompleteBody", f"the response has no {required}")
+        return response
 
     def _time(self, operation: str, date: str | None) -> datetime:
-        """The service's clock at an answer: its `Date` header, whole seconds, rounded down.
+        """Return the service's clock at a response: its `Date` header, in whole seconds, rounded down.
 
-        One at the end of the calendar is as wrong as any other, and is brought so far before it that a
-        retention can be added.
+        A time at the end of the calendar is limited to one to which a retention can be added; it is as wrong
+        as before.
         """
         try:
             found = parsedate_to_datetime(date or "").astimezone(UTC)
         except (ValueError, OverflowError):
-            told = f"the answer has no date but {(date or '')[:80]!r}"
-            raise CallFailed(self.stream, operation, "IncompleteBody", told) from None
+            reason = f"the response has an invalid Date, {(date or '')[:80]!r}"
+            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
         return min(found, _LATEST)
 
-    @contextmanager
-    def _failures(self, operation: str, *, of_stream: bool = False) -> Iterator[None]:
-        """Within, what the SDK raises becomes this package's own.
-
-        Args:
-            operation: What is called.
-            of_stream: It names nothing but the stream.
-        """
-        try:
-            yield
-        except ClientError as error:
-            detail = error.response["Error"]
-            code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
-            if code == "ResourceNotFoundException" and of_stream:
-                raise StreamNotFound(
-                    self.stream, f"not found ({message}); check its name, region and endpoint"
-                ) from None
-            if code == "AccessDeniedException" and self.address.arn is not None:
-                message += (
-                    f". A stream of another account needs kinesis:{operation} in its resource policy and in "
-                    "the caller's own policy"
-                )
-            status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-            # A refused signature's message may repeat the session token: the SDK's own error is not kept.
-            raise CallFailed(self.stream, operation, code, message, status) from None
-        except BotoCoreError as error:
-            said = f"{error}{_unknown_region(self._client.meta, error)}"
-            raise CallFailed(self.stream, operation, type(error).__name__, said) from error
+    def _failures(self, operation: str, *, of_stream: bool = False) -> AbstractContextManager[None]:
+        return sdk_failures(self._client.meta, self.address, operation, of_stream=of_stream)
 
 
-def _unknown_region(meta: Any, error: BotoCoreError) -> str:
-    """What is added to an error if no AWS host answers: that the SDK does not know the region."""
-    if not isinstance(error, EndpointConnectionError) or ".amazonaws." not in meta.endpoint_url:
-        return ""
-    session = botocore.session.get_session()
-    known = {
-        region
-        for partition in session.get_available_partitions()
-        for region in session.get_available_regions("kinesis", partition)
-    }
-    if meta.region_name in known:
-        return ""
-    return f". The SDK knows no region {meta.region_name}; check its name"
-
-
-def _date(answer: dict[str, Any]) -> str | None:
-    date: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+def _date(response: dict[str, Any]) -> str | None:
+    date: str | None = response["ResponseMetadata"]["HTTPHeaders"].get("date")
     return date
 
 
 def _seat(seat: Seat | None) -> Seat:
-    """The seat, or one in a room of its own."""
+    """Return the given reservation, or one in a limiter for this call alone."""
     return Room(LARGEST_BODY).seat() if seat is None else seat

@@ -1,8 +1,8 @@
-"""When records may have expired unread, and what is told of it.
+"""When records may have expired unread, and how the gap is recorded.
 
-No loss by retention is possible while everything that arrived up to a moment is read, and that moment is
-younger than the retention. After that it is possible, on an idle shard too, and the service may go on past
-trimmed records without a word.
+If every record that arrived before some time has been read, none can have expired unread until that time is
+older than the retention. After that a loss is possible, even in an idle shard: the service may skip trimmed
+records without reporting it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from kinesis_assets.kinesis.position import Position
 
 
 class OnDataLoss(StrEnum):
-    """What a run does where records may have been lost."""
+    """How a run handles a shard whose records may have been lost."""
 
     FAIL = "fail"
-    """The shard fails, and its position stays."""
+    """Fail the shard and keep its position."""
     CONTINUE = "continue"
-    """It is read on from what there is; the gap is recorded with the positions."""
+    """Continue with the first available record and record the gap with the positions."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A stretch of a shard that may lack records, and that someone chose to go on after.
+    """A part of a shard in which records may be missing, skipped because the policy allowed it.
 
     Attributes:
-        after: The shard's position before it.
-        since: Everything that arrived before is in the table; None if that is not known.
-        next_sequence_number: The first record after it; None where there was none.
-        until: Arrival of that record; where there was none, when that was seen.
+        after: The shard's position before the gap.
+        since: All records that arrived before this time are in the table; None if the time is unknown.
+        next_sequence_number: The first record after the gap; None if there was none.
+        until: The arrival of that record or, if there was none, the time of the response without records.
     """
 
     after: Position
@@ -39,8 +39,8 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     next_sequence_number: str | None
     until: datetime
 
-    def is_again(self, recorded: Gap | None) -> bool:
-        """Whether it is one that was recorded, seen once more before the position moved past it."""
+    def is_same_as(self, recorded: Gap | None) -> bool:
+        """Whether this is the recorded gap, found again because the position has not moved since."""
         return (
             recorded is not None
             and self.next_sequence_number is not None
@@ -52,19 +52,19 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         length = "" if self.since is None else f", {str(self.until - self.since).partition('.')[0]} later"
         since = "an unknown time" if self.since is None else _text(self.since)
         return (
-            f"read to {self.after}, whole up to {since}; first available then: {found}, {_text(self.until)}"
-            f"{length}"
+            f"read up to {self.after}, complete until {since}; first available record: {found}, "
+            f"{_text(self.until)}{length}"
         )
 
 
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells whether records of a range may have expired before it was read.
+    """The facts that decide whether records may have expired before a range was read.
 
     Attributes:
-        complete_until: Every record that arrived before this is read, or is not wanted.
-        retention_hours: The lowest that was seen since then.
-        on_data_loss: What to do then.
-        last_gap: The last one that is recorded; it is neither told nor recorded again.
+        complete_until: Every record that arrived before this time has been read or is not wanted.
+        retention_hours: The stream's shortest retention since that time.
+        on_data_loss: How to handle a possible loss.
+        last_gap: The gap recorded last; it is neither reported nor recorded again.
     """
 
     complete_until: datetime
@@ -74,7 +74,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retention(self) -> timedelta:
-        """How long a record is there."""
+        """How long records are kept."""
         return timedelta(hours=self.retention_hours)
 
 

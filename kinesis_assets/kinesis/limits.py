@@ -1,4 +1,4 @@
-"""Where reading ends at the latest: a shard's range, and a whole run."""
+"""Limits of a shard's range and of a whole run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from kinesis_assets.errors import InvalidInput
 MAX_RECORDS = 1_000_000
 MAX_BYTES = 1 << 30
 MAX_SECONDS = 300.0
-"""Bounds of one shard's range in a run, unless it is told otherwise."""
+"""Default limits of one shard's range in a run."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a shard's range ends at the latest. All hold at once; the first one met ends the range.
+    """The limits of one shard's range. They all apply; the first one that is reached ends the range.
 
-    Records are those of users: a KPL aggregate counts as its sub-records.
+    Records are user records: a KPL aggregate counts as its sub-records.
 
     Attributes:
-        max_records: At most so many records; at least 1.
-        max_bytes: Ends before the record that would take the sum of payload bytes above it; the first record
-            is always taken.
-        max_seconds: Begins no further page so many seconds after the first record.
-        until: Ends before the first record that arrived at or after this time (UTC, service's clock).
+        max_records: The maximum number of records, at least 1.
+        max_bytes: The maximum sum of payload bytes. The range ends before the record that would exceed it,
+            but always includes the first record.
+        max_seconds: The time in seconds after the first record from which no further page is requested.
+        until: The range ends before the first record that arrived at or after this time (UTC, by the
+            service's clock).
 
     Raises:
-        InvalidInput: A number is not above 0, or the time has no offset.
+        InvalidInput: A number is not above 0, or the time has no UTC offset.
     """
 
     max_records: int | None = None
@@ -41,16 +42,17 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             if value is not None and value <= 0:
                 raise InvalidInput(f"{name} must be above 0, not {value}")
         if self.until is not None and self.until.tzinfo is None:
-            raise InvalidInput(f"until needs its offset from UTC, as in {self.until.isoformat()}Z")
+            raise InvalidInput(f"until needs a UTC offset, for example {self.until.isoformat()}Z")
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """What may still be read by all shards of a run together; None is no bound.
+    """The amount that all shards of a run may still read together; None means no limit.
 
     Attributes:
-        records: So many records.
-        bytes: So many payload bytes; the record that goes above it is left out, but for the first of a task.
-        seconds: No page is begun later than this, from when reading begins.
+        records: The maximum number of records.
+        bytes: The maximum sum of payload bytes. The record that would exceed it is not read, unless it is the
+            first one of a task.
+        seconds: The time in seconds after the start of reading from which no further page is requested.
     """
 
     records: int | None = None
@@ -58,7 +60,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
     def less(self, records: int, bytes_: int, seconds: float) -> Allowance:
-        """What is left of it."""
+        """Return the allowance that remains after some of it has been used."""
         return Allowance(
             records=None if self.records is None else max(0, self.records - records),
             bytes=None if self.bytes is None else max(0, self.bytes - bytes_),
@@ -66,15 +68,15 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def within(self, seconds: float) -> Allowance:
-        """The same, for so many seconds at most."""
+        """Return this allowance with its time limited to a number of seconds."""
         return msgspec.structs.replace(
             self, seconds=seconds if self.seconds is None else min(self.seconds, seconds)
         )
 
     def shares(self, count: int) -> list[Allowance]:
-        """The same for at most so many tasks that know nothing of each other.
+        """Divide the allowance among at most `count` independent tasks.
 
-        The shares add up to it, and none is empty unless there is nothing to share.
+        The shares add up to the allowance. None is empty, unless the allowance itself is.
         """
         amounts = [amount for amount in (self.records, self.bytes) if amount is not None]
         count = max(1, min([count, *amounts]))

@@ -1,4 +1,4 @@
-"""Where a shard is read from next."""
+"""The position from which a shard is read next."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ _SUB_SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a shard is read from next.
+    """The position from which a shard is read next.
 
-    TRIM_HORIZON, AT_TIMESTAMP and AT_SEQUENCE_NUMBER are inclusive: the record they name is read.
-    AFTER_SEQUENCE_NUMBER is exclusive: everything up to and including that record has been read.
+    TRIM_HORIZON, AT_TIMESTAMP and AT_SEQUENCE_NUMBER are inclusive: the record that they name is read.
+    AFTER_SEQUENCE_NUMBER is exclusive: the shard has been read up to and including that record.
 
     Attributes:
         kind: One of the iterator types of GetShardIterator.
-        sequence_number: Decimal digits, as Kinesis writes them; set for the two SEQUENCE_NUMBER kinds alone.
-            Order them with `int`, never as text: lengths differ.
-        timestamp: Aware, UTC; set for AT_TIMESTAMP alone. Cut to the millisecond, as the service counts.
-        sub_sequence_number: With AFTER_SEQUENCE_NUMBER alone, where the record is an aggregate that has been
-            read up to and including this one of its sub-records, but not to its end.
+        sequence_number: Decimal digits, as Kinesis writes them; set only for the two SEQUENCE_NUMBER kinds.
+            Compare sequence numbers with `int`, never as text: their lengths differ.
+        timestamp: An aware UTC time, truncated to the service's resolution of one millisecond; set only for
+            AT_TIMESTAMP.
+        sub_sequence_number: Set only for AFTER_SEQUENCE_NUMBER, if the record is an aggregate that has been
+            read up to and including this sub-record, but not to its end.
 
     Raises:
         InvalidInput: The fields do not fit the kind.
@@ -58,11 +59,11 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         if (number is not None) != (self.kind in _WITH_SEQUENCE_NUMBER):
             raise InvalidInput(f"{self.kind} {'needs' if number is None else 'takes no'} sequence number")
         if number is not None and not _SEQUENCE_NUMBER.fullmatch(number):
-            raise InvalidInput(f"a sequence number has 1 to 129 decimal digits, unlike {number[:80]!r}")
+            raise InvalidInput(f"invalid sequence number {number[:80]!r}: 1 to 129 decimal digits")
         if (self.timestamp is not None) != (self.kind is PositionKind.AT_TIMESTAMP):
             raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
-            raise InvalidInput(f"a timestamp needs its offset from UTC, as in {self.timestamp.isoformat()}Z")
+            raise InvalidInput(f"a timestamp needs a UTC offset, for example {self.timestamp.isoformat()}Z")
         if self.timestamp is not None:
             milliseconds = self.timestamp.microsecond // 1000
             msgspec.structs.force_setattr(
@@ -74,7 +75,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def after(cls, sequence_number: str, sub_sequence_number: int | None = None) -> Position:
-        """The position of a shard that has been read up to and including a record, or one of its parts."""
+        """Return the position of a shard that has been read up to and including a record or sub-record."""
         return cls(
             PositionKind.AFTER_SEQUENCE_NUMBER,
             sequence_number=sequence_number,
@@ -83,37 +84,37 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def at_timestamp(cls, timestamp: datetime) -> Position:
-        """The first record that arrived at or after a time."""
+        """Return the position of the first record that arrived at or after a time."""
         if timestamp.tzinfo is not None:
             timestamp = timestamp.astimezone(UTC)
         return cls(PositionKind.AT_TIMESTAMP, timestamp=timestamp)
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read what `str` wrote.
+        """Parse the text that `str` returns for a position.
 
-        The forms are `KIND`, `KIND:SEQUENCE_NUMBER`, `AT_TIMESTAMP:RFC 3339`, and inside an aggregate
+        The forms are `KIND`, `KIND:SEQUENCE_NUMBER`, `AT_TIMESTAMP:RFC 3339` and, inside an aggregate,
         `AFTER_SEQUENCE_NUMBER:SEQUENCE_NUMBER:SUB_SEQUENCE_NUMBER`.
 
         Raises:
-            InvalidInput: The text is no position.
+            InvalidInput: The text is not a position.
         """
         name, colon, argument = text.strip().partition(":")
         try:
             kind = PositionKind(name.upper())
         except ValueError:
             kinds = ", ".join(PositionKind)
-            raise InvalidInput(f"{text!r} is no position: begin with one of {kinds}") from None
+            raise InvalidInput(f"invalid position {text!r}: start with one of {kinds}") from None
         if kind is PositionKind.AT_TIMESTAMP:
             try:
                 return cls.at_timestamp(datetime.fromisoformat(argument))
             except (ValueError, OverflowError) as error:
                 raise InvalidInput(
-                    f"{text!r} is no position: AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"
+                    f"invalid position {text!r}: write it as AT_TIMESTAMP:2026-01-31T12:00:00Z"
                 ) from error
         number, second_colon, sub = argument.partition(":")
         if second_colon and not _SUB_SEQUENCE_NUMBER.fullmatch(sub):
-            raise InvalidInput(f"{text[:200]!r} is no position: its sub-sequence number is no number")
+            raise InvalidInput(f"invalid position {text[:200]!r}: the sub-sequence number is not a number")
         return cls(
             kind,
             sequence_number=number if colon else None,
@@ -127,7 +128,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return ":".join(str(part) for part in parts if part is not None)
 
     def iterator_arguments(self) -> dict[str, Any]:
-        """The arguments of GetShardIterator that say the same; inside an aggregate, they begin at it.
+        """Return the arguments of GetShardIterator; inside an aggregate, the iterator starts at its record.
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html
         """

@@ -1,4 +1,4 @@
-"""What a task may still read, while its shards read it."""
+"""The part of an allowance that a task's shards have not used yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Budget:
-    """An allowance while it is used up, by any number of readings."""
+    """An allowance that any number of readings use up together."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._records = allowance.records
@@ -23,26 +23,26 @@ class Budget:
 
     @property
     def used_up(self) -> bool:
-        """Whether no further record may be taken."""
+        """Whether no further record may be read."""
         return self._records == 0 or self._bytes == 0
 
     @property
     def late(self) -> bool:
-        """Whether its time is over."""
+        """Whether the time of the allowance is over."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     @property
     def records(self) -> int | None:
-        """Records that may still be taken; None for no bound."""
+        """The number of records that may still be read; None for no limit."""
         return self._records
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that may still be taken; None for no bound."""
+        """The payload bytes that may still be read; None for no limit."""
         return self._bytes
 
     def take(self, records: Records) -> int:
-        """How many of the leading records may be taken; they are taken with that."""
+        """Use the allowance for the leading records that fit in it, and return their number."""
         if self._records is None and self._bytes is None:
             return len(records)
         count = len(records) if self._records is None else min(len(records), self._records)
@@ -55,11 +55,11 @@ class Budget:
         return count
 
     def _take_bytes(self, records: Records, left: int) -> int:
-        """How many of them are within the bytes that are left; these are taken."""
+        """Use the remaining bytes for the leading records that fit in them, and return their number."""
         count, size = len(records), records.payload_bytes
         if size > left:
             sizes = list(accumulate(map(len, records.payloads)))
-            # Without the first, a record larger than the whole allowance could never be read.
+            # The first record always fits: one larger than the whole allowance could never be read otherwise.
             count = max(bisect_right(sizes, left), 0 if self._taken else 1)
             size = sizes[count - 1] if count else 0
         self._bytes = max(0, left - size)

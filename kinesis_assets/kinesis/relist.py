@@ -1,4 +1,4 @@
-"""Listing again: a list of shards that is incomplete or stale is usually right a few seconds later."""
+"""Retry the listing of a stream: an incomplete or stale list is usually correct a few seconds later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
 
 WAITS = (0.5, 1.0, 2.0)
-"""Seconds before each further try."""
+"""Seconds before each further attempt."""
 
 _T = TypeVar("_T")
 
@@ -21,36 +21,38 @@ _T = TypeVar("_T")
 def relisted(
     client: StreamClient, use: Callable[[StreamListing], _T], listing: StreamListing | None = None
 ) -> _T:
-    """Use the first list of shards that contradicts nothing.
+    """Pass lists of the stream's shards to a function until it accepts one.
 
     Args:
         client: The stream.
-        use: Takes a list and returns the result. It raises `ShardListStale` or `ShardListIncomplete` for a
-            list that is to be requested again.
-        listing: A list to try first, made shortly before.
+        use: The function. It raises `ShardListStale` or `ShardListIncomplete` to request a new list.
+        listing: A recent list to try first.
+
+    Returns:
+        The result of the function.
 
     Raises:
-        ShardListStale, ShardListIncomplete, ServiceTimeUncertain: Each of the bounded tries raised it.
+        ShardListStale, ShardListIncomplete, ServiceTimeUncertain: The last of the bounded attempts raised it.
         StreamError: The stream cannot be listed.
     """
     if listing is not None:
         try:
             return use(listing)
         except (ShardListStale, ShardListIncomplete):
-            pass  # it is not the newest
+            pass  # a newer list may be correct
     return _tried(client, lambda: use(client.listing()))
 
 
 def confirmed(client: StreamClient, summary: StreamSummary) -> StreamSummary:
-    """A second description of a stream, before something is recorded for good.
+    """Describe a stream a second time, before something permanent is recorded.
 
-    Who records a retention takes the longer one of both: a shorter one counts once two responses have it.
+    A caller that records a retention uses the longer of the two: a shorter one needs two responses.
 
     Raises:
-        ServiceTimeUncertain: The second response is from before the first, for each of the bounded tries.
+        ServiceTimeUncertain: In all attempts the second response is older than the first.
         StreamError: The stream cannot be described.
     """
-    return _tried(client, lambda: summary.confirmed_by(client.describe()))
+    return _tried(client, lambda: summary.confirm_with(client.describe()))
 
 
 def _tried(client: StreamClient, attempt: Callable[[], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""How Kinesis is reached."""
+"""The settings of the Kinesis client."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kinesis_assets.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How to reach Kinesis; None leaves a setting to the AWS SDK's own chain. Carries no secret.
+    """The settings of the Kinesis client. None leaves a setting to the AWS SDK's own chain. Holds no secret.
 
     Attributes:
         region_name: As for boto3.
         endpoint_url: As for boto3.
         profile_name: As for boto3.
-        sdk_parser: Have the SDK alone ask for and parse records: the same records for several times the
-            CPU, and fewer pages at once.
+        sdk_parser: Whether the SDK alone requests and parses records. It returns the same records at several
+            times the CPU, with fewer pages at once.
 
     Raises:
-        InvalidInput: The endpoint's URL has a user or a password in it.
+        InvalidInput: The endpoint URL contains a user or a password.
     """
 
     region_name: str | None = None
@@ -30,6 +30,6 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if "@" in (self.endpoint_url or ""):
             raise InvalidInput(
-                "an endpoint URL has no user or password in it: requests are signed with what the SDK's "
-                "chain of credentials gives"
+                "the endpoint URL must not contain a user or password; requests are signed with the "
+                "credentials of the SDK's chain"
             )

@@ -1,4 +1,4 @@
-"""Shards and how they descend from each other."""
+"""Shards and their lineage."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-"""Names of streams and of shards (AWS API reference, CreateStream and Shard)."""
+"""The names of streams and of shards (AWS API reference, CreateStream and Shard)."""
 
 LONGEST_NUMBER = 129
-"""Digits of a `NUMBER`, at most."""
+"""The maximum number of digits in a `NUMBER`."""
 
 NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
 """Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 SHORTEST_RETENTION = timedelta(hours=24)
-"""No stream has a shorter one (AWS API reference, DecreaseStreamRetentionPeriod). What is younger cannot have
-expired, even if the retention was raised since."""
+"""The minimum retention of a stream (AWS API reference, DecreaseStreamRetentionPeriod). A younger record
+cannot have expired, even if the retention was increased later."""
 
 _HASH_KEYS = 1 << 128
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A shard as ListShards gives it.
+    """A shard as ListShards returns it.
 
-    The value of its EndingSequenceNumber is left out on purpose: it may be smaller or larger than the last
-    record's, so nothing can be concluded from it.
+    The value of EndingSequenceNumber is omitted on purpose: it may be smaller or larger than the number of
+    the last record, so nothing can be derived from it.
 
     Attributes:
-        shard_id: `shardId-000000000000` and so on.
-        parents: The shards it was split or merged from: none, one or two.
-        hash_range: First and last hash key, both inclusive, as decimal text (they have 128 bits).
-        starting_sequence_number: No record of the shard is below it. Decimal text.
-        closed: It takes no more records, since it was split or merged.
+        shard_id: The id, for example `shardId-000000000000`.
+        parents: The ids of the shards that were split or merged into this one: none, one or two.
+        hash_range: The first and last hash key, both inclusive, as decimal text (they have 128 bits).
+        starting_sequence_number: The lower bound of the shard's sequence numbers, as decimal text.
+        closed: Whether the shard accepts no more records, because it was split or merged.
     """
 
     shard_id: str
@@ -50,7 +50,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 def is_well_formed(shard: Shard) -> bool:
-    """Whether its names and numbers are such as the service gives: they come from outside."""
+    """Whether a shard's names and numbers have the form that the service documents."""
 
     def all_match(pattern: re.Pattern[str], *values: Any) -> bool:
         return all(isinstance(value, str) and pattern.fullmatch(value) for value in values)
@@ -60,13 +60,13 @@ def is_well_formed(shard: Shard) -> bool:
 
 
 def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:
-    """Parents before children, else by the shards' start (as integers) and id."""
-    # A child is created after its parents were closed, so its start is above every number of theirs.
+    """Sort shards by their starting sequence number and id, which puts parents before children."""
+    # A child is created after its parents were closed, so its start is above all of their numbers.
     return sorted(shards, key=lambda shard: (int(shard.starting_sequence_number), shard.shard_id))
 
 
 def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
-    """Whether the open shards have every hash key between them, as those of a stream always do.
+    """Whether the open shards cover every hash key, as those of a stream always do.
 
     Source: https://docs.aws.amazon.com/streams/latest/dev/key-concepts.html (partition keys map to 128 bits)
     """
@@ -87,18 +87,21 @@ def missing_parents(
     now: datetime,
     retention: timedelta = SHORTEST_RETENTION,
 ) -> list[str]:
-    """The parents of new shards that a list must contain, and does not.
+    """Find the parents of new shards that are missing from a list which must contain them.
 
-    A closed shard stays listed for a retention. So a parent cannot be missing while no shard that was opened
-    unseen can have expired.
+    A closed shard stays listed for the retention. Within one retention of the previous list, no shard can
+    have been opened and have expired, so no parent can be missing.
 
     Args:
         shards: The list.
-        known: The shards that were listed before.
-        since: When that was; before the first list, when the stream was created.
+        known: The ids of the shards that were listed before.
+        since: The time of the previous list; for the first list, the creation time of the stream.
         now: The service's clock.
-        retention: The stream's. With a longer one than the shortest, a parent may be missing because it had
-            expired before the retention was raised.
+        retention: The stream's retention. If it is longer than the minimum, a parent may be missing because
+            it expired before the retention was increased.
+
+    Returns:
+        The ids of the missing parents, sorted.
     """
     if now - since >= retention:
         return []
@@ -110,12 +113,12 @@ def missing_parents(
 def unfinished_parents(
     parents: Iterable[str], *, known: Container[str], finished: Container[str]
 ) -> tuple[str, ...]:
-    """The parents that must be read to their end first.
+    """Return the parents that must be read to their end before their child.
 
     Args:
-        parents: A shard's parents.
-        known: Every shard listed now or ever recorded. A parent that is not among them was trimmed away
-            before the stream was first seen: there is nothing of it to wait for.
-        finished: The shards that have been read to their end.
+        parents: The ids of a shard's parents.
+        known: The id of every shard that is listed now or was ever recorded. A parent that is not among them
+            was trimmed before the stream was first listed, so its child does not wait for it.
+        finished: The ids of the shards that have been read to their end.
     """
     return tuple(parent for parent in parents if parent in known and parent not in finished)

@@ -1,4 +1,4 @@
-"""Where the first plan of a stream begins, shard by shard."""
+"""The start position of each shard at the first plan of a stream."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FILE = "file://"
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """Where each shard of a stream begins at its first plan.
+    """The start position of each shard at the first plan of a stream.
 
     Attributes:
-        default: For every shard that is not named. A sequence number means one shard, so it goes with a
-            stream of one.
-        shards: By shard id.
+        default: The start of every shard that is not named. A sequence number belongs to one shard, so it is
+            accepted only if there is one such shard.
+        shards: The starts of named shards, by shard id.
     """
 
     default: Position = Position(PositionKind.TRIM_HORIZON)
@@ -38,15 +38,15 @@ class Starts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, start: str | Mapping[str, str]) -> Starts:
-        """Read a start as people write it.
+        """Parse a start in one of its written forms.
 
         Args:
-            start: A position as `Position.parse` reads it, for the whole stream; or a map of shard ids to
-                positions, where `default` is for the rest (TRIM_HORIZON if it is not there); or the map as
-                JSON text; or `file://` and the path of a JSON or YAML file with either.
+            start: A position for the whole stream, in the form that `Position.parse` accepts; a map of shard
+                ids to positions, in which `default` is for all other shards (TRIM_HORIZON if it is omitted);
+                the map as JSON text; or `file://` and the path of a JSON or YAML file with a position or map.
 
         Raises:
-            InvalidInput: It cannot be read, or something in it is no position.
+            InvalidInput: The start cannot be read or contains an invalid position.
         """
         if isinstance(start, str) and start.startswith(_FILE):
             start = _loaded(_file_content(start.removeprefix(_FILE)), start)
@@ -65,25 +65,25 @@ class Starts(msgspec.Struct, frozen=True):
         return json.dumps({shard_id: str(position) for shard_id, position in positions.items()})
 
     def frozen(self, listing: StreamListing) -> dict[str, Position]:
-        """The start of every listed shard; LATEST as AT_TIMESTAMP of the service's clock.
+        """Return the start of every listed shard, with LATEST as AT_TIMESTAMP of the service's clock.
 
         Raises:
-            InvalidInput: A named shard is not listed, a time is not in the past, or a sequence number is for
-                more than one shard.
+            InvalidInput: A named shard is not listed, a time is not in the past, or a sequence number applies
+                to more than one shard.
         """
         stream = listing.summary.identity.name
         listed = [shard.shard_id for shard in listing.shards]
         unknown = sorted(self.shards.keys() - set(listed))
         if unknown:
             raise InvalidInput(
-                f"stream {stream}: start names {', '.join(unknown)}, which the stream does not list; take "
-                "it out"
+                f"stream {stream}: start names {', '.join(unknown)}, which the stream does not list; remove "
+                "them from start"
             )
         unnamed = [shard_id for shard_id in listed if shard_id not in self.shards]
         if self.default.sequence_number is not None and len(unnamed) > 1:
             raise InvalidInput(
-                f"stream {stream}: start {self.default} means one shard, but is for {len(unnamed)}; "
-                "name each shard with its own start"
+                f"stream {stream}: start {self.default} belongs to one shard, but applies to {len(unnamed)}; "
+                "give each shard its own start"
             )
         return {
             shard_id: _frozen(self.shards.get(shard_id, self.default), listing, shard_id)
@@ -92,11 +92,11 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
-    """See that the service takes them, before they are written down.
+    """Check that the service accepts the sequence numbers, before they are recorded.
 
     Raises:
-        InvalidInput: It does not take one for its shard.
-        CallFailed: It cannot be asked.
+        InvalidInput: The service rejects a sequence number for its shard.
+        CallFailed: A call to the service failed.
     """
     for shard_id, position in starts.items():
         if position.sequence_number is None:
@@ -106,7 +106,7 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
         except CallFailed as error:
             if error.code != "InvalidArgumentException":
                 raise
-            raise InvalidInput(f"{shard_id}: start {position} is refused: {error}") from error
+            raise InvalidInput(f"{shard_id}: Kinesis rejected start {position}: {error}") from error
 
 
 def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Position:
@@ -116,7 +116,7 @@ def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Positi
     if position.timestamp is not None and not _EPOCH <= position.timestamp < now + CLOCK_STEP:
         raise InvalidInput(
             f"stream {listing.summary.identity.name}: {shard_id}: start {position} is not in the past; the "
-            f"stream's clock says {now}"
+            f"service's clock is at {now}"
         )
     return position
 
@@ -130,7 +130,7 @@ def _file_content(path: str) -> str:
 
 def _json_or_yaml(text: str) -> object:
     try:
-        return json.loads(text)  # YAML takes no tabs
+        return json.loads(text)  # YAML does not allow tabs
     except ValueError:
         return yaml.safe_load(text)
 
@@ -138,10 +138,10 @@ def _json_or_yaml(text: str) -> object:
 def _loaded(text: str, where: str) -> str | dict[str, str]:
     try:
         found = _json_or_yaml(text)
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+    except (yaml.YAMLError, ValueError) as error:  # an invalid date is a ValueError
         raise InvalidInput(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
     if isinstance(found, dict) and all(isinstance(part, str) for pair in found.items() for part in pair):
         return found
     if isinstance(found, str) and not found.startswith(_FILE):
         return found
-    raise InvalidInput(f"{where} must hold a position, or a map of shard ids to positions")
+    raise InvalidInput(f"{where} must contain a position or a map of shard ids to positions")

@@ -1,4 +1,4 @@
-"""Which stream it is, and what the service tells of it."""
+"""A stream's identity, description and list of shards."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 CLOCK_STEP = timedelta(seconds=1)
-"""The service's clock is known in whole seconds, rounded down: what has happened by now happened before the
-next one."""
+"""The resolution of the service's clock: `Date` headers are in whole seconds, rounded down, so an event up to
+now happened before the next second."""
 
 
 class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which stream it is; a stream created again under its name is another one.
+    """The identity of a stream; a stream that is deleted and created again has another identity.
 
     Attributes:
         arn: The stream's ARN.
@@ -41,15 +41,15 @@ class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What DescribeStreamSummary tells.
+    """The description of a stream by DescribeStreamSummary.
 
     Attributes:
-        identity: Which stream it is.
-        service_time: The service's clock at the answer, UTC, whole seconds, rounded down.
-        retention_hours: Records are there for so long.
-        on_demand: Its capacity mode is ON_DEMAND. Such a stream can be switched at any time to the record
-            distribution strategy AUTO and back: under it the service ignores partition keys and explicit
-            hash keys, and producers may leave partition keys out.
+        identity: The stream's identity.
+        service_time: The service's clock at the response, UTC, in whole seconds, rounded down.
+        retention_hours: The time for which records are kept.
+        on_demand: Whether the capacity mode is ON_DEMAND. Such a stream can be switched to the record
+            distribution strategy AUTO and back at any time. Under AUTO the service ignores partition keys and
+            explicit hash keys, and producers may omit partition keys.
     """
 
     identity: StreamIdentity
@@ -57,21 +57,21 @@ class StreamSummary:
     retention_hours: int
     on_demand: bool = False
 
-    def timed_by(self, date: datetime) -> StreamSummary:
-        """The same, at the earlier time of its own and that of the next response.
+    def with_earlier_time(self, date: datetime) -> StreamSummary:
+        """Return this summary with the earlier one of its own time and the time of the next response.
 
         Raises:
-            ServiceTimeUncertain: The two do not agree.
+            ServiceTimeUncertain: The two times do not agree.
         """
         if not agree(self.service_time, date):
             raise self._uncertain(date)
         return replace(self, service_time=min(self.service_time, date))
 
-    def confirmed_by(self, later: StreamSummary) -> StreamSummary:
-        """The later description of both.
+    def confirm_with(self, later: StreamSummary) -> StreamSummary:
+        """Return the later one of this description and the next one.
 
         Raises:
-            ServiceTimeUncertain: It is from before this one.
+            ServiceTimeUncertain: The next description is older than this one.
         """
         if later.service_time < self.service_time - TOLERANCE:
             raise self._uncertain(later.service_time)
@@ -81,17 +81,17 @@ class StreamSummary:
         return ServiceTimeUncertain(
             self.identity.name,
             f"one response has the Date {self.service_time}, and the next one {date}; nothing was changed. "
-            "Run again; if it stays so, check what answers at the endpoint",
+            "Run again; if the error persists, check the service at the endpoint",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
-    """A stream and all its shards, as one look found them.
+    """A stream and all its shards at one time.
 
     Attributes:
-        summary: Requested before the shards, whose response agrees with its time: one that is not listed was
-            opened after its `service_time`.
+        summary: The description, requested before the shards. The time of their response agrees with it, so a
+            shard that is not listed was opened after `service_time`.
         shards: Every listed shard, parents before children.
     """
 
@@ -99,9 +99,9 @@ class StreamListing:
     shards: Sequence[Shard]
 
     def judged_by(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
-        """The hash keys by which a shard's sub-records are judged; None if none are, see `aggregation`."""
+        """Return the hash range for checking a shard's sub-records; None for no check, see `aggregation`."""
         return None if self.summary.on_demand else hash_range
 
     def with_retention(self, hours: int) -> StreamListing:
-        """The same with another retention."""
+        """Return this listing with another retention."""
         return replace(self, summary=replace(self.summary, retention_hours=hours))

@@ -1,4 +1,4 @@
-"""How a stream is named: by its name, in the caller's own account, or by its ARN, in any account."""
+"""The address of a stream: its name in the caller's account, or its ARN in any account."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _ARN = re.compile(
     r"arn:aws[a-z0-9-]{0,20}:kinesis:(?P<region>[a-z0-9-]{1,40}):(?P<account>[0-9]{12}):stream/(?P<name>[^/]+)",
     re.ASCII,
 )
-"""The API's pattern, and nothing that it leaves open (AWS API reference, StreamARN)."""
+"""The pattern of the API, restricted where the API leaves it open (AWS API reference, StreamARN)."""
 
 _CONSUMER = re.compile(r"(?P<stream>arn:[^/]+:stream/[^/]+)/consumer/.*")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamAddress:
-    """A stream as it was configured. All calls name it in the same way.
+    """A stream as it was configured. All calls use the same form.
 
     Attributes:
-        name: Its name.
-        arn: Its ARN; None where its name alone was given.
+        name: The stream's name.
+        arn: The stream's ARN; None if only the name was given.
     """
 
     name: str
@@ -31,10 +31,10 @@ class StreamAddress:
 
     @classmethod
     def parse(cls, text: str) -> StreamAddress:
-        """A name or an ARN.
+        """Parse a name or an ARN.
 
         Raises:
-            InvalidInput: It is neither.
+            InvalidInput: The text is neither.
         """
         if NAME.fullmatch(text):
             return cls(text)
@@ -45,7 +45,7 @@ class StreamAddress:
             )
         if consumer := _CONSUMER.fullmatch(text):
             raise InvalidInput(
-                f"{text[:300]!r} is the ARN of a consumer; give that of its stream, "
+                f"{text[:300]!r} is the ARN of a consumer; give the ARN of its stream, "
                 f"{consumer['stream'][:200]!r}"
             )
         found = _ARN.fullmatch(text)
@@ -61,17 +61,17 @@ class StreamAddress:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """What names the stream in a call."""
+        """The arguments that name the stream in a call."""
         return {"StreamName": self.name} if self.arn is None else {"StreamARN": self.arn}
 
     def region_name(self, configured: str | None) -> str | None:
-        """The region to call: the ARN's, else the configured one.
+        """Return the region to call: the region of the ARN or, without an ARN, the configured one.
 
         Args:
-            configured: What the stream's own settings say; None if nothing.
+            configured: The region of the stream's own settings; None if it is not set.
 
         Raises:
-            InvalidInput: Both are there and differ.
+            InvalidInput: The two regions differ.
         """
         if self.arn is None:
             return configured
@@ -79,6 +79,6 @@ class StreamAddress:
         if configured not in {None, region}:
             raise InvalidInput(
                 f"stream {self.arn} is in region {region}, but region_name is {configured}; "
-                "leave region_name out"
+                "remove region_name"
             )
         return region

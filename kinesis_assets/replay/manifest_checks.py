@@ -15,7 +15,7 @@ from kinesis_assets.ingest.manifest_checks import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.manifest import Filling, ShardFilling
 
 

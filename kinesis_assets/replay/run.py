@@ -32,7 +32,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import relisted
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.replay.filled_gaps import filled_gaps

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.transport.awaitables import Waits
     from kinesis_assets.table.file_stats import HeldFile

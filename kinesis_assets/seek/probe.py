@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 
 if TYPE_CHECKING:
     from datetime import datetime

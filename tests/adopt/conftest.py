@@ -15,7 +15,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.table import commit_loop
 from kinesis_assets.table.table import PositionedTable
 
@@ -56,8 +56,8 @@ class Bench(StreamBench):
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 
 

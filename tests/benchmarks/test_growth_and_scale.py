@@ -22,7 +22,7 @@ from benchmarks.replay_pages import StreamSpec
 from benchmarks.sampled import hottest, sampled
 from benchmarks.scale import DONE, PLANNED, Idle, Rates, Tick, Whole, targets
 from benchmarks.section import Goal, Target
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 
 CALLS = {"GetShardIterator": 1000, "GetRecords": 1000, "ListShards": 2}
 
@@ -45,10 +45,10 @@ def test_same_curves_give_the_same_file_byte_by_byte(tmp_path, monkeypatch):
 
 
 def test_pace_is_lifted_within_the_block_alone():
-    paced = (reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND)
+    paced = (call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND)
     with unpaced():
-        assert reading.SECONDS_BETWEEN_CALLS == 0
-    assert paced == (reading.SECONDS_BETWEEN_CALLS, reading.BYTES_PER_SECOND)
+        assert call_pacing.SECONDS_BETWEEN_CALLS == 0
+    assert paced == (call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND)
 
 
 @pytest.mark.usefixtures("environment")

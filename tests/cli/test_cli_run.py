@@ -430,4 +430,4 @@ def test_the_installed_script_prints_json_lines_alone_and_makes_the_table_alone(
 def test_the_installed_script_tells_bad_input_in_one_line(script, of_stream):
     done = script("run", *of_stream, "--start", "YESTERDAY")
     assert done.exit_code == 2
-    assert "'YESTERDAY' is no position" in one_line(done.err)
+    assert "invalid position 'YESTERDAY'" in one_line(done.err)

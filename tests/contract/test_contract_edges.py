@@ -105,14 +105,14 @@ def test_records_past_their_retention_are_told_until_someone_goes_on(aged: Pipel
 
     told = aged.run()
     assert {shard: fact["state"] for shard, fact in told.items()} == {lost: "failed", fresh: "committed"}
-    assert f"read to {last}, " in told[lost]["error"]
-    assert f"first available then: {available}, " in told[lost]["error"]
+    assert f"read up to {last}, " in told[lost]["error"]
+    assert f"first available record: {available}, " in told[lost]["error"]
     assert "1 day, 6:00:00 later" in told[lost]["error"]
     assert aged.positions().shards[lost].position == last
 
     gone_on = aged.run(on_data_loss="continue")[lost]
     assert (gone_on["state"], gone_on["rows"]) == ("committed", 5)
-    assert f"first available then: {available}, " in gone_on["gaps"]
+    assert f"first available record: {available}, " in gone_on["gaps"]
     assert [str(gap) for gap in aged.positions().shards[lost].gaps] == [gone_on["gaps"]]
     assert "gaps" not in aged.run()[lost]
     aged.acknowledged = [record for record in aged.acknowledged if record not in expired]

@@ -14,7 +14,7 @@ from kinesis_assets.ingest.run import Land, execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing import Faults, LocalKinesis
 
@@ -88,7 +88,7 @@ def counted(
 ) -> Iterator[Counted]:
     """A stream to be created; nobody waits for a page's turn."""
     del environment
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
     faults, answered = Faults(), []
 
     def around(app: Any) -> Any:

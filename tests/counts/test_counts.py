@@ -15,11 +15,12 @@ from botocore.loaders import JSONFileLoader, create_loader
 from deltalake import DeltaTable
 
 from kinesis_assets.ingest.land import land
-from kinesis_assets.kinesis.client import StreamClient, _loader
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.records import checksums as checksums_module
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.wire import WirePage
+from kinesis_assets.kinesis.sdk_client import _loader
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 

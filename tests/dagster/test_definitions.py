@@ -228,10 +228,13 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
     [
         ({"colour": "red"}, r"attributes\.colour at .*defs\.yaml.*\n.*Extra inputs are not permitted"),
         ({"table": None}, r"attributes\.table at .*defs\.yaml.*\n.*valid string"),
-        ({"start": "YESTERDAY"}, "'YESTERDAY' is no position: begin with one of TRIM_HORIZON, LATEST"),
-        ({"start": {"shardId-000000000000": "NOW"}}, "'NOW' is no position: begin with one of TRIM_HORIZON"),
+        ({"start": "YESTERDAY"}, "invalid position 'YESTERDAY': start with one of TRIM_HORIZON, LATEST"),
+        (
+            {"start": {"shardId-000000000000": "NOW"}},
+            "invalid position 'NOW': start with one of TRIM_HORIZON",
+        ),
         ({"start": "file:///no/such/file"}, "start file:///no/such/file cannot be read"),
-        ({"start": "AT_TIMESTAMP:noon"}, "AT_TIMESTAMP:2026-01-31T12:00:00Z is the form"),
+        ({"start": "AT_TIMESTAMP:noon"}, "write it as AT_TIMESTAMP:2026-01-31T12:00:00Z"),
         ({"on_data_loss": "ignore"}, "on_data_loss must be fail or continue, not 'ignore'"),
         ({"on_recreated": "merge"}, "on_recreated must be fail or restart, not 'merge'"),
         ({"max_run_seconds": 0}, "max_run_seconds must be above 0, not 0"),

@@ -111,8 +111,8 @@ def test_a_gap_that_was_gone_past_is_told_by_that_run_alone(put, project_of, ins
     project = project_of(on_data_loss="continue")
     facts = materialized(project, instance, A)[A]
     assert facts["state"] == "committed"
-    assert facts["gaps"].startswith(f"read to AFTER_SEQUENCE_NUMBER:{before}, whole up to ")
-    assert f"first available then: {after}, " in facts["gaps"]
+    assert facts["gaps"].startswith(f"read up to AFTER_SEQUENCE_NUMBER:{before}, complete until ")
+    assert f"first available record: {after}, " in facts["gaps"]
     assert "gaps" not in materialized(project, instance, A)[A]
 
 

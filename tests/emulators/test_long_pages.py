@@ -14,7 +14,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
@@ -38,8 +38,8 @@ FITTING = 1_250
 @pytest.fixture(autouse=True)
 def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call waits for its turn."""
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 1e12)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1e12)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ sys.path += [str(HERE / "site"), str(HERE.parent / "contract"), str(HERE.parent 
 
 from bench import Bench  # noqa: E402  # isort: skip
 
-from kinesis_assets.kinesis.reading import reading  # noqa: E402
+from kinesis_assets.kinesis.reading import call_pacing  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def bench(
     stream: str, kinesis: Any, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Bench]:
     """A stream to be created, and a table that is not there yet; no call waits for its turn."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
     bench = Bench(stream, kinesis, settings, str(tmp_path / "table"), folder=tmp_path / "processes")
     yield bench
     bench.end()

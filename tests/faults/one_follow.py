@@ -17,7 +17,7 @@ from kinesis_assets.ingest.continuous_run import Follow
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import Pace
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 
@@ -26,7 +26,7 @@ SECONDS = 60.0
 
 arguments = json.loads(sys.argv[1])
 folder = Path(json.loads(os.environ["FAULT"])["folder"])
-reading.SECONDS_BETWEEN_CALLS = 0.0
+call_pacing.SECONDS_BETWEEN_CALLS = 0.0
 follow_module.SECONDS_LISTED = 0.0  # so that each look passes the points of a list too
 
 

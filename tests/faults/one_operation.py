@@ -12,7 +12,7 @@ from named_files import NamedFiles
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.replay.run import Span, replay
 from kinesis_assets.replay.task import fill_group
@@ -58,6 +58,6 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
 
 
 if __name__ == "__main__":
-    reading.SECONDS_BETWEEN_CALLS = 0.0
+    call_pacing.SECONDS_BETWEEN_CALLS = 0.0
     commit_loop._LONGEST_WAIT = 0.01
     operate(json.loads(sys.argv[1]))

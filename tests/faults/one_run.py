@@ -14,13 +14,13 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table import commit, commit_loop
 from kinesis_assets.table.table import PositionedTable
 
 arguments = json.loads(sys.argv[1])
-reading.SECONDS_BETWEEN_CALLS = 0.0
+call_pacing.SECONDS_BETWEEN_CALLS = 0.0
 commit_loop._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
     commit.OLDEST_ATTEMPT = timedelta(seconds=arguments["oldest"])

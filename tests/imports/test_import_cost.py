@@ -72,7 +72,7 @@ def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_what_talks_to_a_spark
 LAND = """
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import ShardRange
+from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.task import LandingJob, landing_task

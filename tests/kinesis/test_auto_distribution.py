@@ -12,7 +12,8 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.records.record import Record, Records

@@ -13,9 +13,10 @@ from kinesis_assets.kinesis import quota as budget_module
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading import stall_detector
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate
@@ -34,7 +35,7 @@ amounts = st.none() | st.integers(0, 10**12)
 def virtual(monkeypatch):
     """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (reading_module, stall_detector, budget_module, awaitables):
+    for module in (call_pacing, reading_module, stall_detector, budget_module, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -252,7 +253,7 @@ def test_no_page_is_asked_for_with_more_records_than_may_be_taken(put, reading_o
 
 
 def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, faults, virtual, monkeypatch):
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
     put(FIRST, *[b"%d" % item for item in range(20)])
     faults.page_size(1)
 
@@ -267,7 +268,7 @@ def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, f
 
 @pytest.mark.usefixtures("virtual")
 def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 1)
+    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1)
     put(FIRST, b"0_000", b"1_111")
     faults.page_size(1)
     assert data(reading_of(FIRST, max_seconds=1)) == [b"0_000"]
@@ -362,13 +363,13 @@ def test_throttled_shard_that_was_never_answered_has_as_long_as_there_is_patienc
 @pytest.mark.usefixtures("sdk_waits")
 def test_throttled_shard_has_some_tries_however_little_patience(put, reading_of, faults):
     put(FIRST, b"0")
-    faults.throttle(times=reading_module._LEAST_TRIES - 1)
+    faults.throttle(times=retry_policy._LEAST_TRIES - 1)
     assert data(reading_of(FIRST, patience=0.0)) == [b"0"]
     before = faults.count("GetRecords")
     faults.throttle("GetRecords")
     with pytest.raises(ShardThrottled):
         data(reading_of(FIRST, patience=0.0))
-    assert faults.count("GetRecords") - before == reading_module._LEAST_TRIES
+    assert faults.count("GetRecords") - before == retry_policy._LEAST_TRIES
 
 
 @pytest.mark.usefixtures("sdk_waits")

@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
-from kinesis_assets.kinesis.client import StreamClient, _unknown_region
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.sdk_errors import _unknown_region
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import Shard, in_lineage_order, unfinished_parents
 
@@ -181,7 +182,7 @@ def test_parents_that_were_never_seen_are_not_waited_for():
 def test_list_that_leaves_hash_keys_out_is_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::2]))
-    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 
 
@@ -203,4 +204,4 @@ def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
 def test_a_host_that_does_not_answer_for_a_region_that_is_none(region, endpoint_url, is_told):
     meta = SimpleNamespace(region_name=region, endpoint_url=endpoint_url)
     said = _unknown_region(meta, EndpointConnectionError(endpoint_url=endpoint_url))
-    assert said == (f". The SDK knows no region {region}; check its name" if is_told else "")
+    assert said == (f". The SDK does not know the region {region}; check its name" if is_told else "")

@@ -224,7 +224,7 @@ def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monk
         return (yield from call(*arguments))[0], date
 
     monkeypatch.setattr(DirectCall, "__call__", otherwise_dated)
-    with pytest.raises(CallFailed, match="no date"):
+    with pytest.raises(CallFailed, match="invalid Date"):
         client.get_records(iterator, 10)
 
 

@@ -10,14 +10,15 @@ import pytest
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading import stall_detector
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate, limits
@@ -56,7 +57,7 @@ def each(troubles):
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reading_module, stall_detector, quota, awaitables):
+    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 
@@ -70,7 +71,7 @@ def drawn(monkeypatch):
         drawn.append((least, most))
         return 0.9 * most
 
-    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=uniform))
+    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=uniform))
     return drawn
 
 
@@ -384,7 +385,7 @@ def most_in_a_second(times):
 def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
     put, reading_of, faults, called, monkeypatch, trouble
 ):
-    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=lambda least, _most: least))
     put(*[b"%d" % item for item in range(12)])
     faults.page_size(1)
     trouble(faults, after=3, times=5)
@@ -396,7 +397,7 @@ def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
 def test_five_calls_a_second_hold_where_the_service_sees_them_though_calls_are_slow_on_the_way(
     put, reading_of, faults, virtual, monkeypatch
 ):
-    monkeypatch.setattr(reading_module, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=lambda least, _most: least))
     put(b"0")
     came = []
 

@@ -16,7 +16,7 @@ import urllib3
 from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, InvalidInput
-from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import by_a_thread

@@ -122,7 +122,7 @@ def test_a_page_that_lost_its_token_makes_the_list_incomplete(kinesis, stream, c
     kinesis.create_stream(StreamName=stream, ShardCount=5)
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
-    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 
 
@@ -163,7 +163,7 @@ def test_a_list_of_closed_shards_alone_is_incomplete(kinesis, stream, client, fa
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(MIDDLE)
     )
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][:1]))
-    with pytest.raises(ShardListIncomplete, match="do not cover all keys"):
+    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 
 

@@ -17,8 +17,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
@@ -79,8 +80,8 @@ class OneShard:
 
 @pytest.fixture
 def shard(clocked: Any, faults: Faults, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     client = StreamClient(stream, clocked.settings)
     return OneShard(clocked.clock, clocked.kinesis, stream, client, faults)
@@ -142,7 +143,7 @@ def test_idle_shard_is_no_exception(shard):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
-    with pytest.raises(DataLost, match="first available then: nothing"):
+    with pytest.raises(DataLost, match="first available record: nothing"):
         data(shard.reading(Position.after(read), since))
 
 
@@ -153,7 +154,7 @@ def test_closed_shard_is_no_exception_and_not_at_its_end(shard):
     shard.kinesis.split_shard(StreamName=shard.stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
     shard.later(hours=10)
     reading = shard.reading(Position.after(read), since)
-    with pytest.raises(DataLost, match="first available then: nothing"):
+    with pytest.raises(DataLost, match="first available record: nothing"):
         data(reading)
     assert reading.end is None
 
@@ -165,7 +166,7 @@ def test_empty_pages_say_nothing_until_the_first_available_record_is_seen(shard,
     (available,) = shard.put(1)
     faults.empty_page(behind_ms=5000, times=3)
     reading = shard.reading(Position.after(read), since)
-    with pytest.raises(DataLost, match=f"first available then: {available}"):
+    with pytest.raises(DataLost, match=f"first available record: {available}"):
         data(reading)
     assert reading.position == Position.after(read)
 
@@ -198,10 +199,10 @@ def test_last_record_read_being_gone_proves_nothing_where_later_ones_are_there(s
     since = shard.now
     shard.later(hours=30)
     shard.faults.trim(shard.stream, SHARD, before=gone)
-    with pytest.raises(DataLost, match=f"first available then: {gone}"):
+    with pytest.raises(DataLost, match=f"first available record: {gone}"):
         data(shard.reading(Position.after(read), since))
     shard.faults.trim(shard.stream, SHARD, before=available)
-    with pytest.raises(DataLost, match=f"first available then: {available}"):
+    with pytest.raises(DataLost, match=f"first available record: {available}"):
         data(shard.reading(Position.after(read), since))
 
 
@@ -316,7 +317,9 @@ def test_rest_of_an_aggregate_that_expired_is_told(shard):
     since = shard.now
     shard.later(hours=30)
     (available,) = shard.put(4)
-    with pytest.raises(DataLost, match=f"read to AFTER_SEQUENCE_NUMBER:{number}:1, .* then: {available}"):
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
         data(shard.reading(Position.after(number, 1), since))
 
 
@@ -324,7 +327,9 @@ def test_rest_of_an_aggregate_that_is_gone_is_told_at_once(shard):
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     shard.expire()
     (available,) = shard.put(4)
-    with pytest.raises(DataLost, match=f"read to AFTER_SEQUENCE_NUMBER:{number}:1, .* then: {available}"):
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
         data(shard.reading(Position.after(number, 1), shard.now))
 
 
@@ -350,8 +355,8 @@ def test_error_names_the_last_record_read_the_first_available_one_and_the_time_b
         data(shard.reading(Position.after(read), since))
     assert caught.value.shard_id == SHARD
     assert (
-        f"read to AFTER_SEQUENCE_NUMBER:{read}, whole up to {since:%Y-%m-%dT%H:%M:%SZ}; "
-        f"first available then: {available}, {shard.now:%Y-%m-%dT%H:%M:%SZ}, 1 day, 6:02:03 later"
+        f"read up to AFTER_SEQUENCE_NUMBER:{read}, complete until {since:%Y-%m-%dT%H:%M:%SZ}; "
+        f"first available record: {available}, {shard.now:%Y-%m-%dT%H:%M:%SZ}, 1 day, 6:02:03 later"
     ) in str(caught.value)
     assert "on_data_loss: continue" in str(caught.value)
 
@@ -402,13 +407,13 @@ def test_gap_as_text_says_where_it_begins_and_ends_and_how_long_it_is():
         until=since + timedelta(hours=30, seconds=1.5),
     )
     assert str(gap) == (
-        "read to AFTER_SEQUENCE_NUMBER:5:3, whole up to 2026-01-31T12:00:00Z; "
-        "first available then: 12, 2026-02-01T18:00:01Z, 1 day, 6:00:01 later"
+        "read up to AFTER_SEQUENCE_NUMBER:5:3, complete until 2026-01-31T12:00:00Z; "
+        "first available record: 12, 2026-02-01T18:00:01Z, 1 day, 6:00:01 later"
     )
     unknown = msgspec.structs.replace(gap, since=None, next_sequence_number=None)
     assert str(unknown) == (
-        "read to AFTER_SEQUENCE_NUMBER:5:3, whole up to an unknown time; "
-        "first available then: nothing, 2026-02-01T18:00:01Z"
+        "read up to AFTER_SEQUENCE_NUMBER:5:3, complete until an unknown time; "
+        "first available record: nothing, 2026-02-01T18:00:01Z"
     )
 
 
@@ -422,7 +427,7 @@ def test_falling_over_the_edge_while_reading_is_told_and_what_was_read_before_is
     (available,) = shard.put(3)
     faults.page_size(1)
     reading = shard.reading(Position.after(read), since)
-    with pytest.raises(DataLost, match=f"read to AFTER_SEQUENCE_NUMBER:{first}, .* then: {available}"):
+    with pytest.raises(DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{first}, .* record: {available}"):
         data(reading, between=lambda: shard.later(hours=5))
     assert (reading.position, reading.records, reading.end) == (Position.after(first), 1, None)
 
@@ -491,13 +496,13 @@ def test_who_begins_at_the_oldest_record_is_told_nothing_though_it_is_past_its_r
 def test_who_has_drawn_away_from_the_horizon_is_told_of_a_fall_over_the_edge(hourly, faults):
     faults.page_size(5)
     reading = hourly.reading(BEGINNING, hourly.now)
-    with pytest.raises(DataLost, match="first available then"):
+    with pytest.raises(DataLost, match="first available record"):
         data(reading, between=lambda: hourly.later(hours=5))
     assert reading.records == 5
 
 
 def test_unread_shard_whose_beginning_expired_since_it_was_wanted_is_told(hourly):
-    with pytest.raises(DataLost, match="read to TRIM_HORIZON"):
+    with pytest.raises(DataLost, match="read up to TRIM_HORIZON"):
         data(hourly.reading(BEGINNING, hourly.now - timedelta(hours=30)))
 
 

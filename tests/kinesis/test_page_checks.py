@@ -15,9 +15,10 @@ from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import call_pacing, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading import stall_detector
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
 from kinesis_assets.kinesis.records.record import Record, Records
@@ -35,7 +36,7 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (reading_module, stall_detector, quota, awaitables):
+    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     return virtual
 

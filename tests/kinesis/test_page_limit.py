@@ -13,10 +13,11 @@ from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import call_pacing, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading import stall_detector
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY
 
@@ -33,7 +34,7 @@ MIB = 1 << 20
 def virtual(monkeypatch):
     """The reader's time, which passes only where it waits; it asks for 16 records at most."""
     virtual = VirtualTime()
-    for module in (reading_module, stall_detector, quota, awaitables):
+    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
         monkeypatch.setattr(module, "time", virtual)
     monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
     return virtual

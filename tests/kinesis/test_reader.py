@@ -12,9 +12,9 @@ from kinesis_assets.errors import InvalidInput, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading import stall_detector
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
@@ -450,7 +450,7 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
 @pytest.fixture
 def patient(stream, settings, monkeypatch):
     """A reading as a Spark task makes it: the SDK tries nothing again; back-off takes no time."""
-    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
     client = StreamClient(stream, settings, attempts=1)
     return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
@@ -525,7 +525,7 @@ def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
 
 
 def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(reading_module, "BYTES_PER_SECOND", 10)
+    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 10)
     put(10_000, 20_000)
     faults.page_size(1)
     data(patient())

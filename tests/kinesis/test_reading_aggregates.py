@@ -12,7 +12,8 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.spark.data_source import KinesisDataSource

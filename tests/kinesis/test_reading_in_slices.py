@@ -11,8 +11,9 @@ import pytest
 
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import deaggregate, sliced
 from kinesis_assets.kinesis.records.page_checks import first_that_is_no_number
@@ -28,7 +29,7 @@ BEGINNING = Position.parse("TRIM_HORIZON")
 @pytest.fixture(autouse=True)
 def slices_of_three(monkeypatch):
     monkeypatch.setattr(aggregation, "SLICE", 3)
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def own(steps):
 
 
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 60.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 60.0)
     here, sleep = threading.get_ident(), time.sleep
 
     def sleep_elsewhere(seconds):
@@ -147,7 +148,7 @@ def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, fau
 
 
 def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, faults, monkeypatch):
-    monkeypatch.setattr(reading_module, "LEAST_LIMIT", 1)
+    monkeypatch.setattr(call_pacing, "LEAST_LIMIT", 1)
     put(*[b"%03d" % item for item in range(100)])
     faults.page_size(10)
     assert data(reading_of(client, max_bytes=60)) == list(range(20))

@@ -12,7 +12,8 @@ from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.records.wire import Page, WirePage
 from kinesis_assets.kinesis.settings import ClientSettings

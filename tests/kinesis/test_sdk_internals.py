@@ -16,7 +16,8 @@ import kinesis_assets
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport import sdk_internals
 
 SHARD = "shardId-000000000000"

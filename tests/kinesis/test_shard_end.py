@@ -11,8 +11,9 @@ from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange, ShardReading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import ClientSettings
 
 SHARD = "shardId-000000000000"
@@ -23,8 +24,8 @@ MIDDLE = str(1 << 127)
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch):
-    monkeypatch.setattr(reading_module, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading_module, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
 
 
 @pytest.fixture(params=["own parser", "SDK's parser"])

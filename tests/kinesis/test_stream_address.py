@@ -60,7 +60,7 @@ def test_what_is_neither_is_refused(text):
 
 
 def test_the_arn_of_a_consumer_is_refused_with_the_streams():
-    with pytest.raises(InvalidInput, match="is the ARN of a consumer; give that of its stream") as refused:
+    with pytest.raises(InvalidInput, match="is the ARN of a consumer; give the ARN of its stream") as refused:
         StreamAddress.parse(f"{ARN}/consumer/analytics:1700000000")
     assert f"'{ARN}'" in str(refused.value)
 

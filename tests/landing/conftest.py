@@ -15,7 +15,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import Land, execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import Starts
 
@@ -123,8 +123,8 @@ class Bench:
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a shard's pace, nor long to try again."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.01)
 
 
 @pytest.fixture

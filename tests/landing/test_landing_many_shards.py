@@ -10,13 +10,13 @@ from told_room import ToldRoom
 
 from kinesis_assets.ingest import shard_group, task
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 
 
 def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
     monkeypatch.setattr(shard_group, "CALLS", 2)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 5.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 5.0)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
         bench.put(shard_id, b"0", b"1", b"2")
@@ -41,7 +41,7 @@ def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch)
 
 def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
     monkeypatch.setattr(shard_group, "CALLS", 1)
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.5)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.5)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
         bench.put(shard_id, b"0", b"1", b"2")
@@ -55,7 +55,7 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
 
 
 def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch):
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 3600.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
     monkeypatch.setattr(task, "SECONDS_BETWEEN_LOOKS", 0.05)
     (shard_id,) = bench.create()
     bench.put(shard_id, b"0", b"1")
@@ -100,7 +100,7 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
 
 
 def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkeypatch):
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 3600.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
     shard_ids = bench.create(3)
     for shard_id in shard_ids:
         bench.put(shard_id, b"0")

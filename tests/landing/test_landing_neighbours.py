@@ -12,9 +12,9 @@ from botocore.config import Config
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.ingest import plan
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import reading, stall_detector
+from kinesis_assets.kinesis.reading import retry_policy, stall_detector
 from kinesis_assets.testing import Faults
 
 TROUBLES = {
@@ -123,7 +123,7 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
         failed.set()
         return ReadFailed(*reason)
 
-    monkeypatch.setattr(reading, "ReadFailed", told)
+    monkeypatch.setattr(retry_policy, "ReadFailed", told)
     faults.page_size(1)
     faults.fail(status=400, code="AccessDeniedException", shard_id=first)
     faults.before("GetRecords", lambda: failed.wait(timeout=10), shard_id=second, after=1)

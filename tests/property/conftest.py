@@ -14,7 +14,7 @@ from stage import House
 
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, reading, retry_policy
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.replay import run
@@ -45,9 +45,9 @@ def house(environment: None) -> Iterator[House]:
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-        patch.setattr(reading, "BYTES_PER_SECOND", 10**12)
-        patch.setattr(reading, "_LONGEST_WAIT", 0.0)
+        patch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+        patch.setattr(call_pacing, "BYTES_PER_SECOND", 10**12)
+        patch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
         for module in (commit_loop, run):
             patch.setattr(module, "_LONGEST_WAIT", 0.0)
         patch.setattr(reading, "PAGE_LIMIT", 5)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.replay.manifest import Filling
     from kinesis_assets.replay.task import FillJob

@@ -20,7 +20,7 @@ from kinesis_assets.ingest.plan import PATIENCE
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import _ATTEMPTS
+from kinesis_assets.kinesis.reading.retry_policy import _ATTEMPTS
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT

@@ -14,7 +14,7 @@ from stream_bench import StreamBench
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.replay import run as replay_module
 from kinesis_assets.replay.run import Fill, ReplayResult, Span, replay
@@ -109,8 +109,8 @@ class Bench(StreamBench):
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(replay_module, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 

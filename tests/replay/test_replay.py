@@ -32,7 +32,7 @@ from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay import task as fill_module
@@ -50,7 +50,7 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.kinesis.reading.reading import ShardRange
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.manifest import Filling
     from kinesis_assets.replay.task import FillJob
 

@@ -15,7 +15,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis import relist
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
@@ -111,8 +111,8 @@ def faults() -> Iterator[Faults]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call waits for its turn, and no retry for better times."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
     monkeypatch.setattr(relist, "WAITS", (0.0, 0.0, 0.0))
 
 

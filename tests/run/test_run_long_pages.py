@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
 
 RECORDS = 10_000
@@ -16,7 +16,7 @@ KEY = "k" * 250
 @pytest.fixture(autouse=True)
 def unpaced(monkeypatch):
     """No call waits until a shard may give more bytes."""
-    monkeypatch.setattr(reading, "BYTES_PER_SECOND", 1e12)
+    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1e12)
 
 
 @pytest.mark.parametrize("sdk_parser", [False, True], ids=["own HTTP", "SDK"])

@@ -46,8 +46,10 @@ def test_records_that_expired_unread_are_told_and_position_and_table_stay(bench)
     (available,) = bench.put(3)
     error = bench.run().errors[shard]
     assert isinstance(error, DataLost)
-    assert f"read to AFTER_SEQUENCE_NUMBER:{last}, whole up to {since:%Y-%m-%dT%H:%M:%SZ}" in str(error)
-    assert f"first available then: {available}, {bench.now:%Y-%m-%dT%H:%M:%SZ}, 1 day, 6:00:00" in str(error)
+    assert f"read up to AFTER_SEQUENCE_NUMBER:{last}, complete until {since:%Y-%m-%dT%H:%M:%SZ}" in str(error)
+    assert f"first available record: {available}, {bench.now:%Y-%m-%dT%H:%M:%SZ}, 1 day, 6:00:00" in str(
+        error
+    )
     assert (bench.positions, bench.version) == before
     assert bench.items == [1]
 
@@ -91,8 +93,8 @@ def test_falling_over_the_edge_in_the_middle_of_a_run_keeps_what_was_read_before
     faults.before("GetRecords", lambda: bench.later(hours=5), after=1, times=1)
     result = bench.run()
     assert lost_in(result) == {shard}
-    assert f"read to AFTER_SEQUENCE_NUMBER:{first}" in str(result.errors[shard])
-    assert f"first available then: {available}" in str(result.errors[shard])
+    assert f"read up to AFTER_SEQUENCE_NUMBER:{first}" in str(result.errors[shard])
+    assert f"first available record: {available}" in str(result.errors[shard])
     assert (bench.items, bench.at(shard).position) == ([1, 2], Position.after(first))
 
 
@@ -168,8 +170,8 @@ def test_a_child_first_listed_after_longer_than_the_retention_is_told(bench):
     (available,) = bench.put(3)
     result = bench.run([child, other])
     assert lost_in(result) == {child, other}
-    assert f"read to TRIM_HORIZON, whole up to {since:%Y-%m-%dT%H:%M:%SZ}" in str(result.errors[child])
-    assert f"first available then: {available}" in str(result.errors[child])
+    assert f"read up to TRIM_HORIZON, complete until {since:%Y-%m-%dT%H:%M:%SZ}" in str(result.errors[child])
+    assert f"first available record: {available}" in str(result.errors[child])
     assert bench.items == [1]
 
 

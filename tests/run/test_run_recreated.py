@@ -148,8 +148,8 @@ def test_records_of_the_new_stream_that_expired_before_the_restart_are_told(benc
     (available,) = bench.put(3)
     error = bench.run(policy=RESTART).errors.get(shard)
     assert isinstance(error, DataLost)
-    assert f"whole up to {identity(bench).created:%Y-%m-%dT%H:%M:%SZ}" in str(error)
-    assert f"first available then: {available}" in str(error)
+    assert f"complete until {identity(bench).created:%Y-%m-%dT%H:%M:%SZ}" in str(error)
+    assert f"first available record: {available}" in str(error)
 
 
 # What is kept of the old stream

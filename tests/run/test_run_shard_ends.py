@@ -9,7 +9,7 @@ from as_in_spark import land_as_in_spark
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.reading.reading import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd
 
 
 def all_ended(*landing):

@@ -159,7 +159,7 @@ def test_a_shard_that_the_stream_does_not_have_is_refused_before_anything_is_tou
 def test_a_sequence_number_for_several_shards_is_refused_before_anything_is_touched(bench):
     bench.create(2)
     (number,) = bench.put(1)
-    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", f"{bench.stream}.*means one shard, but is for 2")
+    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", f"{bench.stream}.*belongs to one shard, but applies to 2")
 
 
 def test_a_time_to_come_is_refused_before_anything_is_touched(bench):
@@ -173,13 +173,13 @@ def test_a_sequence_number_of_another_shard_is_refused_before_anything_is_touche
     bench.put(1)
     (of_second,) = bench.put(2, part=0.5)
     starts = {second: f"{kind}:{of_second}", first: f"{kind}:{of_second}"}
-    refused(bench, starts, f"{first}: start {kind}:{of_second} is refused.*InvalidArgumentException")
+    refused(bench, starts, f"{first}: Kinesis rejected start {kind}:{of_second}.*InvalidArgumentException")
 
 
 def test_a_sequence_number_that_never_was_is_refused_before_anything_is_touched(bench):
     bench.create()
     bench.put(1)
-    refused(bench, "AT_SEQUENCE_NUMBER:12345", "AT_SEQUENCE_NUMBER:12345 is refused")
+    refused(bench, "AT_SEQUENCE_NUMBER:12345", "Kinesis rejected start AT_SEQUENCE_NUMBER:12345")
 
 
 def test_a_sequence_number_inside_an_aggregate_of_another_shard_is_refused_too(bench):
@@ -199,7 +199,7 @@ def test_a_file_that_is_a_list_is_refused_before_anything_is_touched(bench, tmp_
     bench.create()
     file = tmp_path / "starts.yaml"
     file.write_text("- LATEST\n")
-    refused(bench, f"file://{file}", "starts.yaml must hold a position, or a map")
+    refused(bench, f"file://{file}", "starts.yaml must contain a position or a map")
 
 
 def test_a_missing_file_is_refused_before_anything_is_touched(bench, tmp_path):

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import boto3
 import pytest
 
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.testing import LocalKinesis
 
 from token_service import CONFIG, Signers, Sts, signer  # isort: skip  # this folder's own
@@ -133,5 +133,5 @@ def by_role(sts: Sts, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.01)

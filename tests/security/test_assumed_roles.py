@@ -18,7 +18,7 @@ from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing.messages import Answer
 

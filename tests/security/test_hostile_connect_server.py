@@ -27,7 +27,7 @@ import math, sys
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import ShardRange
+from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.task import LandingJob

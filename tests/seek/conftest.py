@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from seek_bench import SeekBench
 
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.table import commit_loop
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a page's turn, nor long to try again."""
-    monkeypatch.setattr(reading, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(reading, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0.01)
 
 

@@ -15,7 +15,7 @@ from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.table import data_file_writer
 
 ALL_KEYS = ("0", str((1 << 128) - 1))

@@ -236,7 +236,7 @@ def test_closed_and_open_shards_are_read_alike(create, put, split, clock, load):
             "is not before until",
         ),
         ({"until": "2026-01-31T12:00:00Z", "start": "LATEST"}, "LATEST has no fixed meaning"),
-        ({"until": "2026-01-31T12:00:00Z", "start": "EARLIEST"}, "'EARLIEST' is no position"),
+        ({"until": "2026-01-31T12:00:00Z", "start": "EARLIEST"}, "invalid position 'EARLIEST'"),
         ({"until": "2026-01-31T12:00:00"}, "is not a time with an offset"),
         ({"until": "tomorrow"}, "is not a time with an offset"),
         ({"until": "2999-01-01T00:00:00Z"}, "is in the future"),

@@ -1,1 +1,1 @@
-"""Read one shard's range."""
+"""Read one range of a shard."""

@@ -1,16 +1,28 @@
-"""Which calls that failed may succeed at the next try."""
+"""Decide which failed calls to retry, and when."""
 
 from __future__ import annotations
 
+import random
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from kinesis_assets.errors import ReadFailed, ShardSilent, ShardThrottled
 from kinesis_assets.kinesis.reading.shard_end import UNCONFIRMED
 from kinesis_assets.kinesis.records.page_checks import REPEATED_PAGE
 from kinesis_assets.kinesis.service_time import UNCERTAIN
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
+    from kinesis_assets.kinesis.reading.stall_detector import StallDetector
+
+_ATTEMPTS = 6
+"""The maximum number of attempts for one page. Throttled calls do not count: `patience` limits them."""
+
+_LEAST_TRIES = 3
+"""The minimum number of attempts for a throttled shard, whatever its `patience`: where many shards share
+the calls of a task, attempts are far apart."""
+
+_LONGEST_WAIT = 5.0
 
 _THROTTLED = frozenset(
     {
@@ -22,19 +34,19 @@ _THROTTLED = frozenset(
 )
 
 _TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
-"""Names of botocore's exceptions."""
+"""The names of botocore's exceptions."""
 
 _TOO_LONG = "ResponseTooLong"
-"""Name of the exception of `http_endpoint`."""
+"""The name of the exception of `http_connection`."""
 
-_TRIED_AGAIN = frozenset(
+_TRANSIENT = frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
         REPEATED_PAGE,
         UNCERTAIN,
         UNCONFIRMED,
-        # No whole answer came: names of botocore's exceptions.
+        # There was no complete response: the names of botocore's exceptions.
         "EndpointConnectionError",
         "ProxyConnectionError",
         "ConnectionClosedError",
@@ -46,21 +58,66 @@ _TRIED_AGAIN = frozenset(
 
 
 def is_throttled(error: CallFailed) -> bool:
-    """Whether the service refused the call as one too many for now."""
+    """Whether the service throttled the call."""
     return error.code in _THROTTLED
 
 
 def timed_out(error: CallFailed) -> bool:
-    """Whether no answer came in time."""
+    """Whether there was no response in time."""
     return error.code in _TIMED_OUT
 
 
 def is_too_long(error: CallFailed) -> bool:
-    """Whether a page was longer than may be received, so that one of fewer records is to be requested."""
+    """Whether a page was too long to receive, so that the next request must ask for fewer records."""
     return error.code == _TOO_LONG and error.operation == "GetRecords"
 
 
-def passes(error: CallFailed) -> bool:
-    """Whether the cause may be gone at the next try: also whatever the service calls its own failure."""
+def is_transient(error: CallFailed) -> bool:
+    """Whether the next attempt may succeed, as after every error that the service reports as its own."""
     fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return fault or error.code in _TRIED_AGAIN or is_throttled(error) or timed_out(error)
+    return fault or error.code in _TRANSIENT or is_throttled(error) or timed_out(error)
+
+
+class PageRetries:
+    """The failed attempts to read one page.
+
+    Args:
+        stall_detector: The stall detector of the reading.
+        silence_is_final: Whether a call without a response in time is not retried.
+    """
+
+    def __init__(self, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
+        self._stall_detector = stall_detector
+        self._silence_is_final = silence_is_final
+        self._throttled = self._failed = 0
+
+    def is_silent(self, error: CallFailed) -> bool:
+        """Whether the lack of a response in time ends the retries."""
+        return timed_out(error) and self._silence_is_final
+
+    def note_failure(self, error: CallFailed, *, never_answered: bool) -> type[ReadFailed] | None:
+        """Record a failed attempt.
+
+        Args:
+            error: The error of the attempt.
+            never_answered: Whether no call of the reading has returned a page yet.
+
+        Returns:
+            The error to raise if this was the last attempt; None to retry.
+        """
+        if is_throttled(error):
+            self._throttled += 1
+            # After empty pages `patience` does not count: the next run would meet the same pages again.
+            impatient = (
+                never_answered and self._throttled >= _LEAST_TRIES and self._stall_detector.retry_time_over
+            )
+            return ShardThrottled if self._stall_detector.stalled or impatient else None
+        self._failed += 1
+        if self.is_silent(error):
+            return ShardSilent
+        return ReadFailed if self._failed == _ATTEMPTS or not is_transient(error) else None
+
+    def draw_wait(self) -> float:
+        """Return a random wait in seconds before the next attempt; its maximum grows with each failure."""
+        longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(self._throttled + self._failed, 10))
+        return random.uniform(0, longest)  # noqa: S311

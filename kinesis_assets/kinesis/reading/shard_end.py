@@ -1,9 +1,9 @@
-"""Whether a shard has ended: never on the word of one response.
+"""Detect the end of a shard, never from a single incomplete response.
 
 The service ends a shard with a null NextShardIterator and the shard's children in the same response. A null
-iterator alone is an incomplete response: reading goes on after its records with a new iterator. Services that
-do not return children, such as older emulators, then respond so again without records, perhaps after an
-empty page; what ends the shard is a list, made after that, which shows it closed.
+iterator alone is an incomplete response: reading continues after its records with a new iterator. Services
+that do not return children, such as older emulators, then repeat that response without records, perhaps after
+an empty page; the shard has ended if a list of shards that is requested afterwards shows it closed.
 
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client
 Library retries such responses too.
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.awaitables import Waits
 
 UNCONFIRMED = "ShardEndUnconfirmed"
-"""The code of the `CallFailed` for a response that ends a shard without proof."""
+"""The code of the `CallFailed` for a response that ends a shard without confirmation."""
 
 
 class ShardEnd:
-    """What the responses to one shard's reads say about its end.
+    """The end of one shard, from the responses to its reads.
 
     Args:
         client: The stream.
         shard_id: The shard.
 
     Attributes:
-        reached: The last response that was checked ends the shard.
+        reached: Whether the last checked response ends the shard.
     """
 
     def __init__(self, client: StreamClient, shard_id: str) -> None:
         self.reached = False
         self._client = client
         self._shard_id = shard_id
-        self._repeated = False
+        self._seen_before = False
 
     def check(self, *, null_iterator: bool, children: bool, records: bool) -> Waits[None]:
-        """Check a response before anything is taken from it.
+        """Check a response before any of it is used.
 
         Args:
-            null_iterator: It has no NextShardIterator.
-            children: It names children of the shard.
-            records: It has records. Without children they are not known to be the last ones.
+            null_iterator: Whether NextShardIterator is missing.
+            children: Whether the response names children of the shard.
+            records: Whether the response has records. Without children, more may follow them.
 
         Raises:
-            CallFailed: It ends the shard without proof (`UNCONFIRMED`), or the shards cannot be listed.
+            CallFailed: The end of the shard is not confirmed (`UNCONFIRMED`), or listing the shards failed.
         """
         self.reached = null_iterator and children
         if self.reached or records:
-            self._repeated = False
+            self._seen_before = False
             return
         if not null_iterator:
             return
-        if not self._repeated:
-            self._repeated = True
+        if not self._seen_before:
+            self._seen_before = True
             raise self._unconfirmed("NextShardIterator is null, but ChildShards is missing")
         try:
             shards = yield from by_a_thread(self._client.list_shards)
@@ -71,5 +71,5 @@ class ShardEnd:
                 "NextShardIterator is null without ChildShards, and ListShards does not show the shard closed"
             )
 
-    def _unconfirmed(self, sentence: str) -> CallFailed:
-        return CallFailed(self._client.stream, "GetRecords", UNCONFIRMED, sentence)
+    def _unconfirmed(self, reason: str) -> CallFailed:
+        return CallFailed(self._client.stream, "GetRecords", UNCONFIRMED, reason)

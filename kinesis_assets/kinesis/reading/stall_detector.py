@@ -1,4 +1,4 @@
-"""Whether a shard's answers bring its reading on, and for how long they have not."""
+"""Detect a shard whose responses make no progress."""
 
 from __future__ import annotations
 
@@ -6,51 +6,50 @@ import math
 import time
 
 STALL_SECONDS = 300.0
-"""A shard has failed that for so long gave no record and did not come nearer to its tip faster than time
-passes."""
+"""A shard fails after this time without a record and without approaching its tip faster than time passes."""
 
 
-class Progress:
-    """One reading's.
+class StallDetector:
+    """The progress of one reading.
 
-    Seconds in vain count from the first answer, or failure, that brought nothing: until then the shard may
-    have waited for others.
+    Time without progress starts at the first response or failure without progress: before it, the shard may
+    have waited for other shards. The first response is always progress.
 
     Args:
-        patience: Seconds in vain while others wait; None is `STALL_SECONDS`.
+        retry_seconds: The maximum time in seconds without progress while other shards wait; None disables it.
     """
 
-    def __init__(self, patience: float | None) -> None:
-        self._patience = patience
-        self._last = 0.0  # answer that brought it on, and
-        self._nearest = math.inf  # how far behind the tip it was: the first one always does
-        self._in_vain_since: float | None = None
+    def __init__(self, retry_seconds: float | None) -> None:
+        self._retry_seconds = retry_seconds
+        self._progress_at = 0.0
+        self._nearest = math.inf  # milliseconds to the tip at that time
+        self._stalled_since: float | None = None
 
-    def note_answer(self, millis_behind_latest: int, *, any_records: bool) -> None:
-        """An answer came."""
+    def note_response(self, millis_behind_latest: int, *, any_records: bool) -> None:
+        """Record a response."""
         now = time.monotonic()
         gained_ms = self._nearest - millis_behind_latest
-        if any_records or gained_ms >= (now - self._last) * 1000:
-            self._last, self._nearest = now, millis_behind_latest
-            self._in_vain_since = None
+        if any_records or gained_ms >= (now - self._progress_at) * 1000:
+            self._progress_at, self._nearest = now, millis_behind_latest
+            self._stalled_since = None
         else:
-            self.note_in_vain()
+            self.note_no_progress()
 
-    def note_in_vain(self) -> None:
-        """A call brought nothing."""
-        if self._in_vain_since is None:
-            self._in_vain_since = time.monotonic()
+    def note_no_progress(self) -> None:
+        """Record a call without progress."""
+        if self._stalled_since is None:
+            self._stalled_since = time.monotonic()
 
     @property
     def stalled(self) -> bool:
-        """Whether nothing has come for too long, whoever waits."""
-        return self._in_vain_for_more_than(STALL_SECONDS)
+        """Whether the shard has made no progress for `STALL_SECONDS`."""
+        return self._stalled_for_more_than(STALL_SECONDS)
 
     @property
-    def out_of_patience(self) -> bool:
-        """Whether nothing has come for as long as others are to wait."""
-        return self._patience is not None and self._in_vain_for_more_than(self._patience)
+    def retry_time_over(self) -> bool:
+        """Whether the shard has made no progress for as long as other shards wait for it."""
+        return self._retry_seconds is not None and self._stalled_for_more_than(self._retry_seconds)
 
-    def _in_vain_for_more_than(self, seconds: float) -> bool:
-        since = self._in_vain_since
+    def _stalled_for_more_than(self, seconds: float) -> bool:
+        since = self._stalled_since
         return since is not None and time.monotonic() - since > seconds

@@ -1,0 +1,109 @@
+"""Read the pages of one shard and check each of them before it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.reading.shard_end import ShardEnd
+from kinesis_assets.kinesis.records.page_checks import check_follows
+from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
+from kinesis_assets.kinesis.transport.awaitables import in_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.records.wire import Page
+    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.memory_limiter import Seat
+
+_T = TypeVar("_T")
+
+
+class PageSource:
+    """The pages of one reading.
+
+    Args:
+        client: The client of the stream.
+        shard_id: The shard.
+        response_timeout: See `ShardRange.answer_within`.
+    """
+
+    def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
+        self._client = client
+        self._shard_id = shard_id
+        self._response_timeout = response_timeout
+        self._shard_end = ShardEnd(client, shard_id)
+        self._iterator: str | None = None
+        self._issued: datetime | None = None
+
+    @property
+    def shard_ended(self) -> bool:
+        """Whether the last page ended the shard."""
+        return self._shard_end.reached
+
+    def drop_iterator(self) -> None:
+        """Request a new iterator for the next page."""
+        self._iterator = None
+
+    def accept(self, page: Page, served: datetime) -> None:
+        """Continue after a page."""
+        self._iterator, self._issued = page.next_shard_iterator, served
+
+    def iterator(self, position: Position) -> Waits[str]:
+        """Return the iterator from the previous page, or a new one at a position."""
+        if self._iterator is None:
+            self._iterator, self._issued = yield from self._in_time(
+                self._client.getting_iterator(self._shard_id, position)
+            )
+        return self._iterator
+
+    def page(
+        self, iterator: str, limit: int, position: Position, seat: Seat | None
+    ) -> Waits[tuple[Page, datetime]]:
+        """Read a page and check it.
+
+        Args:
+            iterator: The iterator.
+            limit: The maximum number of records.
+            position: The position of the iterator.
+            seat: The memory reservation for the page.
+
+        Returns:
+            The page, and the service's clock at the response.
+
+        Raises:
+            CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
+                previous response, or the end of the shard is not confirmed.
+        """
+        return (yield from self._in_time(self._checked_page(iterator, limit, position, seat)))
+
+    def _checked_page(
+        self, iterator: str, limit: int, position: Position, seat: Seat | None
+    ) -> Waits[tuple[Page, datetime]]:
+        page, served = yield from self._client.getting_records(iterator, limit, seat)
+        try:
+            first = page.records.numbers[0] if page.records else None
+            check_follows(self._client.stream, first, position)
+            if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
+                raise CallFailed(
+                    self._client.stream,
+                    "GetRecords",
+                    UNCERTAIN,
+                    f"the response has the Date {served}, and the previous one {self._issued}",
+                )
+            yield from self._shard_end.check(
+                null_iterator=page.next_shard_iterator is None,
+                children=page.names_children_of(self._shard_id),
+                records=bool(page.records),
+            )
+            return page, served
+        finally:
+            del page  # the traceback of an error must not keep the page alive
+
+    def _in_time(self, call: Waits[_T]) -> Waits[_T]:
+        """Apply `answer_within` to a call."""
+        within = self._response_timeout
+        return call if within is None else in_time(call, within)

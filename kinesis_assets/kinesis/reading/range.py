@@ -1,0 +1,94 @@
+"""The range of a shard to read, and the reasons for its end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.kinesis.data_loss import Expiry
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.records.record import Record, Records
+
+
+class ShardRange(msgspec.Struct, frozen=True):
+    """The range of one shard to read.
+
+    Attributes:
+        shard_id: The shard.
+        start: The start position; `Position` documents which kinds include the record that they name.
+        bounds: The limits of the range. It also ends at the tip or at the end of the shard.
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text; None if sub-records
+            are not checked against it, see `aggregation`.
+        closed: Whether the shard accepts no more records: it ends at the null iterator, never at the tip.
+        tip_not_before: The earliest time (by the service's clock) of a response whose MillisBehindLatest of 0
+            is accepted as the tip; None accepts any. It makes reading up to a time repeatable.
+        expiry: The facts for detecting records that expired unread; None disables the detection.
+        max_bad_records: The maximum number of damaged records; the range ends before the next one. None
+            means no limit.
+        up_to: The position at which the range ends, exclusive: a read from there starts with the record after
+            the range. One of the two SEQUENCE_NUMBER kinds, or None for no such end.
+        expected: The expected payload bytes from `start`, to weight shards against each other; None if
+            unknown.
+        patience: The time in seconds without progress after which the range ends with the records that it
+            has, because other shards wait to commit. A shard that has been throttled and has never responded
+            fails. None, and a shard that returns only empty pages, wait for `STALL_SECONDS`. Other failures
+            have a limited number of attempts.
+        answer_within: The time in seconds without any data of a response after which the range fails. None
+            is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
+    """
+
+    shard_id: str
+    start: Position
+    bounds: Bounds
+    hash_range: tuple[str, str] | None
+    closed: bool = False
+    tip_not_before: datetime | None = None
+    expiry: Expiry | None = None
+    max_bad_records: int | None = None
+    up_to: Position | None = None
+    expected: int | None = None
+    patience: float | None = None
+    answer_within: float | None = None
+
+
+class RangeEnd(StrEnum):
+    """The reason for the end of a range."""
+
+    BOUND = "bound"
+    """A limit other than time, a used-up allowance, or a stop request."""
+    LATE = "late"
+    """The time limit of the range or of all shards together, or the range's `patience`."""
+    TIP = "tip"
+    SHARD_END = "shard_end"
+
+
+def count_before_end(records: Records, until: datetime | None, up_to: Position | None) -> int:
+    """Return the number of leading records before the range's `Bounds.until` and `ShardRange.up_to`."""
+    count = len(records)
+    if until is not None and count:
+        seconds = until.timestamp()
+        if max(records.arrivals) >= seconds:
+            after = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
+            count = next(after, count)
+    if up_to is not None:
+        after = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, up_to))
+        count = next(after, count)
+    return count
+
+
+def _is_before(record: Record, position: Position) -> bool:
+    """Whether a record is before the first one that a read from a position returns."""
+    own, number = int(record.sequence_number), int(position.sequence_number or 0)
+    if own != number:
+        return own < number
+    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
+        return False
+    sub = position.sub_sequence_number
+    return sub is None or record.sub_sequence_number <= sub
