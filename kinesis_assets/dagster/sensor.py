@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
+from kinesis_assets.dagster.commit_links import Link
+from kinesis_assets.dagster.missing_events import Reconciled, missing_events
 from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import (
@@ -21,7 +23,6 @@ from kinesis_assets.dagster.partition_ranges import (
     span_tags,
     tagged_span,
 )
-from kinesis_assets.dagster.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff, EndedRun
