@@ -82,7 +82,14 @@ def project_of(
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; a stream with a YAML has it there")
-    return StreamProject.deployed(stream)
+    return StreamProject.deployed(stream, _deployed_definitions)
+
+
+def _deployed_definitions() -> dg.Definitions:
+    """Load the definitions of every stream that has a YAML."""
+    from kinesis_assets.definitions import defs  # noqa: PLC0415
+
+    return defs()
 
 
 def _option(name: str) -> str:

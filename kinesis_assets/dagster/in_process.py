@@ -11,15 +11,16 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_spans, span_tags
 from kinesis_assets.dagster.run_events import QUIET, told_by
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spark.session import begin_session
+from kinesis_assets.spark.session import begin_session, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
@@ -37,24 +38,23 @@ class StreamProject:
     definitions: dg.Definitions
 
     @classmethod
-    def deployed(cls, stream: str) -> StreamProject:
+    def deployed(cls, stream: str, load_definitions: Callable[[], dg.Definitions]) -> StreamProject:
         """As `defs/<stream>/defs.yaml` says.
 
         Args:
             stream: The stream's name; or its ARN, if that is in the YAML.
+            load_definitions: Loads the definitions of every stream's YAML.
 
         Raises:
             InvalidInput: There is no such stream, or a YAML cannot be loaded.
         """
-        from kinesis_assets.definitions import defs  # noqa: PLC0415  # loads every stream's YAML
-
         if not _is_in_a_project():
             raise InvalidInput(
                 f"stream {stream}: this installation of the package has no project with a defs.yaml; give "
                 "the stream's table with --table"
             )
         try:
-            definitions = defs()
+            definitions = load_definitions()
         except Exception as error:
             innermost = list(_causes(error))[-1]
             raise InvalidInput(
@@ -136,6 +136,47 @@ class StreamProject:
             _report_canceled(instance, run_id)
             raise
         return told_by(instance, run_id)
+
+
+def run_replay(
+    project: StreamProject,
+    instance: dg.DagsterInstance,
+    *,
+    start: str,
+    end: str = "",
+    shard_ids: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Run the job in this process.
+
+    Returns:
+        The metadata of each asked shard's event.
+
+    Raises:
+        RunCanceled: The run was interrupted.
+        KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
+    """
+    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # its runs alone
+
+    Span.of(start, end)
+    name, run_id = replay_name(project.stream), str(uuid4())
+    config = {"start": start, "end": end, "shards": list(shard_ids)}
+    with project.manager() as manager:
+        # The job refuses the same; here it is known before Spark is started.
+        table = manager.positioned_table()
+        table.snapshot().refuse_another(manager.client().describe().identity)
+        prepare(manager.spark_config)
+        table.require_writable()
+        begin_session(manager.spark_config)
+    run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
+    try:
+        # Each shard's event says whether all of it could be read, and why not.
+        with suppress(ShardsNotCommitted):
+            project.definitions.resolve_job_def(name).execute_in_process(
+                instance=instance, run_id=run_id, run_config=run_config
+            )
+    except dg.DagsterExecutionInterruptedError as interrupt:
+        raise RunCanceled(project.stream, told_by(instance, run_id)) from interrupt
+    return told_by(instance, run_id)
 
 
 def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.jobs.replay import run_replay
+from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.errors import RunCanceled
 
 if TYPE_CHECKING:

@@ -3,11 +3,8 @@
 Dagster looks at the types of an op's arguments, so annotations are no strings here but where they must be.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import dagster as dg
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
@@ -15,12 +12,10 @@ from pydantic import Field
 
 from kinesis_assets.dagster.graceful_stop import Closing
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
-from kinesis_assets.dagster.run_events import QUIET, told_by
-from kinesis_assets.errors import RunCanceled, ShardsNotCommitted
-from kinesis_assets.spark.session import begin_session, end_tagged, failures_told, prepare, tagged
+from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.replay.run import ReplayOutcome, ReplayResult
 
@@ -100,47 +95,6 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         read_again()
 
     return job
-
-
-def run_replay(
-    project: "StreamProject",
-    instance: dg.DagsterInstance,
-    *,
-    start: str,
-    end: str = "",
-    shard_ids: Sequence[str] = (),
-) -> list[dict[str, Any]]:
-    """Run the job in this process.
-
-    Returns:
-        The metadata of each asked shard's event.
-
-    Raises:
-        RunCanceled: The run was interrupted.
-        KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
-    """
-    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # its runs alone
-
-    Span.of(start, end)
-    name, run_id = replay_name(project.stream), str(uuid4())
-    config = {"start": start, "end": end, "shards": list(shard_ids)}
-    with project.manager() as manager:
-        # The job refuses the same; here it is known before Spark is started.
-        table = manager.positioned_table()
-        table.snapshot().refuse_another(manager.client().describe().identity)
-        prepare(manager.spark_config)
-        table.require_writable()
-        begin_session(manager.spark_config)
-    run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
-    try:
-        # Each shard's event says whether all of it could be read, and why not.
-        with suppress(ShardsNotCommitted):
-            project.definitions.resolve_job_def(name).execute_in_process(
-                instance=instance, run_id=run_id, run_config=run_config
-            )
-    except dg.DagsterExecutionInterruptedError as interrupt:
-        raise RunCanceled(project.stream, told_by(instance, run_id)) from interrupt
-    return told_by(instance, run_id)
 
 
 def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> dict[str, Any]:
