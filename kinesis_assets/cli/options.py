@@ -68,6 +68,7 @@ def project_of(
     """
     from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
+    from kinesis_assets.definitions import defs  # noqa: PLC0415
 
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if table is not None:
@@ -82,14 +83,7 @@ def project_of(
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; a stream with a YAML has it there")
-    return StreamProject.deployed(stream, _deployed_definitions)
-
-
-def _deployed_definitions() -> dg.Definitions:
-    """Load the definitions of every stream that has a YAML."""
-    from kinesis_assets.definitions import defs  # noqa: PLC0415
-
-    return defs()
+    return StreamProject.deployed(stream, defs)
 
 
 def _option(name: str) -> str:

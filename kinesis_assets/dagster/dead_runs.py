@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dagster._core.scheduler.instigation import InstigatorType, SensorInstigatorData
-
+from kinesis_assets.dagster.dagster_internals import sensor_cursors
 from kinesis_assets.dagster.names import sensor_name
 from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.dagster.sensor_runs import unfinished_runs
@@ -31,14 +30,10 @@ def dead_runs(instance: dg.DagsterInstance, stream: str, table: PositionedTable)
     Raises:
         OSError: The heartbeats cannot be listed.
     """
-    if instance.schedule_storage is None:
-        return set()  # an instance in memory: no sensor ticks there
     signs = {
         run_id: sign
-        for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-        if state.instigator_name == sensor_name(stream)
-        and isinstance(state.instigator_data, SensorInstigatorData)
-        for run_id, sign in Cursor.parse(state.instigator_data.cursor).liveness.signs.items()
+        for cursor in sensor_cursors(instance, sensor_name(stream))
+        for run_id, sign in Cursor.parse(cursor).liveness.signs.items()
         if sign.is_dead
     }
     if not signs:

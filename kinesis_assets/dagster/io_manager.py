@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
-from dagster._core.events import DagsterEvent
 from pydantic import Field, PrivateAttr
 
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.graceful_stop import Closing
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
@@ -27,8 +27,6 @@ from kinesis_assets.spark.session import failures_told, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from dagster._core.execution.context.system import StepExecutionContext
 
     from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: TC004  # of a private attribute
     from kinesis_assets.ingest.run import RunResult
@@ -185,7 +183,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         self.begin_heartbeat(table, context.step_context)
         return plan
 
-    def begin_heartbeat(self, table: PositionedTable, step: StepExecutionContext) -> None:
+    def begin_heartbeat(self, table: PositionedTable, step: dg.StepExecutionContext) -> None:
         """Have a run write heartbeats until it ends, so that the sensor sees when its process died.
 
         Raises:
@@ -228,7 +226,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             self.positioned_table(),
             self.policy(),
             Pace(seconds, self.commit_interval, self.handover),
-            tell=partial(_tell_each, step, context.asset_key, self.stream),
+            tell=partial(_report_each, context, self.stream),
             by=step.run_id,
         )
 
@@ -287,7 +285,11 @@ class ShardIOManager(dg.ConfigurableIOManager):
             # Dagster would call every partition of the run materialized, or none: tell each one here.
             _log_each(context, self.stream, result)
             raise ShardsNotCommitted(self.stream, result.errors)
-        _add_metadata(context.step_context, context.asset_key, self.stream, result)
+        metadata = {
+            shard_id: event_metadata(self.stream, outcome, result)
+            for shard_id, outcome in result.outcomes.items()
+        }
+        add_asset_metadata(context.step_context, context.asset_key, metadata)
 
 
 def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
@@ -297,21 +299,11 @@ def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
         raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
 
 
-def _call_it_canceled(step: StepExecutionContext) -> None:
+def _call_it_canceled(step: dg.StepExecutionContext) -> None:
     """Let the run end as canceled also if it was its process that was told, as when its machine goes away."""
     run = step.instance.get_run_by_id(step.run_id)
     if run is not None and run.status is dg.DagsterRunStatus.STARTED:
         step.instance.report_run_canceling(run, "The run's process was told to stop.")
-
-
-def _add_metadata(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
-    """As `add_asset_metadata` does, which would read all partitions from the instance for each of them."""
-    told = step._metadata_accumulator  # noqa: SLF001
-    for shard_id, outcome in result.outcomes.items():
-        told = told.with_additional_asset_metadata(
-            asset_key=key, metadata=event_metadata(stream, outcome, result), partition_key=shard_id
-        )
-    step._metadata_accumulator = told  # noqa: SLF001
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:
@@ -319,13 +311,9 @@ def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None
         context.log_event(event)
 
 
-def _tell_each(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
-    """The same from an asset's body. Its context would keep each event until the body's end."""
-    for event in _events(key, stream, result):
-        if isinstance(event, dg.AssetMaterialization):
-            DagsterEvent.asset_materialization(step, event)
-        else:
-            DagsterEvent.asset_observation(step, event)
+def _report_each(context: dg.AssetExecutionContext, stream: str, result: RunResult) -> None:
+    for event in _events(context.asset_key, stream, result):
+        report_event(context, event)
 
 
 def _events(

@@ -6,17 +6,17 @@ from itertools import groupby
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    MAX_RUNTIME_SECONDS_TAG,
-    PARTITION_NAME_TAG,
-)
+from dagster import MAX_RUNTIME_SECONDS_TAG
 
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+PARTITION_TAG = "dagster/partition"
+RANGE_START_TAG = "dagster/asset_partition_range_start"
+RANGE_END_TAG = "dagster/asset_partition_range_end"
+"""Dagster's own tags for the partitions of a run; it stores them and shows them in the UI."""
 
 FOLLOW_TAG = "kinesis/follow_for"
 """A run with this tag follows, for so many seconds; one without it reads the next range once."""
@@ -38,8 +38,8 @@ def span_tags(span: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
         as_range: A single one is a range too, see `following_tags`.
     """
     if len(span) == 1 and not as_range:
-        return {PARTITION_NAME_TAG: span[0]}
-    return {ASSET_PARTITION_RANGE_START_TAG: span[0], ASSET_PARTITION_RANGE_END_TAG: span[-1]}
+        return {PARTITION_TAG: span[0]}
+    return {RANGE_START_TAG: span[0], RANGE_END_TAG: span[-1]}
 
 
 def following_tags(span: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
@@ -49,8 +49,8 @@ def following_tags(span: Sequence[str], seconds: float, handover: float) -> dict
     second back until the first ends.
     """
     return {
-        ASSET_PARTITION_RANGE_START_TAG: span[0],
-        ASSET_PARTITION_RANGE_END_TAG: span[-1],
+        RANGE_START_TAG: span[0],
+        RANGE_END_TAG: span[-1],
         FOLLOW_TAG: f"{seconds:g}",
         MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
     }
@@ -82,9 +82,9 @@ def tagged_span(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
         keys: The newest partitions, see `newest_partitions`; a range that begins before them counts from the
             first of them.
     """
-    if PARTITION_NAME_TAG in tags:
-        return [tags[PARTITION_NAME_TAG]]
-    first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+    if PARTITION_TAG in tags:
+        return [tags[PARTITION_TAG]]
+    first, last = tags.get(RANGE_START_TAG), tags.get(RANGE_END_TAG)
     if first is None or last not in keys:
         return []
     return keys[keys.index(first) if first in keys else 0 : keys.index(last) + 1]

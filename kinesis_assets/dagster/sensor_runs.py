@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
@@ -35,6 +34,9 @@ DEAD = (
 )
 """What is reported of a dead run."""
 
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
+
 _HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 _STEP_PLANS = (
@@ -57,7 +59,7 @@ def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRec
     """Those over the raw asset, and replays."""
     return [
         record
-        for record in instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
+        for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED))
         if record.dagster_run.job_name == replay_name(stream) or is_ours(instance, record.dagster_run, stream)
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dagster_pyspark import LazyPySparkResource
+from pydantic import PrivateAttr
 
 from kinesis_assets.spark.session import end_session, start_session
 
@@ -22,6 +23,8 @@ class SparkResource(LazyPySparkResource):
         spark_config: Settings of the session.
     """
 
+    _session: Any = PrivateAttr(default=None)
+
     @property
     def spark_session(self) -> Any:
         """The session, from the first look on.
@@ -30,9 +33,9 @@ class SparkResource(LazyPySparkResource):
             JavaUnavailable: A session would be started here, and there is no Java.
             LandingFailed: SPARK_REMOTE or spark.remote names a server that does not answer.
         """
-        if self._spark_session is None:
-            self._spark_session = start_session(self.spark_config)
-        return self._spark_session
+        if self._session is None:
+            self._session = start_session(self.spark_config)
+        return self._session
 
     @property
     def spark_context(self) -> Any:
@@ -42,6 +45,6 @@ class SparkResource(LazyPySparkResource):
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """End what ends with a run."""
         del context
-        if self._spark_session is not None:
-            end_session(self._spark_session)
-            self._spark_session = None
+        if self._session is not None:
+            end_session(self._session)
+            self._session = None

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
 from kinesis_assets.dagster.graceful_stop import Closing
@@ -87,7 +86,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.job(
         name=name,
-        tags={MAX_RUNTIME_SECONDS_TAG: str(_MOST_SECONDS)},
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(_MOST_SECONDS)},
         description=f"Reads a range of {stream} again and fills in what the table lacks of it. It moves no "
         "position and adds no duplicate.",
     )
