@@ -48,7 +48,7 @@ def run_command_line() -> tuple[int, bool]:
     except RunCanceled as error:
         # A run that was interrupted before it committed anything ends as any other command does.
         code = _print(error)
-        return (code if error.told else INTERRUPTED), True
+        return (code if error.events else INTERRUPTED), True
     except Exception as error:  # noqa: BLE001  # raised again if it is unexpected
         return _print(error), False
     return 0, False

@@ -1,6 +1,6 @@
-"""The runs that a stream's sensor considers dead, for commands that see an instance at one moment only.
+"""The runs that a stream's sensor considers dead, for commands that inspect an instance only once.
 
-Whether a run is silent shows from tick to tick; what the ticks saw is in the sensor's cursor.
+Whether a run is silent can only be observed over several ticks. The observations are in the sensor's cursor.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def dead_runs(instance: dg.DagsterInstance, stream: str, table: PositionedTable) -> set[str]:
-    """The unfinished runs that were dead at the sensor's last tick and have had no heartbeat since.
+    """Return the unfinished runs that were dead at the sensor's last tick and have had no heartbeat since.
 
     Args:
-        instance: Where the runs and the sensor are.
+        instance: The instance with the runs and the sensor.
         stream: The stream's name.
-        table: Its table, with the heartbeats.
+        table: The stream's table, which holds the heartbeats.
 
     Raises:
         OSError: The heartbeats cannot be listed.

@@ -105,7 +105,7 @@ class StreamProject:
             try:
                 facts = self.run(instance, span_tags(span))
             except RunCanceled as canceled:
-                yield from canceled.told
+                yield from canceled.events
                 raise
             told = {each["shard"]: each for each in facts}
             yield from (told[shard_id] for shard_id in span)
