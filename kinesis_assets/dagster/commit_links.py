@@ -1,4 +1,4 @@
-"""The commits of a stream's table as a chain, as far as Dagster's events go."""
+"""The commits of a stream's table as a chain, and the events that belong to them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
     from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.positions import Landed, StreamPositions
 
-Told = tuple[str, str]
-"""A batch's id as text, and a shard's: what an event tells of."""
+EventKey = tuple[str, str]
+"""Identifies the event of a shard in a commit: the batch id as text, and the shard id."""
 
 FILLED = "filled"
-"""The state of a shard in the event of rows that were filled in behind its position."""
+"""The state in a shard's event after a replay added rows behind its position."""
 
 _BETWEEN = 10
-"""So many commits are looked at again for one stretch instead of two. Without a bound, a run that never ends
-would keep all that came after it."""
+"""The maximum number of commits between two segments that are joined, which are then compared again. Without
+a limit, a run that never ends would keep every later commit."""
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """Part of a chain.
+    """A segment of a chain.
 
     Attributes:
-        newest: Its newest token, inclusive.
-        until: The token it goes back to, exclusive; None for the chain's beginning.
-        runs: If any, all of it was made by these, and it is not looked at while all of them are unfinished.
+        newest: The newest token, inclusive.
+        until: The token before the oldest one, exclusive; None for the start of the chain.
+        runs: The runs that made all commits of the segment, which waits while all of them are unfinished;
+            empty for a segment that does not wait.
     """
 
     newest: int
@@ -46,15 +47,15 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One commit, as far as its events go.
+    """The facts of one commit that its events need.
 
     Attributes:
-        token: Names its file.
-        previous: The token before it.
-        batch_id: Its rows carry it.
-        by: Who made it: a Dagster run's id, or a person.
-        landed: What it brought, by shard id.
-        states: What an event calls the state of each of these shards.
+        token: The token that names the commit's file.
+        previous: The token of the commit before it; None for the first.
+        batch_id: The batch id of its rows.
+        by: The id of the Dagster run, or the name of the person, that made the commit.
+        landed: What the commit added, by shard id.
+        states: The state of each of these shards, as in their events.
     """
 
     token: int
@@ -66,7 +67,7 @@ class Link:
 
     @classmethod
     def of_positions(cls, positions: StreamPositions) -> Link:
-        """A commit that moved positions."""
+        """Return the link of a commit that moved positions."""
         states = {
             shard_id: str(
                 ShardState.FINISHED if positions.shards[shard_id].finished else ShardState.COMMITTED
@@ -84,7 +85,7 @@ class Link:
 
     @classmethod
     def of_past(cls, past: Past) -> Link:
-        """A commit behind the positions."""
+        """Return the link of a commit that changed rows behind the positions."""
         return cls(
             token=past.token,
             previous=past.previous,
@@ -94,64 +95,74 @@ class Link:
             states=dict.fromkeys(past.filled, FILLED),
         )
 
-    def told(self, shard_id: str) -> Told:
-        """What an event of one of its shards tells of."""
+    def told(self, shard_id: str) -> EventKey:
+        """Return the key of a shard's event."""
         return str(self.batch_id), shard_id
 
     def event(self, stream: str, shard_id: str) -> dg.AssetMaterialization:
-        """The event of one of its shards."""
+        """Build a shard's event."""
         metadata = landed_metadata(
             stream, shard_id, self.landed[shard_id], self.batch_id, state=self.states[shard_id]
         )
         return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
 
 
-def walk(
-    link_at: Callable[[int], Link], stretch: Stretch, most: int, is_over: Callable[[], bool]
+def read_links(
+    link_at: Callable[[int], Link], segment: Stretch, max_links: int, is_over: Callable[[], bool]
 ) -> tuple[list[Link], Stretch | None]:
-    """The commits of a stretch, and what is left of it when that many were read or the time is over."""
+    """Read the commits of a segment, newest first, up to a number of commits or a time limit.
+
+    Args:
+        link_at: Reads the commit with a given token.
+        segment: The segment.
+        max_links: The maximum number of commits.
+        is_over: Whether the time limit is reached. One commit is read in any case.
+
+    Returns:
+        The commits, and the rest of the segment; None if nothing is left to read.
+    """
     links: list[Link] = []
-    token: int | None = stretch.newest
-    while token is not None and token != stretch.until:
-        if len(links) >= most or (links and is_over()):
-            return links, Stretch(token, stretch.until)
+    token: int | None = segment.newest
+    while token is not None and token != segment.until:
+        if len(links) >= max_links or (links and is_over()):
+            return links, Stretch(token, segment.until)
         try:
             links.append(link_at(token))
         except PositionsUnreadable:
-            break  # pruned: nobody can tell any more
+            break  # maintenance has deleted the older files
         token = links[-1].previous
     return links, None
 
 
-def stretch_of(link: Link) -> Stretch:
-    """The part of a chain that is one commit."""
+def segment_of(link: Link) -> Stretch:
+    """Return the segment that consists of one commit."""
     return Stretch(link.token, link.previous)
 
 
-def joined(stretches: Iterable[Stretch], before: Mapping[int, int | None]) -> Iterator[Stretch]:
-    """The same, newest first, with those that follow on each other as one if both wait for runs or none.
+def join_segments(segments: Iterable[Stretch], before: Mapping[int, int | None]) -> Iterator[Stretch]:
+    """Join adjacent segments, newest first, if both or neither of them wait for runs.
 
-    Of runs that follow side by side the commits of one that ended are looked at again for that, or what is
-    left of the others would be as many stretches as they have commits.
+    Segments that wait are joined across a few commits of other runs, which are then compared again. Otherwise
+    continuous runs at the same time would leave as many segments as they have commits.
 
     Args:
-        stretches: What is left, newest first.
-        before: The token before each of the commits that were just read.
+        segments: The segments, newest first.
+        before: The token before each commit that was just read.
     """
     last: Stretch | None = None
-    for stretch in stretches:
-        if last is not None and bool(last.runs) == bool(stretch.runs) and _is_near(last, stretch, before):
-            last = Stretch(last.newest, stretch.until, tuple(dict.fromkeys((*last.runs, *stretch.runs))))
+    for segment in segments:
+        if last is not None and bool(last.runs) == bool(segment.runs) and _is_near(last, segment, before):
+            last = Stretch(last.newest, segment.until, tuple(dict.fromkeys((*last.runs, *segment.runs))))
             continue
         if last is not None:
             yield last
-        last = stretch
+        last = segment
     if last is not None:
         yield last
 
 
 def _is_near(newer: Stretch, older: Stretch, before: Mapping[int, int | None]) -> bool:
-    """Whether nothing is between two stretches; or, of those that wait for runs, few commits."""
+    """Whether two segments are adjacent; or, if they wait for runs, only a few commits apart."""
     token = newer.until
     for _ in range(_BETWEEN if newer.runs else 0):
         if token is None or token == older.newest:

@@ -1,4 +1,4 @@
-"""Dagster's events of a stream's commits: which commits no event tells of."""
+"""Search Dagster's event log for the events of a stream's commits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.commit_links import Told
+from kinesis_assets.dagster.commit_links import EventKey
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.table.commit_ids import drawn_at
@@ -17,55 +17,65 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.commit_links import Link
 
 _CLOCKS_DIFFER = 3600.0
-"""Seconds by which an event may seem to be older than its commit."""
+"""Seconds by which an event may appear to be older than its commit."""
 
-_AT_ONCE = 500
+_PAGE_SIZE = 500
 
 
 def untold(
     instance: dg.DagsterInstance, stream: str, links: Iterable[Link], dead: Collection[str] = ()
 ) -> tuple[list[tuple[Link, list[str]]], list[Link]]:
-    """Which shards of some commits no event tells of.
+    """Find the shards of some commits that have no event.
 
     Args:
-        instance: Where the events are.
+        instance: The instance with the events.
         stream: The stream's name.
         links: The commits.
-        dead: Runs that count as ended though they are not marked so.
+        dead: The ids of runs that count as ended although their status says otherwise.
 
     Returns:
-        Commits with such shards; and the commits whose runs are unfinished, which may still tell.
+        The commits with the ids of the shards without an event; and the commits of unfinished runs, which may
+        still report them.
     """
-    bringing = [link for link in links if link.landed]
-    runs = runs_of(instance, {link.by for link in bringing if link.by})
+    landing = [link for link in links if link.landed]
+    runs = known_runs(instance, {link.by for link in landing if link.by})
     unfinished = [
         link
-        for link in bringing
+        for link in landing
         if (run := runs.get(link.by or "")) and not run.is_finished and run.run_id not in dead
     ]
     waiting = {link.token for link in unfinished}
-    ended = [link for link in bringing if link.token not in waiting]
-    wanted: dict[str, set[Told]] = {}
+    ended = [link for link in landing if link.token not in waiting]
+    wanted: dict[str, set[EventKey]] = {}
     for link in ended:
         if link.by in runs:
             wanted.setdefault(link.by, set()).update(map(link.told, link.landed))
-    told = set[Told]().union(*(_told_by(instance, stream, *of_run) for of_run in wanted.items()))
-    candidates = _lacking([(link, link.landed) for link in ended], told)
-    return _lacking(candidates, _told_without_run(instance, stream, candidates)), unfinished
+    reported = set[EventKey]().union(
+        *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
+    )
+    candidates = _without_event([(link, link.landed) for link in ended], reported)
+    return _without_event(candidates, _reported_later(instance, stream, candidates)), unfinished
 
 
 def told_since(
     instance: dg.DagsterInstance, stream: str, since: float, shard_ids: Collection[str] | None = None
 ) -> Iterator[dg.AssetMaterialization]:
-    """The materializations of a stream's shards since a moment (seconds since the epoch), newest first."""
-    asked = dg.AssetRecordsFilter(
+    """Yield the materializations of a stream's shards since a point in time, newest first.
+
+    Args:
+        instance: The instance with the events.
+        stream: The stream's name.
+        since: The point in time, in seconds since the epoch.
+        shard_ids: Only these shards; None for all.
+    """
+    records_filter = dg.AssetRecordsFilter(
         raw_key(stream),
         asset_partitions=None if shard_ids is None else sorted(shard_ids),
         after_timestamp=since - _CLOCKS_DIFFER,
     )
     cursor: str | None = None
     while True:
-        page = instance.fetch_materializations(asked, limit=_AT_ONCE, cursor=cursor)
+        page = instance.fetch_materializations(records_filter, limit=_PAGE_SIZE, cursor=cursor)
         for record in page.records:
             if record.asset_materialization is not None:
                 yield record.asset_materialization
@@ -75,33 +85,39 @@ def told_since(
 
 
 def fact(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
-    """A fact in an event's metadata; None if it has none of that name."""
+    """Return a value of an event's metadata; None if it has no such key."""
     value = event.metadata.get(name)
     return None if value is None else value.value
 
 
-def runs_of(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
-    """Those of the runs that the instance knows."""
-    asked = sorted(run_ids)
+def known_runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
+    """Return those of the runs that exist in the instance, by run id."""
+    ids = sorted(run_ids)
     found: dict[str, dg.DagsterRun] = {}
-    for first in range(0, len(asked), _AT_ONCE):
-        runs = instance.get_runs(dg.RunsFilter(run_ids=asked[first : first + _AT_ONCE]))
+    for first in range(0, len(ids), _PAGE_SIZE):
+        runs = instance.get_runs(dg.RunsFilter(run_ids=ids[first : first + _PAGE_SIZE]))
         found |= {run.run_id: run for run in runs}
     return found
 
 
-def _lacking(
-    links: Iterable[tuple[Link, Iterable[str]]], told: Collection[Told]
+def _without_event(
+    links: Iterable[tuple[Link, Iterable[str]]], reported: Collection[EventKey]
 ) -> list[tuple[Link, list[str]]]:
-    """Those of some commits' shards that are not told of; without the commits that have none."""
-    some = [(link, [each for each in shard_ids if link.told(each) not in told]) for link, shard_ids in links]
-    return [(link, shard_ids) for link, shard_ids in some if shard_ids]
+    """Return the commits' shards that were not reported, without the commits that have none."""
+    found = [
+        (link, [shard_id for shard_id in shard_ids if link.told(shard_id) not in reported])
+        for link, shard_ids in links
+    ]
+    return [(link, shard_ids) for link, shard_ids in found if shard_ids]
 
 
-def _told_by(instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Collection[Told]) -> set[Told]:
-    """Which of these a run told itself. A shard that failed after some rows was told by an observation.
+def _reported_by_run(
+    instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Collection[EventKey]
+) -> set[EventKey]:
+    """Return those of the wanted events that a run reported itself.
 
-    The newest of its events are read first, and no more of them than it takes: a run that follows has many.
+    Observations count, because they report shards that failed after some rows. The events are read newest
+    first and only until all are found, because a continuous run has many.
     """
     left = set(wanted)
     for event in events_of(instance, run_id, newest_first=True):
@@ -112,10 +128,10 @@ def _told_by(instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Col
     return set(wanted) - left
 
 
-def _told_without_run(
+def _reported_later(
     instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[Link, list[str]]]
-) -> set[Told]:
-    """What was added for runs that did not tell."""
+) -> set[EventKey]:
+    """Return the events that were added later for runs that did not report them."""
     if not candidates:
         return set()
     since = min(drawn_at(link.batch_id) for link, _ in candidates)

@@ -1,8 +1,10 @@
-"""The commits against Dagster's events: which commits the instance was never told of.
+"""Compare a table's commits with Dagster's events, and find the events that are missing.
 
-A run tells of its commit after the fact, so one that dies in between leaves rows without an event. The
-commits form a chain, each naming the one before it; what was compared is remembered as its newest token,
-with the stretches that were left: those whose runs were unfinished, and those too long for one time.
+A run reports its commit after the fact, so a run that dies in between leaves rows without an event. The
+commits
+form a chain: each names the one before it. The progress of the comparison is stored as the newest token that
+was compared, with the segments that are still to be compared: those of unfinished runs, and those for which
+there was no time.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.commit_links import Stretch, joined, stretch_of, walk
-from kinesis_assets.dagster.event_log import runs_of, untold
+from kinesis_assets.dagster.commit_links import Stretch, join_segments, read_links, segment_of
+from kinesis_assets.dagster.event_log import known_runs, untold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,25 +25,25 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.commit_links import Link
 
 MOST_FILES = 200
-"""Files of a chain that are read at a time; of older commits a new instance is not told."""
+"""The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""
 
 MOST_EVENTS = 1000
-"""Events that are added at a time; a commit's go together, so that one commit may have more."""
+"""The maximum number of events that are added in one comparison. A single commit may have more."""
 
 MOST_SECONDS = 3.0
-"""So long files are read, and then events: the rest is left for another time. A tick of the sensor has a
-minute for all that it does."""
+"""The maximum time for reading commits, and then for searching events. The rest is left to the next
+comparison, because a sensor tick must end within a minute."""
 
 _LOOKED_FOR_AT_ONCE = 500
-"""Events of so many shards of some commits are looked for together, between two looks at the clock."""
+"""The number of events that are searched together before the time is checked again."""
 
 
 class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a chain was compared with the events.
+    """The progress of comparing a chain with the events.
 
     Attributes:
-        through: Everything up to this token was; None for nothing yet.
-        left: Except for these, newest first.
+        through: The newest token that was compared, inclusive; None if the chain was never compared.
+        left: The older segments that are still to be compared, newest first.
     """
 
     through: int | None = None
@@ -59,53 +61,53 @@ def missing_events(
     most_files: int = MOST_FILES,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[dg.AssetMaterialization], Reconciled]:
-    """The events that an instance lacks of what was committed since it was last compared.
+    """Find the events that an instance lacks for the commits since the last comparison.
 
-    Of a chain that was never compared, only its newest part is.
+    The first comparison of a chain covers only its newest commits.
 
     Args:
-        instance: Where the events are.
+        instance: The instance with the events.
         stream: The stream's name.
-        link_at: Reads the commit of a token.
-        newest: The chain's newest token; None for an empty one.
-        done: How far it was compared.
-        dead: Runs that count as ended though they are not marked so. If one lives after all, what it tells
-            later is there twice.
-        most_files: So many commits are read, or fewer if `MOST_SECONDS` are over.
-        clock: Tells the seconds.
+        link_at: Reads the commit with a given token.
+        newest: The chain's newest token; None if the chain is empty.
+        done: The progress so far.
+        dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
+            alive, its later events are duplicates.
+        most_files: The maximum number of commits to read. `MOST_SECONDS` may end the reading earlier.
+        clock: Returns the time in seconds.
 
     Returns:
-        The events, oldest commit first, to be added by the caller; and how far it is compared then.
+        The missing events, oldest commit first, which the caller must add; and the progress after that.
 
     Raises:
         TableUnreachable: The chain cannot be read now.
     """
     if newest is None:
         return [], done
-    stretches = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
+    segments = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
     links: list[Link] = []
     left: list[Stretch] = []
     is_over = _timer(clock)
-    runs = runs_of(instance, {run_id for stretch in stretches for run_id in stretch.runs})
+    runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
     unfinished = {run_id for run_id, run in runs.items() if not run.is_finished and run_id not in dead}
-    for stretch in stretches:
-        if stretch.runs and unfinished.issuperset(stretch.runs):
-            left.append(stretch)
+    for segment in segments:
+        if segment.runs and unfinished.issuperset(segment.runs):
+            left.append(segment)
             continue
-        is_first = done.through is None and stretch.newest == newest
-        # What is left of a first look is left for good, so that one has the time it needs.
-        read, rest = walk(link_at, stretch, most_files - len(links), _never if is_first else is_over)
+        is_first = done.through is None and segment.newest == newest
+        # The rest of a first comparison is never compared, so it gets the time that it needs.
+        read, rest = read_links(link_at, segment, most_files - len(links), _never if is_first else is_over)
         links += read
         if rest is not None and not is_first:
             left.append(rest)
-    events, kept = _untold_of_ended(instance, stream, links, dead, _timer(clock))
+    events, kept = _events_of_ended_runs(instance, stream, links, dead, _timer(clock))
     left = sorted([*left, *kept], key=_newest, reverse=True)
     before = {link.token: link.previous for link in links}
-    return events, Reconciled(newest, tuple(joined(left, before)))
+    return events, Reconciled(newest, tuple(join_segments(left, before)))
 
 
 def _timer(clock: Callable[[], float]) -> Callable[[], bool]:
-    """Tells whether `MOST_SECONDS` are over since now."""
+    """Return a function that returns whether `MOST_SECONDS` have passed since now."""
     until = clock() + MOST_SECONDS
     return lambda: clock() > until
 
@@ -114,46 +116,46 @@ def _never() -> bool:
     return False
 
 
-def _untold_of_ended(
+def _events_of_ended_runs(
     instance: dg.DagsterInstance,
     stream: str,
     links: Sequence[Link],
     dead: Collection[str],
     is_over: Callable[[], bool],
 ) -> tuple[list[dg.AssetMaterialization], list[Stretch]]:
-    """The missing events, oldest commit first; and the commits that are left for another time."""
+    """Return the missing events, oldest commit first, and the segments that are still to be compared."""
     found: list[tuple[Link, list[str]]] = []
     kept: list[Stretch] = []
-    for number, some in enumerate(_together(links)):
+    for number, group in enumerate(_groups(links)):
         if number and is_over():
-            kept += map(stretch_of, some)
+            kept += map(segment_of, group)
             continue
-        lacking, unfinished = untold(instance, stream, some, dead)
+        lacking, unfinished = untold(instance, stream, group, dead)
         found += lacking
-        # Each has a run, or it would not be unfinished.
+        # The commit of an unfinished run always names its run.
         kept += [Stretch(link.token, link.previous, (link.by,)) for link in unfinished if link.by]
     events: list[dg.AssetMaterialization] = []
-    for link, shard_ids in sorted(found, key=lambda each: each[0].token):
+    for link, shard_ids in sorted(found, key=lambda item: item[0].token):
         if events and len(events) + len(shard_ids) > MOST_EVENTS:
-            kept.append(stretch_of(link))
+            kept.append(segment_of(link))
         else:
             events += [link.event(stream, shard_id) for shard_id in shard_ids]
     return events, kept
 
 
-def _together(links: Sequence[Link]) -> Iterator[list[Link]]:
-    """Commits whose events are looked for together, in their order. A run's are, if they are side by side."""
-    some: list[Link] = []
+def _groups(links: Sequence[Link]) -> Iterator[list[Link]]:
+    """Yield groups of commits whose events are searched together. Adjacent commits of a run are one group."""
+    group: list[Link] = []
     shards = 0
     for link in links:
-        if shards >= _LOOKED_FOR_AT_ONCE and (link.by is None or link.by != some[-1].by):
-            yield some
-            some, shards = [], 0
-        some.append(link)
+        if shards >= _LOOKED_FOR_AT_ONCE and (link.by is None or link.by != group[-1].by):
+            yield group
+            group, shards = [], 0
+        group.append(link)
         shards += len(link.landed)
-    if some:
-        yield some
+    if group:
+        yield group
 
 
-def _newest(stretch: Stretch) -> int:
-    return stretch.newest
+def _newest(segment: Stretch) -> int:
+    return segment.newest
