@@ -28,15 +28,19 @@ class Closing:
     Args:
         timeout: Seconds from the interrupt until it is raised even if the run has not ended.
         give_up: Ends the tasks. It is called at the timeout.
-        tell: Asks the tasks to return what they have read. It is called at the interrupt; None if the tasks
-            cannot be asked.
+        request_stop: Asks the tasks to return what they have read. It is called at the interrupt; None if
+            there is no way to ask.
     """
 
     def __init__(
-        self, timeout: float, *, give_up: Callable[[], object], tell: Callable[[], object] | None = None
+        self,
+        timeout: float,
+        *,
+        give_up: Callable[[], object],
+        request_stop: Callable[[], object] | None = None,
     ) -> None:
         self._timeout = timeout
-        self._tell = tell
+        self._request_stop = request_stop
         self._give_up = give_up
         # A signal can interrupt its own handler: list.pop is atomic, so only the first one gets the thread.
         self._stopping = [threading.Thread(target=self._stop, name="graceful stop", daemon=True)]
@@ -44,14 +48,14 @@ class Closing:
         self._late = False
 
     @property
-    def told(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether the run was interrupted."""
         return not self._stopping
 
     @property
     def is_closing(self) -> bool:
         """Whether the run was interrupted and is still committing what it has read."""
-        return self.told and not self._over.is_set()
+        return self.stop_requested and not self._over.is_set()
 
     @contextmanager
     def holding_back(self) -> Iterator[None]:
@@ -78,7 +82,7 @@ class Closing:
             self._over.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self.told:
+        if self.stop_requested:
             raise dg.DagsterExecutionInterruptedError
 
     def _interrupted(self, *_: object) -> None:
@@ -88,8 +92,8 @@ class Closing:
             self._stopping.pop().start()
 
     def _stop(self) -> None:
-        if self._tell is not None:
-            _in_background(self._tell)
+        if self._request_stop is not None:
+            _in_background(self._request_stop)
         if self._over.wait(self._timeout):
             return
         self._late = True

@@ -103,14 +103,14 @@ class StreamProject:
         known = partitions.get_partition_keys(dynamic_partitions_store=instance)
         new = [shard_id for shard_id in shard_ids if shard_id not in known]
         instance.add_dynamic_partitions(str(partitions.name), new)
-        for span in contiguous_spans([*known, *new], set(shard_ids)):
+        for range_ in contiguous_spans([*known, *new], set(shard_ids)):
             try:
-                events = self.run(instance, span_tags(span))
+                events = self.run(instance, span_tags(range_))
             except RunCanceled as canceled:
                 yield from canceled.events
                 raise
             by_shard = {event["shard"]: event for event in events}
-            yield from (by_shard[shard_id] for shard_id in span)
+            yield from (by_shard[shard_id] for shard_id in range_)
 
     def run(self, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[dict[str, Any]]:
         """Execute one run with the given tags, as a run request of the sensor would.

@@ -235,12 +235,12 @@ class ShardIOManager(dg.ConfigurableIOManager):
             if continuous.batch_id is not None:
                 end_landing(spark, continuous.batch_id)
 
-        closing = self._closing = Closing(self.stop_timeout, tell=continuous.stop, give_up=give_up)
+        closing = self._closing = Closing(self.stop_timeout, request_stop=continuous.stop, give_up=give_up)
         try:
             with closing.holding_back(), failures_told(self.stream):
                 continuous.run(asked)
         finally:
-            if closing.told:
+            if closing.stop_requested:
                 _mark_as_canceled(step)
 
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
@@ -271,17 +271,17 @@ class ShardIOManager(dg.ConfigurableIOManager):
             spark = self.pyspark.spark_session
         closing = self._closing = Closing(
             self.stop_timeout,
-            tell=StopObject(table.folder, obj.batch_id).set,
+            request_stop=StopObject(table.folder, obj.batch_id).set,
             give_up=partial(end_landing, spark, obj.batch_id),
         )
         try:
             with closing.holding_back():
                 with failures_told(self.stream):
                     result = execute_run(partial(land, spark), self.client(), table, obj, by=context.run_id)
-                if closing.told:
+                if closing.stop_requested:
                     _log_each(context, self.stream, result.read())
         finally:
-            if closing.told:
+            if closing.stop_requested:
                 _mark_as_canceled(context.step_context)
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none, so each is reported

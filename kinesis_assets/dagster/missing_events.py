@@ -50,7 +50,7 @@ class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
     left: tuple[Stretch, ...] = ()
 
 
-def missing_events(
+def find_missing_events(
     instance: dg.DagsterInstance,
     stream: str,
     link_at: Callable[[int], Link],

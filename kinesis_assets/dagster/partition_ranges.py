@@ -27,35 +27,35 @@ _START_AND_END = 600
 
 def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
     """Return the ranges of wanted keys that are adjacent in `keys`, in their order."""
-    return [list(span) for is_wanted, span in groupby(keys, key=lambda key: key in wanted) if is_wanted]
+    return [list(range_) for is_wanted, range_ in groupby(keys, key=lambda key: key in wanted) if is_wanted]
 
 
-def span_tags(span: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
+def span_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
     """Return the tags that the UI would set for a run over a range of partitions.
 
     Args:
-        span: Adjacent partitions.
+        range_: Adjacent partitions.
         as_range: Whether a single partition is also written as a range, see `following_tags`.
     """
-    if len(span) == 1 and not as_range:
-        return {PARTITION_TAG: span[0]}
-    return {RANGE_START_TAG: span[0], RANGE_END_TAG: span[-1]}
+    if len(range_) == 1 and not as_range:
+        return {PARTITION_TAG: range_[0]}
+    return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
 
 
-def following_tags(span: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
+def following_tags(range_: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
     """Return the tags of a continuous run over a range of partitions.
 
     A single shard is written as a range too: an instance may be configured to queue a run until no other run
     with the same `dagster/partition` is in progress, but a continuous run starts before its predecessor ends.
 
     Args:
-        span: Adjacent partitions.
+        range_: Adjacent partitions.
         seconds: The run's duration.
         handover: Seconds before and after the end in which the next run may take over, see `Pace`.
     """
     return {
-        RANGE_START_TAG: span[0],
-        RANGE_END_TAG: span[-1],
+        RANGE_START_TAG: range_[0],
+        RANGE_END_TAG: range_[-1],
         FOLLOW_TAG: f"{seconds:g}",
         MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
     }

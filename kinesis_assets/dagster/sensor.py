@@ -14,7 +14,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.commit_links import Link
-from kinesis_assets.dagster.missing_events import Reconciled, missing_events
+from kinesis_assets.dagster.missing_events import Reconciled, find_missing_events
 from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import (
@@ -123,9 +123,9 @@ def evaluate(
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
-    spans = _rotated(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
+    ranges = _rotated(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
     missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, over)
-    after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills, liveness)
+    after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
     # An unfinished run may block its single partition in Dagster's queue, see `following_tags`.
     blocked = {
         shard_id
@@ -136,13 +136,13 @@ def evaluate(
     return dg.SensorResult(
         # There is no run key, because the key of a failed run would block its shards forever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, span, blocked))
-            for span in spans
+            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, range_, blocked))
+            for range_ in ranges
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if spans else _reason(waiting, liveness.dead),
+        skip_reason=None if ranges else _reason(waiting, liveness.dead),
     )
 
 
@@ -156,19 +156,19 @@ def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMate
     return dg.AssetMaterialization(stream_key(stream), partition=shard_id, metadata=metadata)
 
 
-def _rotated(spans: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
+def _rotated(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
     """Move the ranges that start after the last requested shard to the front."""
     if last not in keys:
-        return spans
+        return ranges
     after = set(keys[keys.index(last) + 1 :])
-    return sorted(spans, key=lambda span: span[0] not in after)
+    return sorted(ranges, key=lambda range_: range_[0] not in after)
 
 
-def _tags(manager: ShardIOManager, span: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
+def _tags(manager: ShardIOManager, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
     """Return the tags of the run that is requested over a range. Runs that are over may block some shards."""
     if manager.follow_for is None:
-        return span_tags(span, as_range=not set(span).isdisjoint(blocked))
-    return following_tags(span, manager.follow_for, manager.handover)
+        return span_tags(range_, as_range=not set(range_).isdisjoint(blocked))
+    return following_tags(range_, manager.follow_for, manager.handover)
 
 
 def _ended_runs(
@@ -192,10 +192,10 @@ def _ended_runs(
             record.end_time is not None and record.end_time < since
         ):
             continue
-        span = tagged_span(run.tags, keys)
+        range_ = tagged_span(run.tags, keys)
         # The events are read only for a failed run.
-        done = span if run.is_success else _materialized_by(instance, stream, run.run_id)
-        failed = [shard_id for shard_id in span if shard_id not in done]
+        done = range_ if run.is_success else _materialized_by(instance, stream, run.run_id)
+        failed = [shard_id for shard_id in range_ if shard_id not in done]
         yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
 
 
@@ -237,7 +237,7 @@ def _missing_events(
     ) -> Reconciled:
         try:
             last = newest()
-            found, progress = missing_events(
+            found, progress = find_missing_events(
                 instance, manager.stream, link_at, last.token if last else None, done, dead=over
             )
         except TableError as error:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 import pytest
-from kinesis_assets.dagster.commit_links import Link, Stretch
-from kinesis_assets.dagster.missing_events import Reconciled, missing_events
 
 from kinesis_assets.dagster import commit_links
 from kinesis_assets.dagster import missing_events as module
 from kinesis_assets.dagster import run_events as told_module
+from kinesis_assets.dagster.commit_links import Link, Stretch
+from kinesis_assets.dagster.missing_events import Reconciled, find_missing_events
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.ingest.land import land_group
@@ -243,7 +243,9 @@ def chain(source, daemon) -> dict[int, Link]:
 def looks(daemon: Daemon, chain: dict[int, Link], done: Reconciled, newest: int, files: int = 200):
     """One look; the commits that it tells of, and how far it came."""
     stream = daemon.project.stream
-    events, done = missing_events(daemon.instance, stream, chain.__getitem__, newest, done, most_files=files)
+    events, done = find_missing_events(
+        daemon.instance, stream, chain.__getitem__, newest, done, most_files=files
+    )
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
@@ -290,7 +292,7 @@ def test_of_a_run_that_goes_on_no_commit_is_read_twice_until_it_ends(daemon, cha
 
     def look(done: Reconciled, newest: int) -> tuple[int, Reconciled]:
         read.clear()
-        events, done = missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
+        events, done = find_missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
         return len(events), done
 
     events, done = look(Reconciled(0), 5)
@@ -389,7 +391,7 @@ def timed_looks(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0)
     monkeypatch.setattr(module, "_LOOKED_FOR_AT_ONCE", 1)
     base = chain[1].batch_id - 1
     while True:
-        events, done = missing_events(
+        events, done = find_missing_events(
             daemon.instance, daemon.project.stream, slow_link, 10, done, clock=watch
         )
         if not events:
