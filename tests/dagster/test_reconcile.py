@@ -243,9 +243,8 @@ def chain(source, daemon) -> dict[int, Link]:
 def looks(daemon: Daemon, chain: dict[int, Link], done: Reconciled, newest: int, files: int = 200):
     """One look; the commits that it tells of, and how far it came."""
     stream = daemon.project.stream
-    events, done = find_missing_events(
-        daemon.instance, stream, chain.__getitem__, newest, done, most_files=files
-    )
+    links = chain.__getitem__
+    events, done = find_missing_events(daemon.instance, stream, links, newest, done, most_files=files)
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
