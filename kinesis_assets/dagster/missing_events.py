@@ -58,7 +58,7 @@ def find_missing_events(
     done: Reconciled,
     *,
     dead: Collection[str] = (),
-    most_files: int = MOST_FILES,
+    max_files: int = MOST_FILES,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[dg.AssetMaterialization], Reconciled]:
     """Find the events that an instance lacks for the commits since the last comparison.
@@ -73,7 +73,7 @@ def find_missing_events(
         done: The progress so far.
         dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
             alive, its later events are duplicates.
-        most_files: The maximum number of commits to read. `MOST_SECONDS` may end the reading earlier.
+        max_files: The maximum number of commits to read. `MOST_SECONDS` may end the reading earlier.
         clock: Returns the time in seconds.
 
     Returns:
@@ -96,7 +96,7 @@ def find_missing_events(
             continue
         is_first = done.through is None and segment.newest == newest
         # The rest of a first comparison is never compared, so it gets the time that it needs.
-        read, rest = read_links(link_at, segment, most_files - len(links), _never if is_first else is_over)
+        read, rest = read_links(link_at, segment, max_files - len(links), _never if is_first else is_over)
         links += read
         if rest is not None and not is_first:
             left.append(rest)

@@ -244,7 +244,7 @@ def looks(daemon: Daemon, chain: dict[int, Link], done: Reconciled, newest: int,
     """One look; the commits that it tells of, and how far it came."""
     stream = daemon.project.stream
     links = chain.__getitem__
-    events, done = find_missing_events(daemon.instance, stream, links, newest, done, most_files=files)
+    events, done = find_missing_events(daemon.instance, stream, links, newest, done, max_files=files)
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
