@@ -219,7 +219,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
         prepare(self.spark_config)
         with failures_told(self.stream):
-            spark = self.pyspark.spark_session  # before Closing, see handle_output
+            spark = self.pyspark.spark_session  # before the signal handler is set, see handle_output
         step = context.get_step_execution_context()
         continuous = Follow(
             partial(land, spark),
@@ -266,8 +266,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         prepare(self.spark_config)
         table = self.positioned_table()
         with failures_told(self.stream):
-            # Spark sets its own handler for interrupts, so the session starts before Closing sets its
-            # handler.
+            # Spark sets its own handler for interrupts, so the session must start before ours is set.
             spark = self.pyspark.spark_session
         closing = self._closing = Closing(
             self.stop_timeout,
@@ -284,8 +283,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             if closing.stop_requested:
                 _mark_as_canceled(context.step_context)
         if result.errors:
-            # Dagster would report all partitions of the run as materialized, or none, so each is reported
-            # here.
+            # Dagster would report all partitions of the run as materialized, or none.
             _log_each(context, self.stream, result)
             raise ShardsNotCommitted(self.stream, result.errors)
         metadata = {
