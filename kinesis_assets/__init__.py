@@ -1,7 +1,7 @@
 """Kinesis streams as Dagster assets.
 
-A stream is an asset and each of its shards a partition. A materialization runs one bounded PySpark job over
-the shard's next range, and moves the shard's position in the same table commit that adds the rows.
+A stream is an asset, and each of its shards is a partition. A materialization runs one bounded PySpark job
+over the shard's next range, and moves the shard's position in the same table commit that adds the rows.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ __all__ = [
     "build_kinesis_stream",
 ]
 
-# Loaded on first use: Spark's workers import this package, and need neither Dagster nor Delta. What is not
-# named here is an error.
+# Names are imported on first use, because Spark's workers import this package and need neither Dagster nor
+# Delta. Every name that is not listed here is an error class.
 _HOMES = {
     "Bounds": "kinesis.limits",
     "KinesisDataSource": "spark.data_source",

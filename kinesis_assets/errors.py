@@ -1,50 +1,50 @@
-"""Everything the package raises, in one tree.
+"""The tree of the errors that the package raises.
 
 KinesisAssetsError
-├── InvalidInput               what was asked for cannot be meant; nothing was touched
-├── JavaUnavailable            no Java that Spark can run on
+├── InvalidInput               an argument or a setting is invalid; nothing was changed
+├── JavaUnavailable            no Java that can run Spark was found
 ├── LandingFailed              the Spark job failed as a whole; nothing was committed
-├── SparkServerFailed          the Spark server that was to be kept did not come up, or ended
-├── RegistryCallFailed         a schema registry did not say what a decoder needs to know
-├── StreamError                a whole stream
+├── SparkServerFailed          the Spark Connect server did not start, or it ended
+├── RegistryCallFailed         a call to a schema registry failed
+├── StreamError                concerns a whole stream
 │   ├── StreamNotFound
-│   ├── StreamRecreated        same name, other stream: its old positions mean nothing
-│   ├── ShardListIncomplete    ListShards answered without what it must contain
-│   ├── ShardListStale         ListShards contradicts what is recorded in the table
-│   ├── ServiceTimeUncertain   two responses do not agree about the service's clock
-│   └── CallFailed             a call to Kinesis failed, after the retries of who makes it
-├── ShardError                 one shard; its neighbours go on
-│   ├── ShardUnknown           not a shard of the stream
-│   ├── ShardVanished          no longer listed, and not read to its end
-│   ├── ParentUnfinished       waits for its parents
-│   ├── SeekRefused            its position cannot be set there by hand; nothing was changed
-│   ├── ShardLeftOut           the asset's body took it out of the plan
+│   ├── StreamRecreated        a new stream has the name; the stored positions belong to the old one
+│   ├── ShardListIncomplete    a response of ListShards is incomplete
+│   ├── ShardListStale         a response of ListShards contradicts the table
+│   ├── ServiceTimeUncertain   two responses disagree about the service's clock
+│   └── CallFailed             a call to Kinesis failed after its retries
+├── ShardError                 concerns one shard; the other shards are not affected
+│   ├── ShardUnknown           the stream has no such shard
+│   ├── ShardVanished          the shard is no longer listed, but was not read to its end
+│   ├── ParentUnfinished       the shard's parents have not been read to their end
+│   ├── SeekRefused            the position cannot be set as requested; nothing was changed
+│   ├── ShardLeftOut           the asset's body removed the shard from the plan
 │   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
-│   │   ├── ShardThrottled     its calls were throttled for as long as others may wait for it
-│   │   └── ShardSilent        it gave no answer for as long as others may wait for it
-│   ├── ShardStalled           neither a record nor the tip within the limit
+│   │   ├── ShardThrottled     the shard's calls were throttled for too long
+│   │   └── ShardSilent        the shard's calls were not answered in time
+│   ├── ShardStalled           neither a record nor the tip was returned within the limit
 │   ├── DataLost               records may have expired unread
-│   ├── TooManyBadRecords      more damaged records than allowed; the range ended before
-│   ├── ReplayUnfinished       a replay's time was over before its range was read
-│   └── PositionConflict       another run moved the shard first
-├── TableError
-│   ├── TableMissing           no table there yet
-│   ├── TableUnreachable       its log cannot be read
-│   ├── TableNotWritable       writing to it is refused, and a retry would be too
-│   ├── TableUnsuitable        a table that this package did not make, or of another schema
+│   ├── TooManyBadRecords      more damaged records than allowed; the range ended before the next one
+│   ├── ReplayUnfinished       a replay reached its time limit before the end of its range
+│   └── PositionConflict       another run moved the shard's position first
+├── TableError                 concerns a table
+│   ├── TableMissing           the table does not exist
+│   ├── TableUnreachable       the table's log cannot be read
+│   ├── TableNotWritable       writing to the table is denied, and a retry would be too
+│   ├── TableUnsuitable        the table was made by something else, or has another schema
 │   ├── TableOfAnotherStream   the table belongs to a stream with another ARN; nothing was changed
 │   ├── TableRewritten         a restore or an overwrite changed the rows, but not the positions
 │   ├── PositionsMissing       the table has rows, but no positions; nothing was changed
-│   ├── PositionsUnreadable    the positions file the log points at is missing or not understood
-│   ├── DataFileInvalid        a landed file is not there, or not with its rows
-│   ├── AttemptExpired         too old to commit: its files may have been vacuumed
+│   ├── PositionsUnreadable    the positions file that the log names is missing or invalid
+│   ├── DataFileInvalid        a landed file is missing, or does not hold the expected rows
+│   ├── AttemptExpired         the attempt is too old to commit: its files may have been vacuumed
 │   ├── ClocksDisagree         this machine's clock and the service's differ; nothing was deleted
-│   ├── PastChanged            rows behind the positions were changed since they were looked at
-│   ├── CommitFailed           the bounded tries are used up; nothing was committed
-│   │   └── CommitOvertaken    another commit landed first; the next try starts from it
-│   └── CommitUnknown          whether the commit landed cannot be told
-├── RunCanceled                told to stop; what was read by then is committed
-└── ShardsNotCommitted         a run's error: which shards are not committed, and why
+│   ├── PastChanged            another commit changed rows behind the positions first
+│   ├── CommitFailed           nothing was committed within the bounded attempts
+│   │   └── CommitOvertaken    another commit was first; the next attempt starts from it
+│   └── CommitUnknown          whether the commit succeeded is unknown
+├── RunCanceled                the run was canceled; what it had read is committed
+└── ShardsNotCommitted         some shards of a run are not committed; gives the reason for each
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SECRETS = re.compile(
-    # Where a signature is refused, AWS repeats the request's headers, of which this one is a credential.
+    # If AWS rejects a signature, it repeats the request's headers. This one is a credential.
     r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
     r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
     re.IGNORECASE,
 )
 _NAMED = 3
-"""Shards that an error about a whole stream names; the others are counted."""
+"""How many shards an error about a whole stream names. It counts the others."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_secrets(text: str) -> str:
-    """What a service or a library said: one printable line, no session token, no password in a URL."""
+    """Return a message as one printable line, without session tokens and passwords in URLs."""
     line = _SECRETS.sub("***", " ".join(_COLOURS.sub("", text).split()))
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line
@@ -77,34 +77,34 @@ def without_secrets(text: str) -> str:
 
 
 class KinesisAssetsError(Exception):
-    """Base of every error that the package raises. Its text is one line, and has no secret in it."""
+    """Base of every error that the package raises. Its message is one line and contains no secrets."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InvalidInput(KinesisAssetsError, ValueError):
-    """What was asked for cannot be meant; nothing was touched."""
+    """An argument or a setting is invalid. Nothing was changed."""
 
 
 class JavaUnavailable(KinesisAssetsError):
-    """There is no Java that Spark can run on."""
+    """No Java that can run Spark was found."""
 
 
 class LandingFailed(KinesisAssetsError):
-    """The Spark job failed as a whole; nothing was committed."""
+    """The Spark job failed as a whole. Nothing was committed."""
 
 
 class SparkServerFailed(KinesisAssetsError):
-    """The Spark server that was to be kept on this machine did not come up, or ended."""
+    """The Spark Connect server on this machine did not start, or it ended."""
 
 
 class RegistryCallFailed(KinesisAssetsError):
-    """A call to the Glue Schema Registry failed after the SDK's retries: nobody knows which rows are bad."""
+    """A call to the Glue Schema Registry failed after the SDK's retries, so payloads cannot be decoded."""
 
 
 class StreamError(KinesisAssetsError):
-    """Something is wrong with a whole stream.
+    """Base of the errors that concern a whole stream.
 
     Attributes:
         stream: The stream's name.
@@ -116,22 +116,22 @@ class StreamError(KinesisAssetsError):
 
 
 class StreamNotFound(StreamError):
-    """The service knows no stream of that name in that account and region."""
+    """The account has no stream of that name in that region."""
 
 
 class StreamRecreated(StreamError):
-    """The stream was deleted and created again under its name: the stored positions are another stream's."""
+    """The stream was deleted and created again: the stored positions belong to the old stream."""
 
 
 class ShardListIncomplete(StreamError):
-    """ListShards answered without what it must contain; nothing is concluded from it."""
+    """A response of ListShards is incomplete, so it was not used."""
 
 
 class ShardListStale(StreamError):
-    """ListShards contradicts what is recorded in the table; nothing is concluded from it.
+    """A response of ListShards contradicts what is recorded in the table, so it was not used.
 
     Attributes:
-        reasons: What it contradicts, by shard id.
+        reasons: What the response contradicts, by shard id.
     """
 
     def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
@@ -145,16 +145,16 @@ class ShardListStale(StreamError):
 
 
 class ServiceTimeUncertain(StreamError):
-    """Two responses do not agree about the service's clock; nothing is concluded from either."""
+    """Two responses disagree about the service's clock, so neither was used."""
 
 
 class CallFailed(StreamError):
-    """A call to Kinesis failed, after the retries of who makes it: the SDK, or a shard's reading.
+    """A call to Kinesis failed after the retries of the AWS SDK or of the shard's reader.
 
     Attributes:
-        operation: The operation's name, as `GetRecords`.
-        code: The service's error code, or the SDK's exception name where no answer came.
-        status: The answer's HTTP status; None where no whole answer came.
+        operation: The operation's name, such as `GetRecords`.
+        code: The service's error code, or the name of the SDK's exception if there was no response.
+        status: The HTTP status of the response; None if no complete response was received.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class CallFailed(StreamError):
 
 
 class ShardError(KinesisAssetsError):
-    """Something is wrong with one shard; its neighbours go on.
+    """Base of the errors that concern one shard. The run's other shards are not affected.
 
     Attributes:
         shard_id: The shard's id.
@@ -175,7 +175,7 @@ class ShardError(KinesisAssetsError):
     """
 
     def __init__(self, shard_id: str, sentence: str) -> None:
-        # Both go to Exception as they came, so that the error survives pickling.
+        # Exception gets both arguments unchanged, so that the error can be pickled.
         super().__init__(shard_id, sentence)
         self.shard_id = shard_id
         self.sentence = str(self.args[1])
@@ -189,19 +189,19 @@ class ShardUnknown(ShardError):
 
 
 class ShardVanished(ShardError):
-    """The shard is no longer listed and was not read to its end."""
+    """The shard is no longer listed, but it was not read to its end."""
 
 
 class ParentUnfinished(ShardError):
-    """The shard waits: its parents are not read to their end."""
+    """The shard waits, because its parents have not been read to their end."""
 
 
 class ShardLeftOut(ShardError):
-    """The asset's body took the shard out of the plan."""
+    """The asset's body removed the shard from the plan."""
 
 
 class SeekRefused(ShardError):
-    """The shard's position cannot be set there by hand; nothing was changed."""
+    """The shard's position cannot be set as requested. Nothing was changed."""
 
 
 class ReadFailed(ShardError):
@@ -209,35 +209,35 @@ class ReadFailed(ShardError):
 
 
 class ShardThrottled(ReadFailed):
-    """Its calls were throttled for as long as the run's other shards may wait for it."""
+    """The shard's calls were throttled for longer than it may delay the run's other shards."""
 
 
 class ShardSilent(ReadFailed):
-    """A call of its was not answered for as long as the run's other shards may wait for it."""
+    """A call was not answered for longer than the shard may delay the run's other shards."""
 
 
 class ShardStalled(ShardError):
-    """The shard gave neither a record nor its tip within the limit."""
+    """Kinesis returned neither a record nor the shard's tip within the limit."""
 
 
 class DataLost(ShardError):
-    """Records may have expired before they were read; the position stays where it is."""
+    """Records may have expired before they were read. The position was not moved."""
 
 
 class TooManyBadRecords(ShardError):
-    """The shard has more damaged records than a run may take; its range ended before the next one."""
+    """The shard has more damaged records than allowed. Its range ended before the next one."""
 
 
 class ReplayUnfinished(ShardError):
-    """A replay's time was over before it had read the whole of the shard's range."""
+    """A replay reached its time limit before the end of the shard's range."""
 
 
 class PositionConflict(ShardError):
-    """Another run moved the shard's position first; this run added none of its rows."""
+    """Another run moved the shard's position first. This run added none of the shard's rows."""
 
 
 class TableError(KinesisAssetsError):
-    """Something is wrong with a table.
+    """Base of the errors that concern a table.
 
     Attributes:
         table: The table's URI.
@@ -249,7 +249,7 @@ class TableError(KinesisAssetsError):
 
 
 class TableMissing(TableError):
-    """There is no table at the URI."""
+    """No table exists at the URI."""
 
 
 class TableUnreachable(TableError):
@@ -257,7 +257,7 @@ class TableUnreachable(TableError):
 
 
 class TableNotWritable(TableError):
-    """Writing to the table is refused, and a retry would be refused too."""
+    """Writing to the table is denied, and a retry would be denied too."""
 
 
 class TableUnsuitable(TableError):
@@ -265,23 +265,23 @@ class TableUnsuitable(TableError):
 
 
 class TableOfAnotherStream(TableError):
-    """The table belongs to a stream with another ARN; nothing was changed."""
+    """The table belongs to a stream with another ARN. Nothing was changed."""
 
 
 class TableRewritten(TableError):
-    """A restore or an overwrite changed the table's rows, but not the positions; nothing was changed."""
+    """A restore or an overwrite changed the table's rows, but not the positions. This run changed nothing."""
 
 
 class PositionsMissing(TableError):
-    """The table has rows, but no positions of the stream; nothing was changed."""
+    """The table has rows, but no positions of the stream. Nothing was changed."""
 
 
 class PositionsUnreadable(TableError):
-    """The positions file that the table's log points at is missing or not understood."""
+    """The positions file that the table's log names is missing or invalid."""
 
 
 class DataFileInvalid(TableError):
-    """A landed file is not there, or not with its rows."""
+    """A landed file is missing, or does not hold the expected rows."""
 
 
 class AttemptExpired(TableError):
@@ -289,45 +289,46 @@ class AttemptExpired(TableError):
 
 
 class PastChanged(TableError):
-    """Rows behind the positions were changed since the attempt looked at them; nothing was committed."""
+    """Another commit changed rows behind the positions during the attempt. Nothing was committed."""
 
 
 class ClocksDisagree(TableError):
-    """This machine's clock and the service's differ by too much; nothing was deleted."""
+    """This machine's clock and the service's differ by too much. Nothing was deleted."""
 
 
 class CommitFailed(TableError):
-    """The commit did not come about: the bounded tries are used up, or the batch was committed before."""
+    """Nothing was committed: the bounded attempts failed, or the batch had been committed before."""
 
 
 class CommitOvertaken(CommitFailed):
-    """Another commit landed first; the next read of the table shows whether this one landed too."""
+    """Another commit was first. The next read of the table shows whether this one succeeded too."""
 
 
 class CommitUnknown(TableError):
-    """Whether the commit landed cannot be told."""
+    """Whether the commit succeeded is unknown."""
 
 
 class RunCanceled(KinesisAssetsError):
-    """A run was told to stop.
+    """A run was canceled.
 
     Attributes:
-        told: The metadata of each event, one for each commit of a shard.
+        events: The metadata of the run's events: one event for each commit of a shard.
     """
 
-    def __init__(self, stream: str, told: Sequence[dict[str, Any]]) -> None:
-        shards = len({facts["shard"] for facts in told})
+    def __init__(self, stream: str, events: Sequence[dict[str, Any]]) -> None:
+        shards = len({event["shard"] for event in events})
         super().__init__(
-            f"stream {stream}: told to stop; {shards} shards committed what they had. The next run goes on"
+            f"stream {stream}: the run was canceled; {shards} shards committed what they had read. The next "
+            "run continues from there"
         )
-        self.told = told
+        self.events = events
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """A run's error: the shards that are not committed, each with its reason.
+    """Some shards of a run are not committed.
 
     Attributes:
-        errors: Shard id to error.
+        errors: The reason for each of them, by shard id.
     """
 
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `kinesis-assets`. What it consists of is imported when it is called, see `interrupts`."""
+"""The command line `kinesis-assets`. Everything but `interrupts` is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from kinesis_assets.cli.interrupts import INTERRUPTED, leave, quiet_interrupts
 
 
 def main() -> None:
-    """Run the command line. Errors are one line; exit 2 for bad input, 1 for a failed run, 130 for Ctrl-C."""
+    """Run the command line.
+
+    Errors are printed as one line. The exit code is 2 for invalid input, 1 for a failed run and 130 for
+    Ctrl-C.
+    """
     quiet_interrupts()
     try:
-        from kinesis_assets.cli.command_line import run_command_line  # noqa: PLC0415  # a tenth of a second
+        from kinesis_assets.cli.command_line import run_command_line  # noqa: PLC0415  # its import takes 0.1 s
 
         code, interrupted = run_command_line()
     except KeyboardInterrupt:

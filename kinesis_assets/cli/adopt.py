@@ -1,4 +1,4 @@
-"""`adopt`: accept the rows of a table as they are."""
+"""`adopt`: accept the current rows of a table."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, of_stream, print_rows, project_of, who
+from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
 
 
 @click.command()
-@of_stream
-@click.option("--by", help="Name recorded with the commit; the user of this machine by default.")
+@stream_options
+@click.option("--by", help="Name recorded with the commit. [default: the user of this machine]")
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
-    """Accept the rows of a table as they are, so that runs continue from there.
+    """Accept the current rows of a table, so that runs can continue.
 
-    If the table has rows and no positions, such as a copy, compute the positions from the rows. If it was
-    restored or overwritten, accept that. No row is changed.
+    For a table with rows but no positions, such as a copy, this computes the positions from the rows. For a
+    table that was restored or overwritten, it accepts the change. No row is changed.
     """
-    from kinesis_assets.adopt.run import adopt as adopt_rows  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.adopt.run import adopt as adopt_rows  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.adopt.run import facts_of_adoption  # noqa: PLC0415
 
     project = project_of(**stream)
     with project.manager() as manager:
-        result = adopt_rows(manager.client(), manager.positioned_table(), by=who(by), apply=apply)
+        result = adopt_rows(manager.client(), manager.positioned_table(), by=user_name(by), apply=apply)
     rows = [{"stream": project.stream, **facts} for facts in facts_of_adoption(result)]
     print_rows(rows, as_json=as_json)
     if not apply:
-        click.echo("Nothing was changed. Add --apply to do it.", err=True)
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)

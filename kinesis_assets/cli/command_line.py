@@ -9,7 +9,7 @@ from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
-from kinesis_assets.cli.options import FAILED, said_by_storage
+from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.replay import replay
@@ -24,7 +24,7 @@ _BAD_INPUT = 2
 @click.group()
 @click.version_option(package_name="kinesis-assets")
 def commands() -> None:
-    """Kinesis streams as Dagster assets."""
+    """Ingest Kinesis streams as Dagster assets."""
 
 
 for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor):
@@ -46,9 +46,9 @@ def run_command_line() -> tuple[int, bool]:
     except click.exceptions.Abort:
         return INTERRUPTED, True
     except RunCanceled as error:
-        # A run that was interrupted before it committed anything ends as any other command does.
+        # A run that was interrupted before its first commit exits like any other command.
         code = _print(error)
-        return (code if error.told else INTERRUPTED), True
+        return (code if error.events else INTERRUPTED), True
     except Exception as error:  # noqa: BLE001  # raised again if it is unexpected
         return _print(error), False
     return 0, False
@@ -60,11 +60,11 @@ def _print(error: Exception) -> int:
         error.show()
         return _BAD_INPUT
     if not isinstance(error, KinesisAssetsError):
-        if (said := said_by_storage(error)) is None:
+        if (message := storage_error(error)) is None:
             raise error
-        click.echo(f"Error: the storage of the instance in DAGSTER_HOME failed: {said}", err=True)
+        click.echo(f"Error: the storage of the Dagster instance in DAGSTER_HOME failed: {message}", err=True)
         return FAILED
-    # If standard output failed, what was wrong before is its context.
+    # If standard output failed while another error was handled, that error is printed first.
     before = error.__context__
     if isinstance(error, OutputFailed) and isinstance(before, KinesisAssetsError):
         click.echo(f"Error: {before}", err=True)

@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with a stream's table, if anything."""
+"""`doctor`: verify a stream's table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kinesis_assets.cli.options import (
     FAILED,
     dagster_instance,
     json_option,
-    of_stream,
     print_rows,
     project_of,
+    stream_options,
 )
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@of_stream
-@click.option("--rows", is_flag=True, help="Read the keys of all rows too, by a Spark job.")
-@click.option("--dry-run", is_flag=True, help="Add no event that is missing.")
+@stream_options
+@click.option("--rows", is_flag=True, help="Also read the keys of all rows, with a Spark job.")
+@click.option("--dry-run", is_flag=True, help="Do not add missing events.")
 @json_option
 def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
-    """Hold a stream's table against its own log, the stream and Dagster's events.
+    """Verify a table against its log, its stream and Dagster's events.
 
-    Events that are missing are added; nothing else is changed. Exit 0 only if there is no problem.
+    Missing events are added. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
-    from kinesis_assets.doctor.examine import Doctor, Level, row  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.doctor.examine import Doctor, Level, row  # noqa: PLC0415  # each command imports only what it needs
 
     project = project_of(**stream)
-    # Without a home there is no instance that could have been told anything.
+    # Without DAGSTER_HOME there is no instance whose events could be missing.
     instance = dagster_instance() if os.environ.get("DAGSTER_HOME") else None
     with project.manager() as manager:
 

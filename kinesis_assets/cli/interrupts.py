@@ -1,6 +1,6 @@
-"""Ctrl-C at any moment of a command: it ends within seconds, and nothing is printed after it.
+"""Ctrl-C: a command ends within seconds, and prints nothing after it.
 
-Imports nothing but the standard library, so that the handler is there from the first moments on.
+This module imports only the standard library, so that the handler is installed as early as possible.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED = 130
-"""Exit code, as of a shell."""
+"""The exit code that shells use."""
 
 _SECONDS_TO_END = 2.0
 
 
 def quiet_interrupts() -> None:
-    """Let an interrupt raise KeyboardInterrupt and nothing be printed of what it meets on its way.
+    """Install a handler that raises KeyboardInterrupt and silences the errors of interrupted finalizers.
 
-    Where the shell had interrupts ignored, they stay so.
+    If the shell has set interrupts to be ignored, they remain ignored.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -35,18 +35,18 @@ def quiet_interrupts() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     del number, frame
-    # An object that was half made when the interrupt came may raise at its end.
+    # The finalizer of an object that was not fully constructed may raise.
     sys.unraisablehook = lambda _: None
     raise KeyboardInterrupt
 
 
 def leave(code: int, *, interrupted: bool) -> NoReturn:
-    """End this process.
+    """Exit the process.
 
     Args:
-        code: Its exit code.
-        interrupted: A Spark that is still starting is ended with it, instead of waited for. Nothing of the
-            command is under way any more.
+        code: The exit code.
+        interrupted: Whether the command was interrupted. If Spark is still starting, it is then terminated
+            instead of waited for.
     """
     session = sys.modules.get("kinesis_assets.spark.session")
     if interrupted and session is not None and session.is_starting():
@@ -60,8 +60,8 @@ def leave(code: int, *, interrupted: bool) -> NoReturn:
 
 
 def _end_children() -> None:
-    """End the processes below this one, where the system lists them."""
-    # Elsewhere Spark's Java ends when it finds that its standard input is closed.
+    """Terminate the descendants of this process, if the system has /proc."""
+    # On other systems Spark's JVM ends when its standard input is closed.
     parents = dict(_parents())
     below = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
@@ -79,7 +79,7 @@ def _end_children() -> None:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process and the one that started it."""
+    """Yield the id of each process and the id of its parent."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             _, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]

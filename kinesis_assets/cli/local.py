@@ -1,4 +1,4 @@
-"""`demo`, `dev` and `local`: the embedded stream, by itself and with all that belongs to it."""
+"""`demo`, `dev` and `local`: commands that run the embedded stream."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PORT = click.IntRange(0, 65535)
 
 @click.command()
 def demo() -> None:
-    """Show the whole way of a record on the embedded stream, and prove that each arrives exactly once."""
-    from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command loads what it needs
+    """Ingest records from the embedded stream, and verify that each one arrives exactly once."""
+    from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command imports only what it needs
 
     sys.exit(0 if run_demo() else FAILED)
 
 
 @click.command()
-@click.option("--port", type=_PORT, default=3000, show_default=True, help="Of the UI, on loopback.")
+@click.option("--port", type=_PORT, default=3000, show_default=True, help="Port of the UI on loopback.")
 def dev(port: int) -> None:
-    """Open the Dagster UI on the embedded stream, with orders coming in. Run it in the project's folder."""
+    """Start the Dagster UI and the embedded stream with sample orders. Run it in the project's folder."""
     from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
 
     project = Path.cwd()
@@ -34,9 +34,9 @@ def dev(port: int) -> None:
 
 
 @click.command()
-@click.option("--port", type=_PORT, default=4567, show_default=True, help="On loopback; 0 for a free one.")
+@click.option("--port", type=_PORT, default=4567, show_default=True, help="Loopback port; 0 for a free port.")
 def local(port: int) -> None:
-    """Serve the embedded stream: a small Kinesis endpoint in memory."""
+    """Serve the embedded stream: a Kinesis endpoint that keeps its records in memory."""
     from kinesis_assets.emulator import serve  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""`maintain`: keep a stream's table quick and small."""
+"""`maintain`: compact, vacuum and prune a stream's table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 from kinesis_assets.cli.options import (
     dagster_instance,
     json_option,
-    of_stream,
     print_rows,
     project_of,
-    who,
+    stream_options,
+    user_name,
 )
 from kinesis_assets.errors import InvalidInput
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@of_stream
+@stream_options
 @click.option(
     "--retention-days",
     type=click.IntRange(min=1),
-    help="Delete rows that arrived more days ago, with --table; none by default.",
+    help="Delete rows that arrived more than this many days ago. Requires --table. [default: keep all rows]",
 )
 @click.option(
     "--lower-floor",
     "floor",
     metavar="DATE",
-    help="Lower the first arrival date that the table keeps, for a later replay; does nothing else.",
+    help="Only lower the first arrival date that the table keeps, for a later replay.",
 )
 @click.option(
     "--set-property",
     "properties",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Set a table property, as delta.logRetentionDuration='interval 7 days'; does nothing else.",
+    help="Only set a table property, such as delta.logRetentionDuration='interval 7 days'. Repeatable.",
 )
-@click.option("--by", help="Name recorded with --lower-floor; the user of this machine by default.")
+@click.option("--by", help="Name recorded with --lower-floor. [default: the user of this machine]")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 def maintain(
@@ -56,10 +56,10 @@ def maintain(
     as_json: bool,
     **stream: Any,
 ) -> None:
-    """Compact, vacuum and prune a stream's table, through its Dagster job. Safe beside runs.
+    """Compact, vacuum and prune a stream's table with its Dagster job. Runs may be in progress.
 
-    A step that conflicts with another commit is left for the next maintenance; that is not a failure.
-    Nothing is deleted where this machine's clock and the service's differ by more than an hour.
+    A step that conflicts with another commit is left to the next maintenance. This is not a failure. Nothing
+    is deleted if this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
         from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
@@ -67,15 +67,15 @@ def maintain(
         day, given = _date(floor), dict(map(parse_property, properties))
         _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
         return
-    from kinesis_assets.dagster.jobs.maintenance import run_maintenance  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.dagster.jobs.maintenance import run_maintenance  # noqa: PLC0415  # each command imports only what it needs
 
     project = project_of(**stream)
     with project.manager() as manager:
-        manager.positioned_table().snapshot()  # a table that is not there is no table to maintain
+        manager.positioned_table().snapshot()  # raises if the table does not exist
     rows: list[dict[str, Any]] = []
     try:
         for row in run_maintenance(project.definitions, project.stream, dagster_instance(), dry_run=dry_run):
-            rows.append(row)  # noqa: PERF402  # kept on an error
+            rows.append(row)  # noqa: PERF402  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
 
@@ -89,7 +89,7 @@ def _by_hand(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """The changes that a maintenance never makes by itself, and nothing else."""
+    """Make the changes that the maintenance job never makes."""
     from kinesis_assets.table.maintenance.retention import lower_floor  # noqa: PLC0415
     from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
 
@@ -101,7 +101,7 @@ def _by_hand(
             steps.append(set_properties(table, properties, dry_run=dry_run))
         if floor is not None:
             identity, now = manager.client().describe().identity, datetime.now(UTC)
-            steps.append(lower_floor(table, identity, floor, now, by=who(by), dry_run=dry_run))
+            steps.append(lower_floor(table, identity, floor, now, by=user_name(by), dry_run=dry_run))
             days = manager.retention_days
             if days is not None and floor < now.date() - timedelta(days=days):
                 note = f"retention_days is {days}, so the next maintenance raises the floor again"

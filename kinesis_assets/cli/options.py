@@ -1,4 +1,4 @@
-"""What the commands on a stream share: its options, the instance, how rows are printed."""
+"""What the commands share: the options of a stream, the Dagster instance, and printing rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject
 
 FAILED = 1
-"""Exit code of what was understood and did not succeed."""
+"""The exit code of a command whose input was valid, but that failed."""
 
 _QUIET_SPARK = {
     "spark.ui.enabled": "false",
@@ -27,31 +27,34 @@ _QUIET_SPARK = {
     "spark.log.level": "ERROR",
 }
 
-json_option = click.option("--json", "as_json", is_flag=True, help="A JSON line each.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 
 
-def of_stream(command: Callable[..., None]) -> Callable[..., None]:
-    """The options by which a command finds its stream."""
+def stream_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that select a stream to a command."""
     for option in (
-        click.option("--region", "region_name", help="As for the AWS SDK, with --table."),
-        click.option("--endpoint-url", help="As for the AWS SDK, with --table."),
+        click.option("--region", "region_name", help="As in the AWS SDK. Requires --table."),
+        click.option("--endpoint-url", help="As in the AWS SDK. Requires --table."),
         click.option(
-            "--on-recreated", type=click.Choice(["fail", "restart"]), help="As in the YAML, with --table."
+            "--on-recreated", type=click.Choice(["fail", "restart"]), help="As in the YAML. Requires --table."
         ),
         click.option(
-            "--on-data-loss", type=click.Choice(["fail", "continue"]), help="As in the YAML, with --table."
+            "--on-data-loss",
+            type=click.Choice(["fail", "continue"]),
+            help="As in the YAML. Requires --table.",
         ),
         click.option(
-            "--start", help="A position, or file:// and a map of shards to positions, with --table."
+            "--start",
+            help="A position, or file:// and a map of shards to positions. Requires --table.",
         ),
         click.option(
             "--set",
             "settings",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any other setting of the YAML, with --table; the value is YAML. May be repeated.",
+            help="Any other setting of the YAML. The value is YAML. Requires --table. Repeatable.",
         ),
-        click.option("--table", help="Path or URI of the table, for a stream that no YAML names."),
+        click.option("--table", help="Path or URI of the table, for a stream that no YAML defines."),
         click.option("--stream", required=True, help="The stream's name or ARN."),
     ):
         command = option(command)
@@ -61,13 +64,14 @@ def of_stream(command: Callable[..., None]) -> Callable[..., None]:
 def project_of(
     stream: str, table: str | None, *, settings: Sequence[str] = (), **fields: str | None
 ) -> StreamProject:
-    """The stream that `of_stream`'s options name.
+    """Return the stream that the options of `stream_options` select.
 
     Raises:
-        InvalidInput: No YAML names it and no table is given, or the options do not go together.
+        InvalidInput: No YAML defines the stream and no table is given, or the options exclude each other.
     """
     from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
+    from kinesis_assets.definitions import defs  # noqa: PLC0415
 
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if table is not None:
@@ -75,14 +79,14 @@ def project_of(
         if both := [*given.keys() & also.keys()]:
             raise InvalidInput(f"{_option(both[0])} and --set {both[0]}: give one of them")
         given |= also
-        # A server that a run attaches to has its own settings, and warns of any other.
+        # A Spark Connect server has its own settings and warns of others.
         spark_config = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
         given["spark_config"] = spark_config | given.get("spark_config", {})
         return StreamProject.unnamed(stream, table=table, **given)
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
-        raise InvalidInput(f"{', '.join(options)}: only with --table; a stream with a YAML has it there")
-    return StreamProject.deployed(stream)
+        raise InvalidInput(f"{', '.join(options)}: only with --table; for a stream with a YAML, set it there")
+    return StreamProject.deployed(stream, defs)
 
 
 def _option(name: str) -> str:
@@ -90,7 +94,7 @@ def _option(name: str) -> str:
 
 
 def dagster_instance() -> dg.DagsterInstance:
-    """The instance of DAGSTER_HOME, or one that is thrown away: the table holds all the state there is."""
+    """Return the instance of DAGSTER_HOME, or else an ephemeral one: the table holds all state."""
     import dagster as dg  # noqa: PLC0415
     import yaml  # noqa: PLC0415
 
@@ -98,39 +102,39 @@ def dagster_instance() -> dg.DagsterInstance:
         return dg.DagsterInstance.ephemeral()
     try:
         instance = dg.DagsterInstance.get()
-        instance.get_runs_count()  # a database may open and still be unusable
+        instance.get_runs_count()  # a database may open but be unusable
     except Exception as error:
         if isinstance(error, (dg.DagsterError, yaml.YAMLError)):
             raise InvalidInput(str(error)) from error
-        said = str(error) if isinstance(error, OSError) else said_by_storage(error)
-        if said is None:
+        message = str(error) if isinstance(error, OSError) else storage_error(error)
+        if message is None:
             raise
-        raise InvalidInput(f"DAGSTER_HOME is {os.environ['DAGSTER_HOME']}: {said}") from error
+        raise InvalidInput(f"DAGSTER_HOME is {os.environ['DAGSTER_HOME']}: {message}") from error
     return instance
 
 
-def said_by_storage(error: Exception) -> str | None:
-    """What the storage of a Dagster instance raised; None if it is another's error."""
-    # Dagster lets through what its driver raises; no command opens another database.
+def storage_error(error: Exception) -> str | None:
+    """Return the message of an error that a Dagster instance's storage raised; None for any other error."""
+    # Dagster does not wrap the errors of its database driver, and no command opens another database.
     if not type(error).__module__.startswith(("sqlalchemy.", "alembic.")):
         return None
     return without_secrets(f"{type(error).__name__}: {getattr(error, 'orig', error)}")
 
 
-def who(by: str | None) -> str:
-    """Who makes a change by hand: the given name, or the user of this machine.
+def user_name(by: str | None) -> str:
+    """Return the name recorded with a manual change: the given one, or the user of this machine.
 
     Raises:
-        InvalidInput: Neither is known.
+        InvalidInput: No name is given, and the user is unknown.
     """
     try:
         return by or getpass.getuser()
     except (OSError, KeyError) as error:
-        raise InvalidInput("the user of this machine is not known; give a name with --by") from error
+        raise InvalidInput("the user of this machine is unknown; give a name with --by") from error
 
 
 def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Rows of the same columns: a JSON line each, or a table without the stream that all have in common."""
+    """Print rows with the same columns, as JSON lines, or as a table without their common stream."""
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))

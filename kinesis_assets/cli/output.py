@@ -1,4 +1,4 @@
-"""Standard output that may be closed or full: what cannot be printed is an error of one line."""
+"""Standard output that may be closed or full: a failure to print is an error of one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 class OutputFailed(KinesisAssetsError):
-    """Standard output does not take what a command prints. What the command did is done."""
+    """The result of a command could not be printed to standard output. The command did its work."""
 
 
 class _Output(io.RawIOBase):
@@ -35,7 +35,7 @@ class _Output(io.RawIOBase):
         try:
             return os.write(_STDOUT, content)
         except OSError as error:
-            # What is left in buffers would fail again, when the interpreter ends.
+            # Writing the remaining buffers would fail again when the interpreter exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
             reason = os.strerror(error.errno or 0)
             raise OutputFailed(
@@ -44,10 +44,10 @@ class _Output(io.RawIOBase):
 
 
 def guard_output() -> None:
-    """Have whatever is printed from here on raise `OutputFailed` where standard output does not take it.
+    """Make printing raise `OutputFailed` if standard output is closed or full.
 
-    A descriptor that was closed is opened for reading, so that it refuses to be written to: else the next
-    file that is opened would get its number, and what a child process prints would be written into it.
+    Closed standard descriptors are opened for reading, so that writing to them fails. Otherwise the next file
+    that is opened would get their number, and the output of child processes would be written into it.
     """
     while (number := os.open(os.devnull, os.O_RDONLY)) <= _STDERR:
         os.set_inheritable(number, True)
@@ -58,5 +58,5 @@ def guard_output() -> None:
             sys.stdout = io.TextIOWrapper(buffer, "utf-8")
             return
         before = sys.stdout
-        by_line = before.line_buffering or before.write_through  # of a terminal, or PYTHONUNBUFFERED
+        by_line = before.line_buffering or before.write_through  # a terminal, or PYTHONUNBUFFERED
         sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=by_line)

@@ -1,4 +1,4 @@
-"""`positions`: how far each shard is in the table."""
+"""`positions`: the position of each shard in the table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, of_stream, print_rows, project_of
+from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@of_stream
+@stream_options
 @json_option
 def positions(*, as_json: bool, **stream: Any) -> None:
-    """Print how far each shard is in the table, and where older streams of the same name were given up."""
+    """Print the position of each shard, and those of deleted streams that had the same name."""
     project = project_of(**stream)
     with project.manager() as manager:
         identity = manager.client().describe().identity
         snapshot = manager.positioned_table().snapshot()
-        standing, past = snapshot.positions(identity), snapshot.past(identity)
-        if standing is not None:
-            standing = snapshot.with_archive(standing)
-    rows = [] if standing is None else [{"stream": project.stream, **row} for row in _rows(standing, past)]
+        current, past = snapshot.positions(identity), snapshot.past(identity)
+        if current is not None:
+            current = snapshot.with_archive(current)
+    rows = [] if current is None else [{"stream": project.stream, **row} for row in _rows(current, past)]
     print_rows(rows, as_json=as_json)
 
 
-def _rows(standing: StreamPositions, past: Past | None) -> Iterator[dict[str, Any]]:
-    for shard_id, shard in standing.shards.items():
+def _rows(current: StreamPositions, past: Past | None) -> Iterator[dict[str, Any]]:
+    for shard_id, shard in current.shards.items():
         yield _row(shard_id, shard, past)
-    for predecessor in standing.predecessors:
+    for predecessor in current.predecessors:
         yield from _given_up(predecessor)
 
 
@@ -53,7 +53,7 @@ def _row(shard_id: str, shard: ShardPosition, past: Past | None) -> dict[str, An
 
 
 def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
-    """What a stream that was deleted still had to give, and what it lacked before."""
+    """Yield a row for each shard of a deleted stream that was unfinished or has gaps."""
     created = f"the stream created at {predecessor.identity.created:%Y-%m-%dT%H:%M:%SZ} was deleted"
     for shard_id in sorted({*predecessor.unfinished, *predecessor.gaps}):
         position = predecessor.unfinished.get(shard_id)

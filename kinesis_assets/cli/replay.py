@@ -1,4 +1,4 @@
-"""`replay`: what the table lacks behind the positions."""
+"""`replay`: read a range again."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ from kinesis_assets.cli.options import (
     FAILED,
     dagster_instance,
     json_option,
-    of_stream,
     print_rows,
     project_of,
+    stream_options,
 )
 
 REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error")
-"""What is printed of each shard: names as in its event's metadata."""
+"""The columns of the output. The names are the metadata keys of a shard's event."""
 
 
 @click.command()
-@of_stream
+@stream_options
 @click.option(
     "--from",
     "start",
     required=True,
-    help="From here on, inclusive: a time as 2026-01-31T12:00:00Z, a sequence number, or TRIM_HORIZON.",
+    help="Start, inclusive: a time such as 2026-01-31T12:00:00Z, a sequence number, or TRIM_HORIZON.",
 )
 @click.option(
     "--to",
     "end",
-    help="Up to here: a time, exclusive, or a sequence number, inclusive; the committed position by default.",
+    help="End: a time, exclusive, or a sequence number, inclusive. [default: the committed position]",
 )
 @click.option(
-    "--shard", "shard_ids", multiple=True, help="A shard id, one with a sequence number; all by default."
+    "--shard",
+    "shard_ids",
+    multiple=True,
+    help="A shard id; exactly one with a sequence number. Repeatable. [default: all shards]",
 )
 @json_option
 def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
-    """Read a range again, and fill in what the table lacks of it.
+    """Read a range again, and add the rows that the table lacks.
 
-    No position moves, and nothing is added twice. Exit 0 only if all of the range could be read.
+    No position is moved, and no row is added twice. The exit code is 0 only if the whole range could be read.
     """
-    from kinesis_assets.dagster.jobs.replay import run_replay  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.dagster.in_process import run_replay  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.replay.run import Span  # noqa: PLC0415
 
-    Span.of(start, end)  # refused before a session is started
+    Span.of(start, end)  # raises before Spark is started
     project = project_of(**stream)
     facts = run_replay(project, dagster_instance(), start=start, end=end or "", shard_ids=shard_ids)
     rows = [{name: of_shard.get(name) for name in REPLAY_FIELDS} for of_shard in facts]

@@ -1,4 +1,4 @@
-"""`run`: the next range of a stream's shards."""
+"""`run`: ingest the next range of a stream's shards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kinesis_assets.cli.options import (
     FAILED,
     dagster_instance,
     json_option,
-    of_stream,
     print_rows,
     project_of,
+    stream_options,
 )
 from kinesis_assets.errors import InvalidInput
 
@@ -33,37 +33,37 @@ SHARD_FIELDS = (
     "gaps",
     "error",
 )
-"""What is printed of each shard: names as in its event's metadata."""
+"""The columns of the output. The names are the metadata keys of a shard's event."""
 
 
 @click.command()
-@of_stream
-@click.option("--shard", "shard_ids", multiple=True, help="A shard id; all that are not finished by default.")
+@stream_options
+@click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all unfinished]")
 @json_option
 def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
-    """Materialize the next range of a stream's shards through Dagster.
+    """Materialize the next range of a stream's shards with Dagster.
 
-    Exit 0 only if every shard is committed or finished.
+    The exit code is 0 only if every shard is committed or finished.
     """
-    from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
 
     project, instance = project_of(**stream), dagster_instance()
     with project.manager() as manager:
-        standing = manager.listed_shards(shard_ids)[1]
-        unknown = sorted(set(shard_ids) - set(standing))
+        shards = manager.listed_shards(shard_ids)[1]
+        unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
-        prepare(manager.spark_config)  # what is missing is reported before anything is written
+        prepare(manager.spark_config)  # raises before anything is written
         manager.positioned_table().require_writable()  # before Spark is started
     asked = [
         shard_id
-        for shard_id, shard in standing.items()
+        for shard_id, shard in shards.items()
         if (shard_id in shard_ids if shard_ids else not shard.finished)
     ]
     rows: list[dict[str, Any]] = []
     try:
         for facts in project.materialize(instance, asked):
-            rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # kept on an error
+            rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
     sys.exit(0 if all(row["error"] is None for row in rows) else FAILED)

@@ -1,4 +1,4 @@
-"""`seek`: positions by hand."""
+"""`seek`: set positions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, of_stream, print_rows, project_of, who
+from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
 from kinesis_assets.errors import InvalidInput
 
 
 @click.command()
-@of_stream
-@click.option("--to", required=True, help="A position, as for --start.")
-@click.option("--shard", "shard_ids", multiple=True, help="A shard id; as often as there are shards to set.")
-@click.option("--all-shards", is_flag=True, help="Every shard that can go there.")
-@click.option("--by", help="Who does it, kept with the positions; the user of this machine by default.")
-@click.option("--apply", is_flag=True, help="Do it. Without, it is only told what would be done.")
+@stream_options
+@click.option("--to", required=True, help="A position, as in --start.")
+@click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable.")
+@click.option("--all-shards", is_flag=True, help="Set every shard that can have the position.")
+@click.option("--by", help="Name recorded with the positions. [default: the user of this machine]")
+@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def seek(
     *,
@@ -28,17 +28,17 @@ def seek(
     as_json: bool,
     **stream: Any,
 ) -> None:
-    """Set the position of one shard or of all by hand.
+    """Set the positions of some shards, or of all.
 
-    Forward, what lies between is skipped, and recorded as a gap. Back, the rows after the new position are
-    taken out in the same commit, and the next run lands them again.
+    Moving forward skips records and records the gap. Moving back deletes the rows after the new position in
+    the same commit, and the next run lands them again.
     """
-    from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
     from kinesis_assets.seek.run import seek as set_positions  # noqa: PLC0415
 
     if all_shards == bool(shard_ids):
-        raise InvalidInput("name shards with --shard, or give --all-shards")
+        raise InvalidInput("give either --shard or --all-shards")
     position = Position.parse(to)
     project = project_of(**stream)
     with project.manager() as manager:
@@ -47,10 +47,10 @@ def seek(
             manager.positioned_table(),
             to=position,
             shard_ids=None if all_shards else shard_ids,
-            by=who(by),
+            by=user_name(by),
             apply=apply,
         )
     rows = [{"stream": project.stream, **facts} for facts in facts_of_moves(result)]
     print_rows(rows, as_json=as_json)
     if not apply:
-        click.echo("Nothing was changed. Add --apply to do it.", err=True)
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)

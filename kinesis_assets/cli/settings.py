@@ -1,4 +1,4 @@
-"""`--set name=value`: any setting of a stream's YAML, for a stream that no YAML names."""
+"""`--set name=value`: any setting of a stream's YAML, for a stream that no YAML defines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OPTIONS = ("stream", "table")
-"""They name the stream and have options of their own."""
+"""Settings that have their own options."""
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """Read settings as the fields of a `defs.yaml` are read.
+    """Parse settings like the fields of a `defs.yaml`.
 
     Args:
-        pairs: Each a field's name, `=`, and its value as YAML.
+        pairs: A field's name, `=`, and its value as YAML.
 
     Raises:
         InvalidInput: A pair is malformed, unknown, given twice, or has a value of another type.
@@ -41,7 +41,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, wanted: Any) -> Any:
-    """A value of a type, from YAML, or the text itself if only that fits the type."""
+    """Parse a value as YAML, or take the text itself if only that matches the type."""
     import yaml  # noqa: PLC0415
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 
@@ -53,8 +53,8 @@ def _value(name: str, text: str, wanted: Any) -> Any:
     try:
         return adapter.validate_python(parsed)
     except ValidationError as error:
-        said = error.errors()[0]["msg"]
+        reason = error.errors()[0]["msg"]
     try:
         return adapter.validate_python(text)
     except ValidationError:
-        raise InvalidInput(f"--set {name}: {said}, not {text[:80]!r}") from None
+        raise InvalidInput(f"--set {name}: {reason}, not {text[:80]!r}") from None

@@ -1,4 +1,4 @@
-"""`spark`: a Spark that stays warm from run to run."""
+"""`spark`: a Spark Connect server for all runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ import click
     type=click.IntRange(0, 65535),
     default=15002,
     show_default=True,
-    help="On loopback; 0 for a free one.",
+    help="Loopback port; 0 for a free port.",
 )
 @click.option(
-    "--archive", is_flag=True, help="Serve nothing; make Spark's starts cheaper here, once for all."
+    "--archive",
+    is_flag=True,
+    help="Do not start a server; create the class data archive that makes Spark start faster.",
 )
 def spark(port: int, *, archive: bool) -> None:
-    """Serve Spark Connect on loopback until interrupted, so that no run has to start a Spark.
+    """Serve Spark Connect on loopback until interrupted, so that runs do not have to start Spark.
 
-    Runs use it that have the printed SPARK_REMOTE. Their tasks run with the environment of this command: give
-    it the AWS settings that they need. The token in SPARK_REMOTE lets whoever has it run code as you.
+    Runs with the printed SPARK_REMOTE use the server. Their tasks run with the environment of this command,
+    so it needs the AWS settings. The token in SPARK_REMOTE allows its holder to run code as you.
     """
-    from kinesis_assets.spark.server import (  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.spark.server import (  # noqa: PLC0415  # each command imports only what it needs
         SparkServer,
         make_archive,
     )
@@ -34,13 +36,13 @@ def spark(port: int, *, archive: bool) -> None:
     if archive:
         click.echo(make_archive())
         return
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a script's background jobs ignore it
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too, because shells ignore it for background jobs
         signal.signal(number, signal.default_int_handler)
     log = Path(tempfile.mkdtemp(prefix="kinesis-assets-spark-"), "log")
     try:
         with SparkServer(log, port=port, preload=["kinesis_assets.replay.task"]) as server:
             click.echo(f"export SPARK_REMOTE='{server.url}'")
-            click.echo(f"Spark Connect answers; its log is {log}. Interrupt to end it.", err=True)
+            click.echo(f"Spark Connect is ready; its log is {log}. Interrupt to stop it.", err=True)
             server.wait()
     except KeyboardInterrupt:
         pass

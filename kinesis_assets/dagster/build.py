@@ -1,10 +1,10 @@
-"""A stream's definitions: the stream itself, its raw table, the sensor between them."""
+"""Build the Dagster definitions of a stream: its assets, sensor, jobs and I/O manager."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator  # noqa: TC003  # Dagster looks the body's types up
+from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types of the asset's body
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -29,12 +29,12 @@ from kinesis_assets.table.storage import TableFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MOST_DAYS = 36_500
+_MAX_RETENTION_DAYS = 36_500
 
-_SHORTEST_INTERVAL = 0.2
+_MIN_COMMIT_INTERVAL = 0.2
 
 _START_OF_A_RUN = 30.0
-"""Seconds from a tick of the sensor until the run that it asks for reads."""
+"""Seconds from a tick of the sensor until the run that it requests starts to read."""
 
 
 def build_kinesis_stream(
@@ -63,66 +63,67 @@ def build_kinesis_stream(
     retention_days: int | None = None,
     maintenance_schedule: str | None = SCHEDULE,
 ) -> dg.Definitions:
-    """Everything that brings one stream into its table.
+    """Build the definitions that ingest one stream into its table.
 
     Args:
-        stream: The stream's name; or its ARN, also of another account or region. Assets and jobs are called
-            by the name alone.
-        table: Path or URI (`s3://`, `file://`) of the stream's Delta table; made by the first run.
-        start: Where the first run begins: TRIM_HORIZON, LATEST, AT_TIMESTAMP:2026-01-31T12:00:00Z,
+        stream: The stream's name; or its ARN, which may name another account or region. The names of assets
+            and jobs contain only the stream's name.
+        table: Path or URI (`s3://`, `file://`) of the stream's Delta table. The first run creates it.
+        start: Where the first run starts: TRIM_HORIZON, LATEST, AT_TIMESTAMP:2026-01-31T12:00:00Z,
             AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number; or a map of shard ids to such
-            positions, with `default` for the rest; or `file://` and the path of a JSON or YAML file with
-            that. Later runs go on from the table's positions.
-        max_records: Most records of one shard in a run. None for no bound, here and below.
-        max_bytes: Most payload bytes of one shard in a run.
-        max_seconds: A run begins no further page of a shard so many seconds after its first record.
-        max_run_records: Most records of all shards in a run.
-        max_run_bytes: Most payload bytes of all shards in a run.
-        max_run_seconds: A run begins no further page so many seconds after it began.
-        max_bad_records: A shard's range ends before the damaged record that would be one more in a run, and
-            the shard fails. By default damaged records never hold a shard: they land as they came, marked.
-        on_data_loss: Where records may have expired unread: `fail` the shard, or `continue` from what there
-            is, with the gap recorded.
-        on_recreated: Where the stream was deleted and created again: `fail`, or `restart` with the new one in
-            the same table.
-        stop_timeout: A run that is told to stop commits what it has read within so many seconds; what is not
-            committed by then is dropped.
-        follow_for: Each run that the sensor asks for stays for so many seconds and commits whenever something
-            came; shortly before its end the next one is asked for. By default a run reads the next range of
-            its shards and ends.
-        commit_interval: Seconds from one look of such a run to the next.
-        region_name: As for boto3; by default the AWS SDK's own chain, here and below.
-        endpoint_url: As for boto3.
-        profile_name: As for boto3.
-        sdk_parser: Have the AWS SDK alone ask for and parse records, several times slower: a way out should
-            the faster one ever fail.
-        spark_config: Settings of the Spark session, as `{"spark.master": "local[2,4]"}`.
-        sensor_interval_seconds: Least time between two ticks of the sensor.
-        retention_days: Maintenance takes rows out whose arrival date is more than so many days ago, and
-            nothing brings them back. By default no row ever goes.
-        maintenance_schedule: When maintenance is due, as a cron schedule in UTC. None for never by itself.
+            positions, with `default` for all other shards; or `file://` and the path of a JSON or YAML file
+            with such a map. Later runs continue from the table's positions.
+        max_records: Maximum number of records of one shard in a run. None for no limit, here and below.
+        max_bytes: Maximum payload bytes of one shard in a run.
+        max_seconds: Time limit of one shard: a run requests no further page this many seconds after the
+            shard's first record.
+        max_run_records: Maximum number of records of all shards in a run.
+        max_run_bytes: Maximum payload bytes of all shards in a run.
+        max_run_seconds: Time limit of a run: it requests no further page this many seconds after its start.
+        max_bad_records: Maximum number of damaged records of one shard in a run. The range ends before the
+            next one, and the shard fails. By default damaged records never stop a shard: they land unchanged
+            and are marked.
+        on_data_loss: What to do if records may have expired unread: `fail` the shard; or `continue` with the
+            first available record and record the gap.
+        on_recreated: What to do if the stream was deleted and created again: `fail`; or `restart` with the
+            new stream in the same table.
+        stop_timeout: Seconds in which an interrupted run may commit what it has read. The rest is dropped.
+        follow_for: Duration of a run in seconds, for near-real-time ingestion: a run commits new records
+            continuously, and the sensor requests the next run shortly before its end. By default a run reads
+            the next range of its shards and ends.
+        commit_interval: Seconds between the iterations of such a continuous run.
+        region_name: As in boto3. By default the AWS SDK's chain applies, here and below.
+        endpoint_url: As in boto3.
+        profile_name: As in boto3.
+        sdk_parser: Whether the AWS SDK requests and parses all records. This is several times slower, and a
+            workaround in case the faster path fails.
+        spark_config: Settings of the Spark session, such as `{"spark.master": "local[2,4]"}`.
+        sensor_interval_seconds: Minimum number of seconds between two ticks of the sensor.
+        retention_days: Age in days, by arrival date, after which maintenance permanently deletes rows. By
+            default no rows are deleted.
+        maintenance_schedule: Cron schedule of the maintenance job, in UTC. None for no schedule.
 
     Returns:
-        The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw`, one partition a
-        shard; the I/O manager of both; the sensor, running by default; the job that maintains the table,
-        with its schedule; and those that replay a range and set positions by hand.
+        The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
+        partition for each shard; the I/O manager of both; the sensor, which runs by default; the maintenance
+        job with its schedule; and the jobs that replay a range and set positions.
 
     Raises:
-        InvalidInput: A value cannot be meant.
+        InvalidInput: An argument is invalid.
     """
     address = StreamAddress.parse(stream)
     address.region_name(region_name)
     TableFolder.at(table)
     if stop_timeout < 0:
-        raise InvalidInput(f"stop_timeout must not be below 0, as {stop_timeout} is")
-    if retention_days is not None and not 1 <= retention_days <= _MOST_DAYS:
-        raise InvalidInput(f"retention_days must be from 1 to {_MOST_DAYS}, not {retention_days}")
+        raise InvalidInput(f"stop_timeout must be at least 0, not {stop_timeout}")
+    if retention_days is not None and not 1 <= retention_days <= _MAX_RETENTION_DAYS:
+        raise InvalidInput(f"retention_days must be from 1 to {_MAX_RETENTION_DAYS}, not {retention_days}")
     if follow_for is not None and not 0 < follow_for < float("inf"):
         raise InvalidInput(f"follow_for must be above 0, not {follow_for}")
-    if not _SHORTEST_INTERVAL <= commit_interval < float("inf"):
+    if not _MIN_COMMIT_INTERVAL <= commit_interval < float("inf"):
         raise InvalidInput(
-            f"commit_interval must be at least {_SHORTEST_INTERVAL}, not {commit_interval}: a shard takes "
-            "five calls a second"
+            f"commit_interval must be at least {_MIN_COMMIT_INTERVAL}, not {commit_interval}: Kinesis "
+            "allows five calls per shard and second"
         )
     manager = ShardIOManager(
         stream=str(address),
@@ -152,7 +153,7 @@ def build_kinesis_stream(
         ),
         spark_config=dict(spark_config or {}),
     )
-    manager.policy()  # refuses here what no run could use
+    manager.policy()  # raises if a run could not use the settings
     stream = address.name
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
@@ -164,20 +165,20 @@ def build_kinesis_stream(
         description=f"The Kinesis stream {address}. Each shard is a partition.",
     )
 
-    # The policy is the reason why a span of shards is one run; that it is in beta is ours to watch.
+    # The backfill policy, which is in beta, makes a range of shards one run.
     with warnings.catch_warnings(action="ignore", category=dg.BetaWarning):
         raw_asset = dg.asset(
             key=raw_key(stream),
             partitions_def=partitions,
             ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
             io_manager_key=manager_key,
-            # A success with an output would be a materialization of every partition of the run.
+            # In a continuous run an output would materialize every partition of the run.
             output_required=follow_for is None,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=_identifier(stream),
             kinds={"pyspark", "deltalake"},
-            description=f"The records of {stream} as they came, each exactly once, in {table}.",
+            description=f"The unmodified records of {stream}, each exactly once, in {table}.",
             metadata={"dagster/column_schema": _column_schema(), "dagster/uri": TableFolder.at(table).uri},
         )
 
@@ -196,10 +197,10 @@ def build_kinesis_stream(
         minimum_interval_seconds=sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         required_resource_keys={manager_key},
-        description=f"Finds the shards of {stream} and asks for runs over those that can be read.",
+        description=f"Lists the shards of {stream} and requests runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # reads the table, as no definition does
+        from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
         return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
 
@@ -214,7 +215,7 @@ def build_kinesis_stream(
 
 
 def _identifier(stream: str) -> str:
-    """Dagster's groups have letters, digits and underscores alone."""
+    """Replace the characters that Dagster does not allow in a group name."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", stream)
 
 

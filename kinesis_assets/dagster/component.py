@@ -1,6 +1,6 @@
 """The YAML form of `build_kinesis_stream`."""
 
-# Dagster derives the YAML schema from the fields' types, so their annotations must not be text.
+# Dagster derives the YAML schema from the fields' types, so annotations must not be strings.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 
 @dataclass
 class KinesisStreamComponent(dg.Component, dg.Resolvable):
-    """A Kinesis stream, brought into its table shard by shard. Fields as in `build_kinesis_stream`."""
+    """Ingest a Kinesis stream into its table. The fields are the arguments of `build_kinesis_stream`."""
 
     stream: str
     table: str
@@ -42,6 +42,6 @@ class KinesisStreamComponent(dg.Component, dg.Resolvable):
     maintenance_schedule: str | None = SCHEDULE
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The stream's definitions."""
+        """Build the stream's definitions."""
         del context
         return build_kinesis_stream(**asdict(self))

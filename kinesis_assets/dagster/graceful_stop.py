@@ -1,4 +1,4 @@
-"""Closing: a run that is told to stop gets some time to commit what it has read."""
+"""Graceful stop: a run that is interrupted gets a limited time to commit what it has read."""
 
 from __future__ import annotations
 
@@ -14,52 +14,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Either is how Dagster tells a run to stop."""
+"""Dagster sends either of them to stop a run."""
 
 _LAST_SECONDS = 5.0
-"""From giving up until the main thread is interrupted wherever it is: cleaner if it need not be."""
+"""Seconds from `give_up` until the main thread is interrupted. A run that ends by itself is cleaner."""
 
 _log = logging.getLogger(__name__)
 
 
 class Closing:
-    """Holds back the interrupt of a run: the first one only tells its tasks to stop.
+    """Delays the interrupt of a run: the first one only asks its tasks to stop.
 
     Args:
-        timeout: Seconds from the interrupt until it is raised after all.
-        give_up: Ends the tasks, at the timeout.
-        tell: Tells them before to end with what they have, if they can.
+        timeout: Seconds from the interrupt until it is raised even if the run has not ended.
+        give_up: Ends the tasks. It is called at the timeout.
+        request_stop: Asks the tasks to return what they have read. It is called at the interrupt; None if
+            there is no way to ask.
     """
 
     def __init__(
-        self, timeout: float, *, give_up: Callable[[], object], tell: Callable[[], object] | None = None
+        self,
+        timeout: float,
+        *,
+        give_up: Callable[[], object],
+        request_stop: Callable[[], object] | None = None,
     ) -> None:
         self._timeout = timeout
-        self._tell = tell
+        self._request_stop = request_stop
         self._give_up = give_up
-        # Signals come in the middle of their own handler too: the first one takes it, at a stroke.
-        self._closers = [threading.Thread(target=self._close, name="closing", daemon=True)]
+        # A signal can interrupt its own handler: list.pop is atomic, so only the first one gets the thread.
+        self._stopping = [threading.Thread(target=self._stop, name="graceful stop", daemon=True)]
         self._over = threading.Event()
         self._late = False
 
     @property
-    def told(self) -> bool:
-        """Whether the run was told to stop."""
-        return not self._closers
+    def stop_requested(self) -> bool:
+        """Whether the run was interrupted."""
+        return not self._stopping
 
     @property
     def is_closing(self) -> bool:
-        """Whether the run was told to stop, and what it has read is being committed."""
-        return self.told and not self._over.is_set()
+        """Whether the run was interrupted and is still committing what it has read."""
+        return self.stop_requested and not self._over.is_set()
 
     @contextmanager
     def holding_back(self) -> Iterator[None]:
-        """Within, an interrupt is not raised before the timeout; at the end of it, it is.
+        """Delay interrupts within the block until the timeout; at the end of the block, raise them.
 
-        Signals reach the main thread alone; elsewhere nothing can interrupt.
+        Only the main thread receives signals. In other threads this does nothing.
 
         Raises:
-            DagsterExecutionInterruptedError: The run was told to stop.
+            DagsterExecutionInterruptedError: The run was interrupted.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -70,42 +75,42 @@ class Closing:
                 before[number] = signal.signal(number, self._interrupted)
             yield
         except Exception as error:
-            if self._late:  # it only tells that it was ended
+            if self._late:  # the error is only a consequence of give_up
                 raise dg.DagsterExecutionInterruptedError from error
             raise
         finally:
             self._over.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self.told:
+        if self.stop_requested:
             raise dg.DagsterExecutionInterruptedError
 
     def _interrupted(self, *_: object) -> None:
         if self._late:
             raise dg.DagsterExecutionInterruptedError
-        with suppress(IndexError):  # told before
-            self._closers.pop().start()
+        with suppress(IndexError):  # it was interrupted before
+            self._stopping.pop().start()
 
-    def _close(self) -> None:
-        if self._tell is not None:
-            _beside(self._tell)
+    def _stop(self) -> None:
+        if self._request_stop is not None:
+            _in_background(self._request_stop)
         if self._over.wait(self._timeout):
             return
         self._late = True
-        _beside(self._give_up)
+        _in_background(self._give_up)
         if self._over.wait(_LAST_SECONDS):
             return
-        # Nothing else ends what the main thread waits for.
+        # Nothing else ends a blocking call of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def _beside(do: Callable[[], object]) -> None:
-    """Do what may hang or fail, in a thread of its own: the interrupt comes whatever becomes of it."""
+def _in_background(do: Callable[[], object]) -> None:
+    """Call a function that may hang or fail in its own thread, so that it cannot delay the interrupt."""
 
     def attempt() -> None:
         try:
             do()
-        except Exception as error:  # noqa: BLE001  # told, and nothing else goes by it
-            _log.warning("a run that closes cannot tell its tasks: %s", error)
+        except Exception as error:  # noqa: BLE001  # it is logged; the stop does not depend on it
+            _log.warning("an interrupted run could not notify its tasks: %s", error)
 
     threading.Thread(target=attempt, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Materializing shards from a script, with the definitions that the UI uses."""
+"""Run a stream's assets and jobs in this process, with the definitions that the UI uses."""
 
 from __future__ import annotations
 
@@ -11,59 +11,62 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_spans, span_tags
 from kinesis_assets.dagster.run_events import QUIET, told_by
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spark.session import begin_session
+from kinesis_assets.spark.session import begin_session, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
 
 @dataclass(frozen=True)
 class StreamProject:
-    """One stream's definitions, and what a script does with them.
+    """One stream and the definitions that contain it.
 
     Attributes:
         stream: The stream's name.
-        definitions: With its assets; other streams' may be there too.
+        definitions: The definitions. They may contain other streams too.
     """
 
     stream: str
     definitions: dg.Definitions
 
     @classmethod
-    def deployed(cls, stream: str) -> StreamProject:
-        """As `defs/<stream>/defs.yaml` says.
+    def deployed(cls, stream: str, load_definitions: Callable[[], dg.Definitions]) -> StreamProject:
+        """Return the stream of a `defs/<stream>/defs.yaml`.
 
         Args:
-            stream: The stream's name; or its ARN, if that is in the YAML.
+            stream: The stream's name; or its ARN, if the YAML contains the ARN.
+            load_definitions: Loads the definitions of all streams that have a YAML.
 
         Raises:
-            InvalidInput: There is no such stream, or a YAML cannot be loaded.
+            InvalidInput: No YAML defines the stream, or a YAML cannot be loaded.
         """
-        from kinesis_assets.definitions import defs  # noqa: PLC0415  # loads every stream's YAML
-
-        if not _is_in_a_project():
+        if not _is_in_project():
             raise InvalidInput(
-                f"stream {stream}: this installation of the package has no project with a defs.yaml; give "
-                "the stream's table with --table"
+                f"stream {stream}: the package is not installed in a Dagster project, so no defs.yaml "
+                "defines the stream; give its table with --table"
             )
         try:
-            definitions = defs()
+            definitions = load_definitions()
         except Exception as error:
             innermost = list(_causes(error))[-1]
             raise InvalidInput(
-                f"the definitions do not load: {' '.join(str(innermost).split())}; `dg check defs` tells more"
+                f"the definitions cannot be loaded: {' '.join(str(innermost).split())}; run `dg check defs` "
+                "for details"
             ) from error
         address = StreamAddress.parse(stream)
         manager = (definitions.resources or {}).get(io_manager_key(address.name))
         if manager is None:
-            raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml names it; name its table with --table")
+            raise InvalidInput(
+                f"stream {stream}: no defs/*/defs.yaml defines it; give its table with --table"
+            )
         if address.arn not in {None, manager.stream_arn}:
             raise InvalidInput(
                 f"stream {stream}: defs.yaml has {manager.stream_arn or manager.stream}; give that instead"
@@ -72,56 +75,59 @@ class StreamProject:
 
     @classmethod
     def unnamed(cls, stream: str, **fields: Any) -> StreamProject:
-        """A stream that no YAML names, by its name or ARN; fields as in `build_kinesis_stream`."""
+        """Return a stream that no YAML defines. Takes the arguments of `build_kinesis_stream`."""
         return cls(StreamAddress.parse(stream).name, build_kinesis_stream(stream, **fields))
 
     @contextmanager
     def manager(self) -> Iterator[ShardIOManager]:
-        """The stream's I/O manager, ready to be asked for its client and table."""
+        """Yield the stream's I/O manager, ready to use."""
         resource = (self.definitions.resources or {})[io_manager_key(self.stream)]
         with resource.process_config_and_initialize_cm() as manager:
             yield manager
 
     def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Materialize the next range of some shards in this process, a run for each contiguous span.
+        """Materialize the next range of some shards in this process, with one run for each partition range.
 
         Args:
-            instance: Where the runs are kept. Shards that are no partitions there become some.
-            shard_ids: Parents before children.
+            instance: The instance that stores the runs. New shards are added to its partitions.
+            shard_ids: Shard ids, parents before children.
 
         Yields:
-            The event metadata of each shard, whether it was committed or not; see `metadata`.
+            The event metadata of each shard, whether it was committed or not; see `event_metadata`.
 
         Raises:
-            RunCanceled: A run was told to stop; what it had committed was yielded.
+            RunCanceled: A run was interrupted. The metadata of what it had committed was yielded.
             KinesisAssetsError: A run failed as a whole, and none of its shards is known to be committed.
         """
         partitions = shard_partitions(self.stream)
         known = partitions.get_partition_keys(dynamic_partitions_store=instance)
         new = [shard_id for shard_id in shard_ids if shard_id not in known]
         instance.add_dynamic_partitions(str(partitions.name), new)
-        spans = contiguous_spans([*known, *new], set(shard_ids))
-        for span in spans:
+        for range_ in contiguous_spans([*known, *new], set(shard_ids)):
             try:
-                facts = self.run(instance, span_tags(span))
+                events = self.run(instance, span_tags(range_))
             except RunCanceled as canceled:
-                yield from canceled.told
+                yield from canceled.events
                 raise
-            told = {each["shard"]: each for each in facts}
-            yield from (told[shard_id] for shard_id in span)
+            by_shard = {event["shard"]: event for event in events}
+            yield from (by_shard[shard_id] for shard_id in range_)
 
     def run(self, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> list[dict[str, Any]]:
-        """One run, as a run request with those tags asks for it.
+        """Execute one run with the given tags, as a run request of the sensor would.
 
-        Returns what `materialize` yields, in no order, and raises the same.
+        Returns:
+            The event metadata of each shard, in no particular order.
+
+        Raises:
+            RunCanceled: The run was interrupted.
+            KinesisAssetsError: The run failed as a whole.
         """
         with self.manager() as manager:
-            begin_session(manager.spark_config)  # it takes as long as Dagster takes to plan many shards
+            begin_session(manager.spark_config)  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
-
         try:
-            # Each shard's event says whether it is committed, and why not.
+            # Each shard's event contains its error, if any.
             with suppress(ShardsNotCommitted):
                 job.execute_in_process(
                     instance=instance,
@@ -138,15 +144,63 @@ class StreamProject:
         return told_by(instance, run_id)
 
 
+def run_replay(
+    project: StreamProject,
+    instance: dg.DagsterInstance,
+    *,
+    start: str,
+    end: str = "",
+    shard_ids: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Run a stream's replay job in this process.
+
+    Args:
+        project: The stream.
+        instance: The instance that stores the run.
+        start: The start of the range, see `ReplayConfig`.
+        end: The end of the range, see `ReplayConfig`.
+        shard_ids: Shard ids; empty for all shards.
+
+    Returns:
+        The event metadata of each shard.
+
+    Raises:
+        RunCanceled: The run was interrupted.
+        KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
+    """
+    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # only replays need it
+
+    Span.of(start, end)  # raises if the range is invalid
+    name, run_id = replay_name(project.stream), str(uuid4())
+    config = {"start": start, "end": end, "shards": list(shard_ids)}
+    with project.manager() as manager:
+        # The job makes the same checks, but only after Spark has started.
+        table = manager.positioned_table()
+        table.snapshot().refuse_another(manager.client().describe().identity)
+        prepare(manager.spark_config)
+        table.require_writable()
+        begin_session(manager.spark_config)
+    run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
+    try:
+        # Each shard's event contains its error, if any.
+        with suppress(ShardsNotCommitted):
+            project.definitions.resolve_job_def(name).execute_in_process(
+                instance=instance, run_id=run_id, run_config=run_config
+            )
+    except dg.DagsterExecutionInterruptedError as interrupt:
+        raise RunCanceled(project.stream, told_by(instance, run_id)) from interrupt
+    return told_by(instance, run_id)
+
+
 def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Mark a run as canceled whose process was interrupted before Dagster handled interrupts itself."""
+    """Mark a run as canceled that was interrupted before Dagster installed its own signal handler."""
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
         instance.report_run_canceled(run, "The command was interrupted.")
 
 
-def _is_in_a_project() -> bool:
-    """Whether the package is part of a project, as Dagster finds it by its files."""
+def _is_in_project() -> bool:
+    """Whether the package is part of a Dagster project, which is recognized by its files."""
     return any(
         (folder / name).is_file()
         for folder in Path(__file__).parents

@@ -1,4 +1,4 @@
-"""The I/O manager of a stream: loading it plans ranges, storing a plan lands and commits them."""
+"""The I/O manager of a stream: `load_input` plans ranges, and `handle_output` lands and commits them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
-from dagster._core.events import DagsterEvent
 from pydantic import Field, PrivateAttr
 
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.graceful_stop import Closing
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
@@ -28,9 +28,7 @@ from kinesis_assets.spark.session import failures_told, prepare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dagster._core.execution.context.system import StepExecutionContext
-
-    from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: TC004  # of a private attribute
+    from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: TC004  # the type of a private attribute
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
@@ -41,36 +39,37 @@ if TYPE_CHECKING:
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 STOP_TIMEOUT = 60.0
-"""Seconds; less than Dagster waits before it calls a run dead (`cancel_timeout_seconds`, 180)."""
+"""Seconds. It must be less than Dagster's `cancel_timeout_seconds`, which is 180 by default."""
 
 
 class ShardIOManager(dg.ConfigurableIOManager):
-    """Brings shards of one stream into its table.
+    """Lands the shards of one stream in its table.
 
-    Loading the stream's asset gives a `RunPlan` for the run's partitions. Storing a `RunPlan` runs it: one
-    commit, then an AssetMaterialization for each shard that is committed or finished, and an AssetObservation
-    for each that is not.
+    Loading the stream's asset returns a `RunPlan` for the run's partitions. Storing a `RunPlan` executes it
+    in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
+    an AssetObservation for each other shard.
 
     Attributes:
-        stream: The stream's name. Given an ARN, it is the name in it.
-        stream_arn: The stream's ARN, if that was given.
-        table: Path or URI of its table.
-        start: Where the first plan of the stream begins, as `Starts.of` reads it.
-        max_records: Bound on each shard's range, see `Bounds`.
-        max_bytes: Likewise.
-        max_seconds: Likewise.
-        max_run_records: Bound on all ranges of a run together, see `Allowance`.
-        max_run_bytes: Likewise.
-        max_run_seconds: Likewise.
+        stream: The stream's name. If an ARN is given, the name is taken from it.
+        stream_arn: The stream's ARN, if an ARN was given.
+        table: Path or URI of the stream's table.
+        start: The start positions of the stream's first plan, in the format of `Starts.of`.
+        max_records: Limit of each shard's range, see `Bounds`.
+        max_bytes: Limit of each shard's range, see `Bounds`.
+        max_seconds: Limit of each shard's range, see `Bounds`.
+        max_run_records: Limit of all ranges of a run together, see `Allowance`.
+        max_run_bytes: Limit of all ranges of a run together, see `Allowance`.
+        max_run_seconds: Limit of all ranges of a run together, see `Allowance`.
         max_bad_records: See `ReadPolicy`.
         on_data_loss: See `OnDataLoss`.
         on_recreated: See `OnRecreated`.
-        stop_timeout: Seconds that a run which is told to stop has to commit what it has read.
-        retention_days: Maintenance takes rows out that arrived more days ago; None for never.
-        follow_for: Seconds for which the runs that the sensor asks for follow; None for not at all.
-        commit_interval: Seconds from round to round of a run that follows, see `Pace`.
-        handover: Seconds before the end of such a run in which another one may take over, see `Pace`.
-        kinesis: How to reach Kinesis.
+        stop_timeout: Seconds in which an interrupted run may commit what it has read.
+        retention_days: Age in days after which maintenance deletes rows; None to keep all rows.
+        follow_for: Duration in seconds of the continuous runs that the sensor requests; None for runs that
+            read one range.
+        commit_interval: Seconds between the iterations of a continuous run, see `Pace`.
+        handover: Seconds before the end of a continuous run in which the next one may take over, see `Pace`.
+        kinesis: The connection to Kinesis.
         spark_config: Settings of the Spark session that lands the records.
     """
 
@@ -106,15 +105,15 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     @property
     def pyspark(self) -> SparkResource:
-        """Whose Spark session lands the records, from the first look on; what it started ends with this."""
-        from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # a fifth of a second
+        """The resource whose Spark session lands the records, created on first access."""
+        from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
 
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=self.spark_config)
         return self._pyspark
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """End what ends with a run."""
+        """End the heartbeat and the Spark session of a run."""
         if self._heartbeat is not None:
             self._heartbeat.end()
         if self._pyspark is not None:
@@ -122,18 +121,18 @@ class ShardIOManager(dg.ConfigurableIOManager):
 
     @property
     def is_closing(self) -> bool:
-        """Whether a run here was told to stop, and what it has read is being committed: only then."""
+        """Whether a run in this process was interrupted and is still committing what it has read."""
         return self._closing is not None and self._closing.is_closing
 
     def client(self) -> StreamClient:
-        """The calls to the stream."""
+        """Return the client of the stream."""
         return self.kinesis.stream(self.stream_arn or self.stream)
 
     def policy(self) -> ReadPolicy:
-        """How the stream is read.
+        """Return the settings for reading the stream.
 
         Raises:
-            InvalidInput: A value cannot be meant.
+            InvalidInput: A setting is invalid.
         """
         return ReadPolicy(
             starts=Starts.of(self.start),
@@ -149,16 +148,16 @@ class ShardIOManager(dg.ConfigurableIOManager):
         )
 
     def standing_shards(self, listing: StreamListing, asked: Iterable[str] = ()) -> dict[str, ShardPosition]:
-        """Every shard of the stream as it stands, see `plan.standing_shards`."""
+        """Return the current position of every shard, see `plan.standing_shards`."""
         return standing_shards(listing, self.positioned_table(), self.policy().on_recreated, asked)
 
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
-        """The stream as it is listed now, and every shard of it; see `relist.relisted`."""
+        """List the shards, and return the listing with the position of every shard; see `relist.relisted`."""
         return relisted(self.client(), lambda listing: (listing, self.standing_shards(listing, asked)))
 
     def positioned_table(self) -> PositionedTable:
-        """The stream's table."""
-        from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions open none
+        """Return the stream's table."""
+        from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
         return PositionedTable(self.table)
 
@@ -166,13 +165,13 @@ class ShardIOManager(dg.ConfigurableIOManager):
         """Plan the next range of each of the run's shards.
 
         Raises:
-            InvalidInput: It is another asset than the stream that is loaded.
+            InvalidInput: The asset that is loaded is not the stream.
             TableNotWritable: The table cannot be written to.
         """
         if context.asset_key != stream_key(self.stream):
             raise InvalidInput(
-                f"{context.asset_key.to_user_string()} is not the stream {self.stream}; an asset that reads "
-                f"the table opens {self.table} itself, and names it in deps"
+                f"{context.asset_key.to_user_string()} is not the stream {self.stream}, and only that can be "
+                f"loaded. To read the table in an asset, add it to deps and open {self.table} in the body"
             )
         table = self.positioned_table()
         plan = plan_run(
@@ -181,12 +180,12 @@ class ShardIOManager(dg.ConfigurableIOManager):
             asked=sorted(context.asset_partition_keys),
             policy=self.policy(),
         )
-        # Not before: a plan that is refused has touched nothing.
-        self.begin_heartbeat(table, context.step_context)
+        # It starts after the plan, because an invalid plan must not write anything.
+        self.start_heartbeat(table, context.step_context)
         return plan
 
-    def begin_heartbeat(self, table: PositionedTable, step: StepExecutionContext) -> None:
-        """Have a run write heartbeats until it ends, so that the sensor sees when its process died.
+    def start_heartbeat(self, table: PositionedTable, step: dg.StepExecutionContext) -> None:
+        """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.
 
         Raises:
             TableNotWritable: The table cannot be written to.
@@ -195,63 +194,64 @@ class ShardIOManager(dg.ConfigurableIOManager):
         from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
 
         if self._heartbeat is None:
-            followed = 0.0 if self.follow_for is None else seconds_followed(step.run_tags) or 0.0
-            seconds = OLDEST_ATTEMPT.total_seconds() + followed + self.handover
+            duration = 0.0 if self.follow_for is None else seconds_followed(step.run_tags) or 0.0
+            seconds = OLDEST_ATTEMPT.total_seconds() + duration + self.handover
             heartbeat = Heartbeat(table, step.run_id, seconds=seconds)
             heartbeat.begin()
             self._heartbeat = heartbeat
 
     def follow(self, context: dg.AssetExecutionContext, asked: Sequence[str], seconds: float) -> None:
-        """Land and commit what comes for some time, and tell of each commit as of a run's own.
+        """Land and commit records continuously, and report the events of each commit.
 
         Args:
-            context: The run's.
+            context: The context of the asset's body.
             asked: Shard ids, parents before children.
-            seconds: For so long.
+            seconds: The run's duration.
 
         Raises:
-            DagsterExecutionInterruptedError: The run was told to stop. What it had read by then is committed
-                and told, or, after `stop_timeout`, dropped.
+            DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
+                and reported, or dropped after `stop_timeout`.
             LandingFailed: A Spark job failed.
-            ShardsNotCommitted: Some shards fail at the end.
+            ShardsNotCommitted: Some shards are failing at the end.
         """
-        from kinesis_assets.ingest.continuous_run import Follow  # noqa: PLC0415  # a run's alone, here and below
+        from kinesis_assets.ingest.continuous_run import Follow  # noqa: PLC0415  # only runs need it
         from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
 
         prepare(self.spark_config)
         with failures_told(self.stream):
-            spark = self.pyspark.spark_session  # as below
+            spark = self.pyspark.spark_session  # before the signal handler is set, see handle_output
         step = context.get_step_execution_context()
-        following = Follow(
+        continuous = Follow(
             partial(land, spark),
             self.client(),
             self.positioned_table(),
             self.policy(),
             Pace(seconds, self.commit_interval, self.handover),
-            tell=partial(_tell_each, step, context.asset_key, self.stream),
+            tell=partial(_report_each, context, self.stream),
             by=step.run_id,
         )
 
         def give_up() -> None:
-            if following.batch_id is not None:
-                end_landing(spark, following.batch_id)
+            if continuous.batch_id is not None:
+                end_landing(spark, continuous.batch_id)
 
-        closing = self._closing = Closing(self.stop_timeout, tell=following.stop, give_up=give_up)
+        closing = self._closing = Closing(self.stop_timeout, request_stop=continuous.stop, give_up=give_up)
         try:
             with closing.holding_back(), failures_told(self.stream):
-                following.run(asked)
+                continuous.run(asked)
         finally:
-            if closing.told:
-                _call_it_canceled(step)
+            if closing.stop_requested:
+                _mark_as_canceled(step)
 
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
-        """Land and commit a plan, and tell what became of each shard.
+        """Land and commit a plan, and report an event for each shard.
 
         Raises:
-            DagsterExecutionInterruptedError: The run was told to stop. What it had read by then is committed
-                and told, or, after `stop_timeout`, dropped.
+            DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
+                and reported, or dropped after `stop_timeout`.
+            InvalidInput: The asset's body did not return a plan.
             LandingFailed: The Spark job failed.
-            ShardsNotCommitted: Not every asked shard is committed or finished. The others are, and are
+            ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
                 materialized.
         """
         from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
@@ -261,33 +261,36 @@ class ShardIOManager(dg.ConfigurableIOManager):
         if not isinstance(obj, RunPlan):
             raise InvalidInput(
                 f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
-                "its body must return the plan it was given, or a narrowed one"
+                "its body must return its plan, or a plan with fewer shards"
             )
         prepare(self.spark_config)
         table = self.positioned_table()
         with failures_told(self.stream):
-            spark = (
-                self.pyspark.spark_session
-            )  # it sets a handler of its own for interrupts, so it comes first
+            # Spark sets its own handler for interrupts, so the session must start before ours is set.
+            spark = self.pyspark.spark_session
         closing = self._closing = Closing(
             self.stop_timeout,
-            tell=StopObject(table.folder, obj.batch_id).set,
+            request_stop=StopObject(table.folder, obj.batch_id).set,
             give_up=partial(end_landing, spark, obj.batch_id),
         )
         try:
             with closing.holding_back():
                 with failures_told(self.stream):
                     result = execute_run(partial(land, spark), self.client(), table, obj, by=context.run_id)
-                if closing.told:
+                if closing.stop_requested:
                     _log_each(context, self.stream, result.read())
         finally:
-            if closing.told:
-                _call_it_canceled(context.step_context)
+            if closing.stop_requested:
+                _mark_as_canceled(context.step_context)
         if result.errors:
-            # Dagster would call every partition of the run materialized, or none: tell each one here.
+            # Dagster would report all partitions of the run as materialized, or none.
             _log_each(context, self.stream, result)
             raise ShardsNotCommitted(self.stream, result.errors)
-        _add_metadata(context.step_context, context.asset_key, self.stream, result)
+        metadata = {
+            shard_id: event_metadata(self.stream, outcome, result)
+            for shard_id, outcome in result.outcomes.items()
+        }
+        add_asset_metadata(context.step_context, context.asset_key, metadata)
 
 
 def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
@@ -297,21 +300,11 @@ def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
         raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
 
 
-def _call_it_canceled(step: StepExecutionContext) -> None:
-    """Let the run end as canceled also if it was its process that was told, as when its machine goes away."""
+def _mark_as_canceled(step: dg.StepExecutionContext) -> None:
+    """Make the run end as canceled, even if the signal came from outside of Dagster, as at a shutdown."""
     run = step.instance.get_run_by_id(step.run_id)
     if run is not None and run.status is dg.DagsterRunStatus.STARTED:
-        step.instance.report_run_canceling(run, "The run's process was told to stop.")
-
-
-def _add_metadata(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
-    """As `add_asset_metadata` does, which would read all partitions from the instance for each of them."""
-    told = step._metadata_accumulator  # noqa: SLF001
-    for shard_id, outcome in result.outcomes.items():
-        told = told.with_additional_asset_metadata(
-            asset_key=key, metadata=event_metadata(stream, outcome, result), partition_key=shard_id
-        )
-    step._metadata_accumulator = told  # noqa: SLF001
+        step.instance.report_run_canceling(run, "The run's process received a signal to stop.")
 
 
 def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None:
@@ -319,13 +312,9 @@ def _log_each(context: dg.OutputContext, stream: str, result: RunResult) -> None
         context.log_event(event)
 
 
-def _tell_each(step: StepExecutionContext, key: dg.AssetKey, stream: str, result: RunResult) -> None:
-    """The same from an asset's body. Its context would keep each event until the body's end."""
-    for event in _events(key, stream, result):
-        if isinstance(event, dg.AssetMaterialization):
-            DagsterEvent.asset_materialization(step, event)
-        else:
-            DagsterEvent.asset_observation(step, event)
+def _report_each(context: dg.AssetExecutionContext, stream: str, result: RunResult) -> None:
+    for event in _events(context.asset_key, stream, result):
+        report_event(context, event)
 
 
 def _events(

@@ -1,4 +1,4 @@
-"""What an event tells of a shard. The command line prints the same names."""
+"""The metadata of a shard's event. The command line prints the same keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, Any]:
-    """A shard's metadata in its event: positions are text, what should plot is a number; no nulls.
+    """Return the metadata of a shard's event after a run.
 
-    `from` and `through` are positions as `Position.parse` reads them.
+    Positions are text in the format of `Position.parse`. Values that Dagster can plot are numbers. Keys
+    without a value are omitted.
+
+    Args:
+        stream: The stream's name.
+        outcome: The shard's outcome.
+        result: The result of the whole run.
     """
     facts: dict[str, str | float | None] = {
         "stream": stream,
@@ -45,7 +51,15 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
 def landed_metadata(
     stream: str, shard_id: str, landed: Landed, batch_id: int, *, state: str
 ) -> dict[str, dg.MetadataValue[Any]]:
-    """The same of what a commit brought of a shard, as far as the table itself tells it."""
+    """Return the metadata of a shard's event as far as it can be derived from a commit in the table.
+
+    Args:
+        stream: The stream's name.
+        shard_id: The shard's id.
+        landed: What the commit added for the shard.
+        batch_id: The commit's batch id.
+        state: The shard's state, as in the event of a run.
+    """
     facts: dict[str, str | float] = {
         "stream": stream,
         "shard": shard_id,

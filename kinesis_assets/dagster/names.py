@@ -1,4 +1,4 @@
-"""What a stream's definitions are called in Dagster."""
+"""The names of a stream's definitions in Dagster."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import dagster as dg
 
 
 def stream_key(stream: str) -> dg.AssetKey:
-    """The asset of a stream itself."""
+    """Return the key of the external asset that represents a stream."""
     return dg.AssetKey(["kinesis", stream])
 
 
 def raw_key(stream: str) -> dg.AssetKey:
-    """The asset of a stream's raw table."""
+    """Return the key of the asset that represents a stream's raw table."""
     return dg.AssetKey(["kinesis", f"{stream}_raw"])
 
 
 def io_manager_key(stream: str) -> str:
-    """The resource that loads and stores a stream."""
+    """Return the resource key of a stream's I/O manager."""
     return f"{raw_key(stream).to_python_identifier()}_io_manager"
 
 
 def sensor_name(stream: str) -> str:
-    """The sensor of a stream."""
+    """Return the name of a stream's sensor."""
     return f"{raw_key(stream).to_python_identifier()}_sensor"
 
 
 def op_key(job: str) -> str:
-    """The one op of a job; Dagster wants its name to be another than the job's."""
+    """Return the name of a job's only op. Dagster requires it to differ from the job's name."""
     return f"{job}_op"
 
 
 def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
-    """A stream's shards as partitions."""
+    """Return the partitions definition of a stream: each shard is a partition."""
     return dg.DynamicPartitionsDefinition(name=f"kinesis/{stream}")

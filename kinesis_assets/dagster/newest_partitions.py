@@ -1,4 +1,4 @@
-"""A stream's partitions in Dagster, no further back than they are needed."""
+"""Read a stream's newest partitions, without those that are no longer needed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import dagster as dg
 
 FIRST_PAGE = 1000
-"""Partitions of the first request; each further one asks for twice as many."""
+"""Size of the first page. Each further page is twice as large."""
 
 
 def newest_partitions(instance: dg.DagsterInstance, stream: str, wanted: Iterable[str]) -> list[str]:
-    """The partitions from the oldest wanted one on or from one before it, in Dagster's order.
+    """Return the partitions from the oldest wanted one or from an earlier one, in Dagster's order.
 
-    Finished shards keep their partitions, so a stream that was often resharded has many that nobody reads.
+    Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
 
     Args:
-        instance: Where they are.
+        instance: The instance that stores the partitions.
         stream: The stream's name.
-        wanted: Shard ids; where one of them has no partition, all partitions are returned.
+        wanted: Shard ids. If one of them has no partition, all partitions are returned.
     """
     name = str(shard_partitions(stream).name)
     missing, found = set(wanted), list[str]()

@@ -1,4 +1,4 @@
-"""How shards become runs and runs tell their shards: contiguous spans of partitions, and Dagster's tags."""
+"""Map shards to runs and back: contiguous ranges of partitions, and the tags that Dagster stores for them."""
 
 from __future__ import annotations
 
@@ -6,61 +6,66 @@ from itertools import groupby
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    MAX_RUNTIME_SECONDS_TAG,
-    PARTITION_NAME_TAG,
-)
+from dagster import MAX_RUNTIME_SECONDS_TAG
 
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+PARTITION_TAG = "dagster/partition"
+RANGE_START_TAG = "dagster/asset_partition_range_start"
+RANGE_END_TAG = "dagster/asset_partition_range_end"
+"""Dagster's tags for the partitions of a run. It stores them with the run and shows them in the UI."""
+
 FOLLOW_TAG = "kinesis/follow_for"
-"""A run with this tag follows, for so many seconds; one without it reads the next range once."""
+"""The tag of a continuous run: its duration in seconds. A run without it reads the next range once."""
 
 _START_AND_END = 600
-"""Seconds that a run may take for its start and its end, beside the time for which it follows."""
+"""Seconds that a continuous run may take to start and to end, in addition to its duration."""
 
 
 def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
-    """The runs of wanted keys that stand side by side in `keys`, in their order."""
-    return [list(span) for is_wanted, span in groupby(keys, key=lambda key: key in wanted) if is_wanted]
+    """Return the ranges of wanted keys that are adjacent in `keys`, in their order."""
+    return [list(range_) for is_wanted, range_ in groupby(keys, key=lambda key: key in wanted) if is_wanted]
 
 
-def span_tags(span: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
-    """The tags by which a run knows its partitions, as the UI would set them.
+def span_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
+    """Return the tags that the UI would set for a run over a range of partitions.
 
     Args:
-        span: The partitions, side by side.
-        as_range: A single one is a range too, see `following_tags`.
+        range_: Adjacent partitions.
+        as_range: Whether a single partition is also written as a range, see `following_tags`.
     """
-    if len(span) == 1 and not as_range:
-        return {PARTITION_NAME_TAG: span[0]}
-    return {ASSET_PARTITION_RANGE_START_TAG: span[0], ASSET_PARTITION_RANGE_END_TAG: span[-1]}
+    if len(range_) == 1 and not as_range:
+        return {PARTITION_TAG: range_[0]}
+    return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
 
 
-def following_tags(span: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
-    """The same for a run that follows, see `Pace`.
+def following_tags(range_: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
+    """Return the tags of a continuous run over a range of partitions.
 
-    A single shard is a range too: of two runs with the same `dagster/partition` an instance may hold the
-    second back until the first ends.
+    A single shard is written as a range too: an instance may be configured to queue a run until no other run
+    with the same `dagster/partition` is in progress, but a continuous run starts before its predecessor ends.
+
+    Args:
+        range_: Adjacent partitions.
+        seconds: The run's duration.
+        handover: Seconds before and after the end in which the next run may take over, see `Pace`.
     """
     return {
-        ASSET_PARTITION_RANGE_START_TAG: span[0],
-        ASSET_PARTITION_RANGE_END_TAG: span[-1],
+        RANGE_START_TAG: range_[0],
+        RANGE_END_TAG: range_[-1],
         FOLLOW_TAG: f"{seconds:g}",
         MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
     }
 
 
 def seconds_followed(tags: Mapping[str, str]) -> float | None:
-    """How long a run follows, by its tags; None for one that does not.
+    """Return the duration of a continuous run in seconds; None for any other run.
 
     Raises:
-        InvalidInput: The tag is no number of seconds.
+        InvalidInput: The tag's value is not a positive number.
     """
     text = tags.get(FOLLOW_TAG)
     if text is None:
@@ -75,16 +80,16 @@ def seconds_followed(tags: Mapping[str, str]) -> float | None:
 
 
 def tagged_span(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
-    """The partitions that a run's tags name; a range counts in the order of `keys`, both ends inclusive.
+    """Return the partitions that a run's tags name. The ends of a range are inclusive.
 
     Args:
-        tags: The run's.
-        keys: The newest partitions, see `newest_partitions`; a range that begins before them counts from the
-            first of them.
+        tags: The run's tags.
+        keys: The newest partitions in Dagster's order, see `newest_partitions`. A range that starts before
+            them is returned from the first of them.
     """
-    if PARTITION_NAME_TAG in tags:
-        return [tags[PARTITION_NAME_TAG]]
-    first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+    if PARTITION_TAG in tags:
+        return [tags[PARTITION_TAG]]
+    first, last = tags.get(RANGE_START_TAG), tags.get(RANGE_END_TAG)
     if first is None or last not in keys:
         return []
     return keys[keys.index(first) if first in keys else 0 : keys.index(last) + 1]

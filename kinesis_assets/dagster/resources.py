@@ -1,4 +1,4 @@
-"""How Dagster reaches Kinesis."""
+"""The Dagster resource for the connection to Kinesis."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """The AWS SDK's own settings; what is None comes from its chain (environment, profile, instance role).
+    """Settings of the AWS SDK. None leaves a value to the SDK's chain (environment, profile, instance role).
 
     Attributes:
-        region_name: As for boto3.
-        endpoint_url: As for boto3.
-        profile_name: As for boto3. Spark's executors must have the profile too.
+        region_name: As in boto3.
+        endpoint_url: As in boto3.
+        profile_name: As in boto3. The profile must exist on Spark's executors too.
         sdk_parser: See `kinesis.settings.ClientSettings`.
 
     Raises:
-        InvalidInput: The endpoint's URL has a user or a password in it.
+        InvalidInput: The endpoint URL contains a user or a password.
     """
 
     region_name: str | None = None
@@ -31,14 +31,14 @@ class KinesisResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     sdk_parser: bool = False
 
     def __init__(self, **fields: Any) -> None:
-        # Here, since pydantic's errors repeat what they refuse, and Dagster shows a resource's fields.
+        # Checked here, because pydantic's errors repeat the value and Dagster shows the fields of a resource.
         if isinstance(url := fields.get("endpoint_url"), str) and not isinstance(url, dg.EnvVar):
             ClientSettings(endpoint_url=url)
         super().__init__(**fields)
 
     def stream(self, name: str) -> StreamClient:
-        """The calls to one stream, by its name or its ARN."""
-        from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions need no AWS SDK
+        """Return the client of one stream, given its name or ARN."""
+        from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions load without the AWS SDK
 
         settings = ClientSettings(self.region_name, self.endpoint_url, self.profile_name, self.sdk_parser)
         return StreamClient(name, settings)

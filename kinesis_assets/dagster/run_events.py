@@ -1,4 +1,4 @@
-"""What a run told: its materializations and observations."""
+"""Read the materializations and observations of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-"""Run config: what the run tells is in its events, so nothing is printed."""
+"""Run config for a run whose events are read afterwards: nothing is logged to the console."""
 
 AT_ONCE = 500
-"""Events that are read at a time."""
+"""Number of events in a page."""
 
 _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
 
@@ -21,7 +21,7 @@ _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_
 def events_of(
     instance: dg.DagsterInstance, run_id: str, *, newest_first: bool = False
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    """Each of them, in the order of their storage or the other way round, read as they are taken."""
+    """Yield the events in the order in which they were stored, or newest first. Pages are read as needed."""
     cursor: str | None = None
     while True:
         page = instance.get_records_for_run(run_id, cursor, _EVENTS, AT_ONCE, ascending=not newest_first)
@@ -35,7 +35,7 @@ def events_of(
 
 
 def told_by(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
-    """The metadata of each, in the order of their storage."""
+    """Return the metadata of each event, in the order in which they were stored."""
     return [
         {name: value.value for name, value in event.metadata.items()} for event in events_of(instance, run_id)
     ]

@@ -1,9 +1,9 @@
-"""Which unfinished runs are dead, by what the sensor sees of them from tick to tick.
+"""Detect unfinished runs whose process has died, from what the sensor observes from tick to tick.
 
-A run shows that it lives by another status or another heartbeat than at the tick before. How long it has
-shown nothing is measured by the sensor's own clock, so that no two clocks are compared. Of a long time
-without a tick only a part counts: the machine may have been suspended, and its runs with it. Knows nothing
-of Dagster: what is remembered goes into the sensor's cursor.
+A run shows that it is alive by a status or a heartbeat that differs from the previous tick. The sensor
+measures the silence with its own clock, so that no two clocks are compared. Of a long interval between two
+ticks only a part counts, because the machine may have been suspended together with its runs. This module does
+not depend on Dagster. Its state is stored in the sensor's cursor.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECONDS_SILENT = 300.0
-"""A run that had a heartbeat, which comes every 30 s, is dead after so long without another."""
+"""A run that has written a heartbeat is dead after this time without another one. One is due every 30 s."""
 
 SECONDS_TO_START = 1800.0
-"""So is a run that was launched and does not start."""
+"""A launched run is dead if it has not started after this time."""
 
 SECONDS_TO_PLAN = 1800.0
-"""So is one whose step has begun and that has no heartbeat, of which the first one follows the plan."""
+"""A run whose step has started is dead after this time without a heartbeat. The first follows the plan."""
 
 _MOST_PER_TICK = 1 / 5
-"""Of these times, at most so much passes from one tick to the next."""
+"""The maximum fraction of these times that counts between two ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a tick sees of an unfinished run.
+    """What a tick observes of an unfinished run.
 
     Attributes:
-        status: Its status.
-        beat: Its last heartbeat, `ENDED` if that said so; None if there is none.
-        patience: Without a heartbeat it is dead after so many seconds in that status.
+        status: The run's status.
+        beat: Its last heartbeat; `ENDED` if that marked the end; None if there is none.
+        patience: Seconds in this status after which a run without a heartbeat is dead.
     """
 
     status: str
@@ -50,10 +50,10 @@ class Sign(msgspec.Struct, frozen=True, array_like=True):
     """The last sign of life of a run.
 
     Attributes:
-        status: Its status.
-        beat: Its last heartbeat that was seen; None if there was none.
-        since: When a tick first saw both, seconds since the epoch; later by the time that does not count.
-        is_dead: It showed no other for too long.
+        status: The run's status.
+        beat: The last heartbeat that was observed; None if there was none.
+        since: When a tick first observed both, in seconds since the epoch, plus the time that does not count.
+        is_dead: Whether the run has shown no other sign for too long.
     """
 
     status: str
@@ -62,7 +62,13 @@ class Sign(msgspec.Struct, frozen=True, array_like=True):
     is_dead: bool = False
 
     def after(self, seen: Seen, at: float, now: float) -> Sign:
-        """The same at a later tick; the tick before was at a given time."""
+        """Return the sign after a later tick.
+
+        Args:
+            seen: What the tick observes.
+            at: The time of the previous tick, in seconds since the epoch.
+            now: The time of this tick.
+        """
         beat = seen.beat or self._beat_without_object()
         if seen.status != self.status or beat != self.beat or now < self.since:
             return Sign(seen.status, beat, now)
@@ -73,19 +79,19 @@ class Sign(msgspec.Struct, frozen=True, array_like=True):
         return Sign(self.status, beat, since, self.is_dead or now - since >= patience)
 
     def _beat_without_object(self) -> str | None:
-        """What the heartbeat is if there is no object (any more).
+        """Return the heartbeat of a run whose heartbeat object does not exist, or no longer.
 
-        One is deleted an hour after it ended, or by maintenance a day after a run's death.
+        The object is deleted an hour after the run ended, and by maintenance a day after the run died.
         """
         return self.beat if self.beat is None or self.is_dead else ENDED
 
 
 class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of the unfinished runs.
+    """What the sensor remembers of the unfinished runs.
 
     Attributes:
-        signs: By run id.
-        at: When the last tick was, seconds since the epoch; None if it saw no run.
+        signs: The last sign of life by run id.
+        at: The time of the last tick, in seconds since the epoch; None if it observed no run.
     """
 
     signs: dict[str, Sign] = {}
@@ -93,16 +99,21 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def dead(self) -> frozenset[str]:
-        """The runs that show no sign of life."""
+        """The ids of the runs that show no sign of life."""
         return frozenset(run_id for run_id, sign in self.signs.items() if sign.is_dead)
 
     @property
     def over(self) -> frozenset[str]:
-        """The runs of which nothing is committed any more: the dead, and those whose heartbeat ended."""
+        """The ids of the runs that commit nothing more: dead ones, and those whose heartbeat has ended."""
         return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
 
     def after(self, runs: Mapping[str, Seen], now: float) -> Liveness:
-        """At a later tick, with the unfinished runs that it sees; all others are forgotten."""
+        """Return the state after a later tick. Runs that the tick does not observe are forgotten.
+
+        Args:
+            runs: What the tick observes, by run id.
+            now: The time of the tick, in seconds since the epoch.
+        """
         at = now if self.at is None else self.at
         return Liveness(
             {

@@ -1,6 +1,6 @@
-"""The sensor: finds new shards, asks for runs over those that can be read, adds events that are missing.
+"""The sensor: adds new shards as partitions, requests runs over readable shards, and adds missing events.
 
-It lists shards, and looks at the table's positions and at Dagster's runs; it never reads the stream itself.
+It lists the shards and reads the table's positions and Dagster's runs. It reads no records from the stream.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
+from kinesis_assets.dagster.commit_links import Link
+from kinesis_assets.dagster.missing_events import Reconciled, find_missing_events
 from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import (
@@ -21,11 +23,10 @@ from kinesis_assets.dagster.partition_ranges import (
     span_tags,
     tagged_span,
 )
-from kinesis_assets.dagster.reconcile import Link, Reconciled, missing_events
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff, EndedRun
-from kinesis_assets.dagster.sensor_runs import DEAD, is_ours, liveness_of, shards_of, unfinished_runs
+from kinesis_assets.dagster.sensor_runs import DEAD, liveness_of, materializes_raw, shards_of, unfinished_runs
 from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.kinesis.shards import unfinished_parents
 
@@ -41,23 +42,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RUNS_PER_TICK = 3
-"""Most runs that one tick asks for."""
+"""The maximum number of runs that a tick requests."""
 
-_NOT_TOLD = "stream %s: events that may be missing are looked for again in the next tick: %s"
+_NOT_COMPARED = "stream %s: the search for missing events failed and is repeated in the next tick: %s"
 
 _NAMED = 5
-"""Shards that a tick's reason names; the others are counted."""
+"""How many shards the reason of a skipped tick names. It counts the others."""
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the sensor remembers from tick to tick. Without it nothing is lost, only looked at again.
+    """What the sensor remembers from tick to tick. If it is lost, the sensor only repeats work.
 
     Attributes:
-        last_asked: The last shard that a tick asked for: spans after it go first, so that with more spans
-            than runs in a tick all get their turn.
+        last_asked: The last shard that a tick requested. Partition ranges after it come first, so that each
+            gets its turn if there are more ranges than runs in a tick.
         backoff: The shards whose runs fail.
-        commits: How far the commits were compared with the events.
-        fills: Likewise what was filled in behind the positions.
+        commits: How far the commits of positions were compared with the events.
+        fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
     """
 
@@ -69,7 +70,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
-        """Read what `encode` wrote; an older version wrote the last shard alone."""
+        """Read what `encode` returned. An older version stored only the last shard."""
         if not text or not text.startswith("{"):
             return cls(last_asked=text)
         try:
@@ -78,7 +79,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
             return cls()
 
     def encode(self) -> str:
-        """As JSON."""
+        """Return the cursor as JSON."""
         return msgspec.json.encode(self).decode()
 
 
@@ -88,24 +89,26 @@ def evaluate(
     cursor: str | None,
     clock: Callable[[], float] = time.time,
 ) -> dg.SensorResult:
-    """One tick. A shard that is new becomes a partition, told as a materialization of the stream's asset.
+    """Evaluate one tick.
+
+    A new shard becomes a partition and is reported as a materialization of the stream's asset.
 
     Args:
         manager: The stream's I/O manager.
-        instance: Where partitions, runs and events are.
-        cursor: What the tick before left.
-        clock: Tells the time of the tick, seconds since the epoch.
+        instance: The instance with the partitions, runs and events.
+        cursor: The cursor that the previous tick returned.
+        clock: Returns the time of the tick, in seconds since the epoch.
     """
     stream, partitions, now = manager.stream, shard_partitions(manager.stream), clock()
     before = Cursor.parse(cursor)
     listing, shards = manager.listed_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = newest_partitions(instance, stream, shards.keys() - finished)
-    # Those read to their end before the sensor first saw them need no partition.
-    needless = {*known, *finished}
-    new = [shard_id for shard_id in shards if shard_id not in needless]
+    # A shard that was finished before the sensor first listed it needs no partition.
+    not_new = {*known, *finished}
+    new = [shard_id for shard_id in shards if shard_id not in not_new]
     keys = [*known, *new]
-    # One that is no longer listed and not read to its end is asked for too: its run tells what was lost.
+    # An unfinished shard that is no longer listed is requested too: its run reports what was lost.
     readable = {
         shard_id
         for shard_id, shard in shards.items()
@@ -114,37 +117,37 @@ def evaluate(
     unfinished = unfinished_runs(instance, stream)
     liveness = liveness_of(manager, instance, unfinished, before.liveness, now)
     over = liveness.over
-    living = [record for record in unfinished if record.dagster_run.run_id not in over]
-    busy = shards_of(manager, living, keys, now)
+    alive = [record for record in unfinished if record.dagster_run.run_id not in over]
+    busy = shards_of(manager, alive, keys, now)
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_spans(keys, readable - busy - waiting.keys())
-    spans = _after(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
+    ranges = _rotated(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
     missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, over)
-    after = Cursor(spans[-1][-1] if spans else before.last_asked, backoff, commits, fills, liveness)
-    # Until it is finished, a run holds its one partition's place in Dagster's queue, see `following_tags`.
-    held = {
+    after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
+    # An unfinished run may block its single partition in Dagster's queue, see `following_tags`.
+    blocked = {
         shard_id
         for record in unfinished
         if record.dagster_run.run_id in over
         for shard_id in tagged_span(record.dagster_run.tags, keys)
     }
     return dg.SensorResult(
-        # Without a run key: that of a failed run would block its shards for ever.
+        # There is no run key, because the key of a failed run would block its shards forever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, span, held))
-            for span in spans
+            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, range_, blocked))
+            for range_ in ranges
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if spans else _reason(waiting, liveness.dead),
+        skip_reason=None if ranges else _reason(waiting, liveness.dead),
     )
 
 
 def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
-    """A new shard, as the stream's page shows it."""
+    """Return the event of a new shard for the stream's asset page."""
     metadata = {
         "shard": shard_id,
         "parents": ", ".join(shard.parents) or "none",
@@ -153,45 +156,51 @@ def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMate
     return dg.AssetMaterialization(stream_key(stream), partition=shard_id, metadata=metadata)
 
 
-def _after(spans: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
+def _rotated(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
+    """Move the ranges that start after the last requested shard to the front."""
     if last not in keys:
-        return spans
+        return ranges
     after = set(keys[keys.index(last) + 1 :])
-    return sorted(spans, key=lambda span: span[0] not in after)
+    return sorted(ranges, key=lambda range_: range_[0] not in after)
 
 
-def _tags(manager: ShardIOManager, span: Sequence[str], held: Collection[str]) -> dict[str, str]:
-    """Those of the run that is asked for over a span; runs that are over hold some shards."""
+def _tags(manager: ShardIOManager, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
+    """Return the tags of the run that is requested over a range. Runs that are over may block some shards."""
     if manager.follow_for is None:
-        return span_tags(span, as_range=not set(span).isdisjoint(held))
-    return following_tags(span, manager.follow_for, manager.handover)
+        return span_tags(range_, as_range=not set(range_).isdisjoint(blocked))
+    return following_tags(range_, manager.follow_for, manager.handover)
 
 
 def _ended_runs(
     instance: dg.DagsterInstance, stream: str, keys: Sequence[str], before: Backoff, now: float
 ) -> Iterator[EndedRun]:
-    """Our runs that succeeded or failed and were not counted; a canceled one tells nothing of its shards."""
+    """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
+
+    Canceled runs are left out: they do not show whether their shards fail.
+    """
     since = before.since(now)
-    asked = dg.RunsFilter(
+    ended = dg.RunsFilter(
         statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
         updated_after=datetime.fromtimestamp(since, UTC),
     )
-    for record in instance.get_run_records(asked):
+    for record in instance.get_run_records(ended):
         run = record.dagster_run
-        if run.run_id in before.counted:  # its events may be many
+        if run.run_id in before.counted:  # it may have many events
             continue
-        # One that was only tagged anew counted long ago.
-        if not is_ours(instance, run, stream) or (record.end_time is not None and record.end_time < since):
+        # A run whose tags were changed later was counted when it ended.
+        if not materializes_raw(instance, run, stream) or (
+            record.end_time is not None and record.end_time < since
+        ):
             continue
-        span = tagged_span(run.tags, keys)
-        # Only for a run that failed is it asked which shards it did materialize.
-        done = span if run.is_success else _materialized_by(instance, stream, run.run_id)
-        failed = [shard_id for shard_id in span if shard_id not in done]
+        range_ = tagged_span(run.tags, keys)
+        # The events are read only for a failed run.
+        done = range_ if run.is_success else _materialized_by(instance, stream, run.run_id)
+        failed = [shard_id for shard_id in range_ if shard_id not in done]
         yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
 
 
 def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
-    """The shards of which the last that a run told is a materialization; one that followed told of many."""
+    """Return the shards whose last event of a run is a materialization."""
     last: dict[str, bool] = {}
     for event in events_of(instance, run_id, newest_first=True):
         if event.asset_key == raw_key(stream) and event.partition is not None:
@@ -206,57 +215,61 @@ def _missing_events(
     before: Cursor,
     over: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
-    """The events of runs that died between their commit and its event.
+    """Find the events of runs that died between the commit and its event.
 
-    Events only mirror the table: where it cannot be read for them, runs are asked for all the same, and the
-    next tick looks again.
+    If the table cannot be read, the tick requests runs anyway and the next tick repeats the search: events
+    only mirror the table.
+
+    Returns:
+        The events, and the progress for the cursor's `commits` and `fills`.
     """
     try:
         snapshot = manager.positioned_table().snapshot()
     except TableMissing:
         return [], before.commits, before.fills
     except TableError as error:
-        _log.warning(_NOT_TOLD, manager.stream, error)
+        _log.warning(_NOT_COMPARED, manager.stream, error)
         return [], before.commits, before.fills
     events: list[dg.AssetMaterialization] = []
 
-    def look(
+    def compare(
         newest: Callable[[], StreamPositions | Past | None], link_at: Callable[[int], Link], done: Reconciled
     ) -> Reconciled:
         try:
             last = newest()
-            found, compared = missing_events(
+            found, progress = find_missing_events(
                 instance, manager.stream, link_at, last.token if last else None, done, dead=over
             )
         except TableError as error:
-            _log.warning(_NOT_TOLD, manager.stream, error)
+            _log.warning(_NOT_COMPARED, manager.stream, error)
             return done
         events.extend(found)
-        return compared
+        return progress
 
-    commits = look(
+    commits = compare(
         lambda: snapshot.positions(identity, or_older=True),
         lambda token: Link.of_positions(snapshot.positions_at(token)),
         before.commits,
     )
-    fills = look(
+    fills = compare(
         lambda: snapshot.past(identity), lambda token: Link.of_past(snapshot.past_at(token)), before.fills
     )
     return events, commits, fills
 
 
 def _reason(waiting: Mapping[str, Failing], dead: Collection[str]) -> str:
-    """Why a tick asks for no run."""
-    said = [DEAD % run_id for run_id in sorted(dead)]
+    """Return why a tick requests no run."""
+    dead_runs = [DEAD % run_id for run_id in sorted(dead)]
     if not waiting:
-        return "; ".join(["every readable shard has an unfinished run", *said])
+        return "; ".join(["every readable shard has an unfinished run", *dead_runs])
     first = sorted(waiting.items(), key=lambda item: item[1].until)
     named = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
     more = [f"{len(first) - _NAMED} more wait"] if len(first) > _NAMED else []
-    return "; ".join(["every other readable shard has an unfinished run", *named, *more, *said])
+    return "; ".join(["every other readable shard has an unfinished run", *named, *more, *dead_runs])
 
 
 def _waits(shard_id: str, failing: Failing) -> str:
+    """Return why a shard waits, and until when."""
     until = datetime.fromtimestamp(failing.until, UTC)
     runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
     return f"{shard_id} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"

@@ -1,4 +1,4 @@
-"""The runs that the sensor sees: which are unfinished, which of these are dead, which shards they have."""
+"""The runs that the sensor observes: which are unfinished, which are dead, and which shards they have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
@@ -33,7 +32,12 @@ DEAD = (
     "run %s shows no sign of life, so its shards are requested again. Terminate it in the UI: until it is "
     "ended, it counts towards the limits of concurrent runs. run_monitoring in dagster.yaml ends such runs"
 )
-"""What is reported of a dead run."""
+"""The message about a dead run."""
+
+_NOT_OBSERVED = "stream %s: the heartbeats cannot be read, so this tick detects no dead runs: %s"
+
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
 
 _HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
@@ -42,7 +46,7 @@ _STEP_PLANS = (
     dg.DagsterEventType.STEP_START,
     dg.DagsterEventType.STEP_RESTARTED,
 )
-"""After these a step writes its first heartbeat, as soon as it has a plan."""
+"""After these events a step writes its first heartbeat as soon as it has a plan."""
 
 _STEP_ENDED = (
     dg.DagsterEventType.STEP_SUCCESS,
@@ -54,11 +58,12 @@ _STEP_EVENTS = (*_STEP_PLANS, *_STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETR
 
 
 def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
-    """Those over the raw asset, and replays."""
+    """Return the unfinished runs that materialize the raw asset or replay it."""
     return [
         record
-        for record in instance.get_run_records(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
-        if record.dagster_run.job_name == replay_name(stream) or is_ours(instance, record.dagster_run, stream)
+        for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED))
+        if record.dagster_run.job_name == replay_name(stream)
+        or materializes_raw(instance, record.dagster_run, stream)
     ]
 
 
@@ -69,7 +74,15 @@ def liveness_of(
     before: Liveness,
     now: float,
 ) -> Liveness:
-    """Which of the unfinished runs still live. One that waits in Dagster's queue does."""
+    """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive.
+
+    Args:
+        manager: The stream's I/O manager.
+        instance: The instance with the runs.
+        unfinished: The unfinished runs.
+        before: The state after the previous tick.
+        now: The time of the tick, in seconds since the epoch.
+    """
     runs = [record.dagster_run for record in unfinished]
     launched = [run for run in runs if run.status is not dg.DagsterRunStatus.QUEUED]
     beats: Mapping[str, str] = {}
@@ -77,7 +90,7 @@ def liveness_of(
         try:
             beats = heartbeats(manager.positioned_table())
         except (OSError, TableError) as error:
-            _log.warning("stream %s: whether its runs live is not known: %s", manager.stream, error)
+            _log.warning(_NOT_OBSERVED, manager.stream, error)
             return before
     seen: dict[str, Seen] = {}
     for run in launched:
@@ -87,34 +100,32 @@ def liveness_of(
         elif beat is not None or (sign is not None and sign.beat is not None):
             seen[run.run_id] = Seen(run.status.value, beat, SECONDS_SILENT)
         else:
-            seen[run.run_id] = _seen_without_heartbeat(manager, instance, run)
+            seen[run.run_id] = _without_heartbeat(manager, instance, run)
     liveness = before.after(seen, now)
     for run_id in sorted(liveness.dead - before.dead):
         _log.warning(DEAD, run_id)
     return liveness
 
 
-def _seen_without_heartbeat(
-    manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun
-) -> Seen:
-    """What is known of a run that never had a heartbeat: how far its step is."""
+def _without_heartbeat(manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Seen:
+    """Return the observation of a run that never had a heartbeat: how far its step is."""
     status, step = run.status.value, _last_event_of_step(instance, run, manager.stream)
     if step in _STEP_ENDED:
         return Seen(status, ENDED, SECONDS_SILENT)
     if step in _STEP_PLANS:
         return Seen(f"{status} {step.value}", None, SECONDS_TO_PLAN)
-    # Its step may begin late, after others of the run, and last as long as it can still commit.
+    # The step may start late, after other steps of the run, and lasts at most as long as it can commit.
     try:
-        followed = seconds_followed(run.tags) or 0.0
+        duration = seconds_followed(run.tags) or 0.0
     except InvalidInput:
-        followed = 0.0
-    return Seen(status, None, OLDEST_ATTEMPT.total_seconds() + followed + manager.handover)
+        duration = 0.0
+    return Seen(status, None, OLDEST_ATTEMPT.total_seconds() + duration + manager.handover)
 
 
 def _last_event_of_step(
     instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str
 ) -> dg.DagsterEventType | None:
-    """The last event that says where the step is that commits; None before it begins."""
+    """Return the type of the last event of the step that commits; None before the step starts."""
     is_replay = run.job_name == replay_name(stream)
     step_key = op_key(run.job_name) if is_replay else raw_key(stream).to_python_identifier()
     records = instance.get_records_for_run(run.run_id, of_type=set(_STEP_EVENTS), ascending=False).records
@@ -128,22 +139,22 @@ def shards_of(
     keys: Sequence[str],
     now: float,
 ) -> set[str]:
-    """The shards that unfinished runs have and keep: not one that ends when the next one takes over."""
+    """Return the shards of unfinished runs, without runs that end as soon as the next one takes over."""
     return {
         shard_id
         for record in records
-        if record.dagster_run.job_name != replay_name(manager.stream)  # it moves no position
+        if record.dagster_run.job_name != replay_name(manager.stream)  # a replay moves no position
         and not _hands_over(record, manager.handover, now)
         for shard_id in tagged_span(record.dagster_run.tags, keys)
     }
 
 
 def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
-    """Whether a run follows and is in its last seconds, in which the next one may take over."""
+    """Whether a continuous run is in its last seconds, in which the next one may take over."""
     try:
         seconds = seconds_followed(record.dagster_run.tags)
     except InvalidInput:
-        return False  # it fails with that
+        return False  # the run fails with this error
     return (
         seconds is not None
         and record.start_time is not None
@@ -151,11 +162,11 @@ def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
     )
 
 
-def is_ours(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
-    """Whether a run is over the raw asset. One that selects no asset is over all of its job, if any."""
+def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
+    """Whether a run materializes the raw asset. Without an asset selection it materializes all of its job."""
     if run.asset_selection is not None:
         return raw_key(stream) in run.asset_selection
     if run.execution_plan_snapshot_id is None:
-        return False  # it does nothing
+        return False  # the run executes nothing
     plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
     return raw_key(stream) in plan.asset_selection

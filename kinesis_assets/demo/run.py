@@ -15,6 +15,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.definitions import defs
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.emulator import LocalKinesis
@@ -96,7 +97,7 @@ class _Demo:
     def __init__(self, kinesis: Any) -> None:
         self.acknowledged: list[tuple[str, str, str]] = []
         self._kinesis = kinesis
-        self._project = StreamProject.deployed(STREAM)
+        self._project = StreamProject.deployed(STREAM, defs)
         self._instance = dg.DagsterInstance.ephemeral()
         self._cursor: str | None = None
         self._lag_ms: dict[str, int] = {}

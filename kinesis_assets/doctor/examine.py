@@ -11,7 +11,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.dagster.reconcile import MOST_FILES, Link, fact, told_since, untold
+from kinesis_assets.dagster.commit_links import Link
+from kinesis_assets.dagster.event_log import fact, told_since, untold
+from kinesis_assets.dagster.missing_events import MOST_FILES
 from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.chain import PROVEN_SINCE, breaks, unlike_the_log
 from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows

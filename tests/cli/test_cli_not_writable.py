@@ -9,7 +9,6 @@ import pytest
 from test_cli_run import one_line
 
 from kinesis_assets.dagster import in_process
-from kinesis_assets.dagster.jobs import replay as jobs_replay
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import heartbeat, positions_chain
@@ -40,8 +39,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(_) -> None:
         pytest.fail("Spark was started")
 
-    for module in (in_process, jobs_replay):
-        monkeypatch.setattr(module, "begin_session", begin)
+    monkeypatch.setattr(in_process, "begin_session", begin)
 
 
 @pytest.fixture

@@ -221,7 +221,7 @@ class TestBadInput:
     @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
     @pytest.mark.parametrize("command", ["run", "positions"])
     def test_a_stream_that_no_yaml_names_without_a_table(self, command, cli, stream):
-        assert f"stream {stream}: no defs/*/defs.yaml names it" in self.bad(cli(command, "--stream", stream))
+        assert "no defs/*/defs.yaml defines it" in self.bad(cli(command, "--stream", stream))
 
     @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
     def test_an_arn_of_a_stream_that_its_yaml_has_by_name(self, cli):

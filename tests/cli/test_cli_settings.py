@@ -139,7 +139,7 @@ def test_a_package_without_a_project_says_to_name_the_table(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert "stream clicks: this installation of the package has no project" in one_line(done.stderr)
+    assert "stream clicks: the package is not installed in a Dagster project" in one_line(done.stderr)
     assert "--table" in done.stderr
 
 

@@ -42,6 +42,6 @@ def test_a_run_told_to_stop_commits_and_prints_what_it_had(
             process.kill()  # else a run that does not stop is waited for without end
     (line,) = map(json.loads, out.splitlines())
     assert process.returncode == 1
-    assert err.splitlines()[-1].startswith(f"Error: stream {stream}: told to stop")
+    assert err.splitlines()[-1].startswith(f"Error: stream {stream}: the run was canceled")
     assert (line["state"], 5 <= line["rows"] < 300) == ("committed", True)
     assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == line["rows"]

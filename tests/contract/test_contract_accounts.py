@@ -11,8 +11,7 @@ from deltalake import DeltaTable
 from pipeline import SPARK_CONFIG
 
 from kinesis_assets import cli
-from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.jobs.replay import run_replay
+from kinesis_assets.dagster.in_process import StreamProject, run_replay
 from kinesis_assets.errors import StreamNotFound
 from kinesis_assets.table.table import PositionedTable
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.adopt.run import adopt
-from kinesis_assets.dagster.jobs.replay import run_replay
+from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.jobs.replay import run_replay
+from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.errors import RunCanceled
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_run_told_to_stop_commits_what_it_read_and_the_position_tells_the_trut
     faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), after=10, times=1)
     with pytest.raises(RunCanceled) as canceled:
         pipeline.run()
-    assert sum(facts["rows"] for facts in canceled.value.told) == len(pipeline.rows()) > 0
+    assert sum(facts["rows"] for facts in canceled.value.events) == len(pipeline.rows()) > 0
     pipeline.assert_rows_equal_positions()
     faults.clear()
     pipeline.run()

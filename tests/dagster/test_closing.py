@@ -170,7 +170,7 @@ def closing():
     told, given_up = threading.Event(), threading.Event()
 
     def closing(timeout=60.0):
-        return Closing(timeout, tell=told.set, give_up=given_up.set), told, given_up
+        return Closing(timeout, request_stop=told.set, give_up=given_up.set), told, given_up
 
     return closing
 
@@ -245,7 +245,7 @@ def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatc
         threading.Event().wait(30)
 
     began = time.monotonic()
-    assert_interrupted(Closing(0.2, tell=broken, give_up=broken), work)
+    assert_interrupted(Closing(0.2, request_stop=broken, give_up=broken), work)
     assert time.monotonic() - began < 20
     for_ever.set()
 

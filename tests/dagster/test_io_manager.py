@@ -363,8 +363,8 @@ def test_an_asset_that_loads_the_raw_one_is_told_to_open_the_table_itself(
         )
 
     assert str(caught.value) == (
-        f"kinesis/{stream}_raw is not the stream {stream}; an asset that reads the table opens "
-        f"{tmp_path / 'table'} itself, and names it in deps"
+        f"kinesis/{stream}_raw is not the stream {stream}, and only that can be loaded. To read the table in "
+        f"an asset, add it to deps and open {tmp_path / 'table'} in the body"
     )
 
 
@@ -428,7 +428,7 @@ class TestOwnBody:
         assert InvalidInput.__name__ in told
         assert (
             f"kinesis/{stream}_raw returned {type(returned).__name__}; "
-            "its body must return the plan it was given, or a narrowed one" in told
+            "its body must return its plan, or a plan with fewer shards" in told
         )
         assert materializations(instance, result) == {}
         assert rows(project) == []

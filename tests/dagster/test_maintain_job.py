@@ -46,7 +46,7 @@ def test_a_schedule_of_ones_own_or_none():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"maintenance_schedule": "at night"}, "maintenance_schedule 'at night' is no cron schedule"),
+        ({"maintenance_schedule": "at night"}, "maintenance_schedule 'at night' is not a cron schedule"),
         ({"retention_days": 0}, "retention_days must be from 1 to 36500, not 0"),
         ({"retention_days": 36_501}, "retention_days must be from 1 to 36500, not 36501"),
     ],

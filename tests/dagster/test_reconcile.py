@@ -10,10 +10,12 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster import reconcile
+from kinesis_assets.dagster import commit_links
+from kinesis_assets.dagster import missing_events as module
 from kinesis_assets.dagster import run_events as told_module
+from kinesis_assets.dagster.commit_links import Link, Stretch
+from kinesis_assets.dagster.missing_events import Reconciled, find_missing_events
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.dagster.reconcile import Link, Reconciled, Stretch, missing_events
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -241,7 +243,8 @@ def chain(source, daemon) -> dict[int, Link]:
 def looks(daemon: Daemon, chain: dict[int, Link], done: Reconciled, newest: int, files: int = 200):
     """One look; the commits that it tells of, and how far it came."""
     stream = daemon.project.stream
-    events, done = missing_events(daemon.instance, stream, chain.__getitem__, newest, done, most_files=files)
+    links = chain.__getitem__
+    events, done = find_missing_events(daemon.instance, stream, links, newest, done, max_files=files)
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
@@ -265,7 +268,7 @@ def test_a_long_stretch_is_told_over_several_looks_and_each_commit_once(daemon, 
 
 
 def test_a_look_adds_no_more_events_than_it_may(daemon, chain, monkeypatch):
-    monkeypatch.setattr(reconcile, "MOST_EVENTS", 4)
+    monkeypatch.setattr(module, "MOST_EVENTS", 4)
     found, done = looks(daemon, chain, Reconciled(), 10)
     assert found == [1, 2, 3, 4]
     assert done == Reconciled(10, (Stretch(10, 4),))
@@ -288,7 +291,7 @@ def test_of_a_run_that_goes_on_no_commit_is_read_twice_until_it_ends(daemon, cha
 
     def look(done: Reconciled, newest: int) -> tuple[int, Reconciled]:
         read.clear()
-        events, done = missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
+        events, done = find_missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
         return len(events), done
 
     events, done = look(Reconciled(0), 5)
@@ -344,7 +347,7 @@ def test_what_is_left_of_runs_side_by_side_is_one_stretch_when_one_of_them_ended
 
 
 def test_a_run_that_never_ends_keeps_nothing_that_came_long_after_it(daemon, chain, monkeypatch):
-    monkeypatch.setattr(reconcile, "_BETWEEN", 3)
+    monkeypatch.setattr(commit_links, "_BETWEEN", 3)
     endless, between, last = (daemon.run({PARTITION: A}) for _ in range(3))
     chain |= {
         number: replace(link, by=(endless if number == 1 else last if number > 5 else between).run_id)
@@ -373,7 +376,7 @@ class Watch:
 def timed_looks(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0):
     """What each look tells of, where files and events take their time to be read."""
     watch, found, done = Watch(), [], Reconciled(through=0)
-    whole = reconcile.untold
+    whole = module.untold
 
     def slow_untold(*given):
         watch.seconds += found_seconds
@@ -383,11 +386,11 @@ def timed_looks(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0)
         watch.seconds += read_seconds
         return chain[token]
 
-    monkeypatch.setattr(reconcile, "untold", slow_untold)
-    monkeypatch.setattr(reconcile, "_LOOKED_FOR_AT_ONCE", 1)
+    monkeypatch.setattr(module, "untold", slow_untold)
+    monkeypatch.setattr(module, "_LOOKED_FOR_AT_ONCE", 1)
     base = chain[1].batch_id - 1
     while True:
-        events, done = missing_events(
+        events, done = find_missing_events(
             daemon.instance, daemon.project.stream, slow_link, 10, done, clock=watch
         )
         if not events:

@@ -10,7 +10,8 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.jobs.replay import replay_name, run_replay
+from kinesis_assets.dagster.in_process import run_replay
+from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 

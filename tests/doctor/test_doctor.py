@@ -20,8 +20,8 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from deltalake import write_deltalake
 
+from kinesis_assets.dagster.event_log import told_since
 from kinesis_assets.dagster.names import raw_key, sensor_name
-from kinesis_assets.dagster.reconcile import told_since
 from kinesis_assets.dagster.run_liveness import Liveness, Sign
 from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.doctor.row_scan import Counted, Scan

@@ -130,7 +130,7 @@ def test_a_run_that_is_told_to_stop_commits_what_the_server_has_read(
     run.send_signal(signal.SIGTERM)
     status, (shard,), err = ended(run)
     assert status == 1
-    assert f"stream {stream}: told to stop" in err
+    assert f"stream {stream}: the run was canceled" in err
     assert (shard["state"], 5 <= shard["rows"] < 300) == ("committed", True)
     assert rows(tmp_path / stream) == list(range(shard["rows"]))
 

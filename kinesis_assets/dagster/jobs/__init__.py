@@ -1,1 +1,1 @@
-"""Jobs that a person starts, beside the runs that the sensor asks for."""
+"""Jobs of a stream in addition to its runs: maintenance, replay and seek."""

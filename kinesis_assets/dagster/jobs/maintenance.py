@@ -1,6 +1,6 @@
-"""The maintenance of a stream's table as a Dagster job, and its schedule."""
+"""The maintenance job of a stream's table, and its schedule."""
 
-# Dagster looks at the types of an op's arguments, so they must not be text.
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
 SCHEDULE = "17 3 * * *"
-"""Cron, UTC: once a day, when the day before is over and its stragglers have landed."""
+"""Cron schedule in UTC: once a day, when the late records of the previous day have landed."""
 
 STEPS = "steps"
-"""The metadata of the observation that holds what was done."""
+"""The metadata key of the observation for the list of steps."""
 
-_DRY_RUN = dg.Field(bool, default_value=False, description="Only tell what would be done.")
+_DRY_RUN = dg.Field(bool, default_value=False, description="Only report what would be done.")
 
 
 def maintenance_name(stream: str) -> str:
-    """The job of a stream's table."""
+    """Return the name of a stream's maintenance job."""
     return f"{raw_key(stream).to_python_identifier()}_maintenance"
 
 
 def build_maintenance_job(stream: str) -> dg.JobDefinition:
-    """The job that does what is due, and tells it as an observation of the raw asset."""
+    """Build the job that performs the due maintenance and reports it as an observation of the raw asset."""
     manager_key = io_manager_key(stream)
     name = maintenance_name(stream)
 
@@ -55,15 +55,15 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
                 context.log.info(str(step))
                 steps.append({"stream": stream, **asdict(step)})
         except TableMissing:
-            context.log.info("There is no table yet; the first run of the stream creates it.")
-        finally:  # what was done is told, whatever came after it
+            context.log.info("The table does not exist yet. The first run of the stream creates it.")
+        finally:  # completed steps are reported even if a later one fails
             context.log_event(
                 dg.AssetObservation(raw_key(stream), metadata={STEPS: dg.MetadataValue.json(steps)})
             )
 
     @dg.job(
         name=name,
-        description=f"Keeps the raw table of {stream} quick and small: compaction, vacuum, log, old rows.",
+        description=f"Maintains the raw table of {stream}: compaction, vacuum, log cleanup, row retention.",
     )
     def job() -> None:
         keep()
@@ -72,10 +72,14 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
 
 
 def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
-    """When a job is due, running by default.
+    """Build a job's schedule, which runs by default.
+
+    Args:
+        job: The job.
+        cron: The cron schedule, in UTC.
 
     Raises:
-        InvalidInput: It is no cron schedule.
+        InvalidInput: The cron schedule is invalid.
     """
     try:
         return dg.ScheduleDefinition(
@@ -87,22 +91,28 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
         )
     except dg.DagsterInvalidDefinitionError as error:
         raise InvalidInput(
-            f"maintenance_schedule {cron!r} is no cron schedule, as {SCHEDULE!r} is"
+            f"maintenance_schedule {cron!r} is not a cron schedule such as {SCHEDULE!r}"
         ) from error
 
 
 def run_maintenance(
     definitions: dg.Definitions, stream: str, instance: dg.DagsterInstance, *, dry_run: bool
 ) -> Iterator[dict[str, Any]]:
-    """Run a stream's job in this process.
+    """Run a stream's maintenance job in this process.
+
+    Args:
+        definitions: The definitions that contain the stream.
+        stream: The stream's name.
+        instance: The instance that stores the run.
+        dry_run: Whether to report the steps only, without performing them.
 
     Yields:
-        Each `Step`, with the stream.
+        The fields of each `Step`, with the stream's name.
 
     Raises:
-        KinesisAssetsError: The job failed; what was yielded is done.
+        KinesisAssetsError: The job failed. The steps that were yielded are done.
     """
-    from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above
+    from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # see above
 
     run_id = str(uuid4())
     name = maintenance_name(stream)
@@ -119,11 +129,11 @@ def run_maintenance(
     except KinesisAssetsError as error:
         failed = error
     found = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION).records
-    # Dagster keeps them in the order of the alphabet.
+    # Dagster sorts the keys of JSON metadata.
     columns = ("stream", *(field.name for field in fields(Step)))
     for record in found:
-        told = record.event_log_entry.asset_observation
-        steps: Any = told.metadata[STEPS].value if told else ()
+        observation = record.event_log_entry.asset_observation
+        steps: Any = observation.metadata[STEPS].value if observation else ()
         yield from ({name: step[name] for name in columns} for step in steps)
     if failed is not None:
         raise failed

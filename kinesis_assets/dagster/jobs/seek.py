@@ -1,6 +1,6 @@
-"""The job that sets positions by hand."""
+"""The job that sets positions."""
 
-# No annotations of the future here: Dagster reads an op's config from the annotation itself.
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 from typing import TYPE_CHECKING
 
@@ -16,34 +16,38 @@ if TYPE_CHECKING:
 
 
 class SeekConfig(dg.Config):
-    """Which shards are set where."""
+    """The new position, and the shards to set."""
 
-    to: str = Field(description="A position, as for `start`: TRIM_HORIZON, AT_TIMESTAMP:2026-01-31T12:00:00Z")
+    to: str = Field(
+        description="A position, as in `start`, such as TRIM_HORIZON or AT_TIMESTAMP:2026-01-31T12:00:00Z."
+    )
     shards: list[str] = Field(default=[], description="Shard ids.")
-    all_shards: bool = Field(default=False, description="Every shard that can go there, instead.")
-    apply: bool = Field(default=False, description="Do it; else it is only told what would be done.")
+    all_shards: bool = Field(
+        default=False, description="Set every shard that can have the position, instead of naming shards."
+    )
+    apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
 
 
 def seek_name(stream: str) -> str:
-    """The job of a stream."""
+    """Return the name of a stream's seek job."""
     return f"{raw_key(stream).to_python_identifier()}_seek"
 
 
 def build_seek_job(stream: str) -> dg.JobDefinition:
-    """The job that sets positions of a stream's shards; its run's id is kept with them.
+    """Build the job that sets the positions of a stream's shards. The positions record the run's id.
 
-    What it did to each shard, or would do, is in its log and in its output's metadata; what it did, on the
-    raw asset's page too, as an observation.
+    The run's log and its output metadata report each shard's change. Applied changes are also recorded as
+    observations of the raw asset.
     """
     manager_key = io_manager_key(stream)
     name = seek_name(stream)
 
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
-        from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 
         if config.all_shards == bool(config.shards):
-            raise InvalidInput("name shards, or set all_shards")
+            raise InvalidInput("give either shards or all_shards")
         manager: ShardIOManager = getattr(context.resources, manager_key)
         result = seek(
             manager.client(),
@@ -54,20 +58,20 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
             apply=config.apply,
         )
         facts = facts_of_moves(result)
-        for told in facts:
-            context.log.info(", ".join(f"{key}: {value}" for key, value in told.items()))
-            if told["applied"]:
+        for shard in facts:
+            context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
+            if shard["applied"]:
                 context.log_event(
-                    dg.AssetObservation(raw_key(stream), partition=told["shard"], metadata=told)
+                    dg.AssetObservation(raw_key(stream), partition=shard["shard"], metadata=shard)
                 )
         if not config.apply:
-            context.log.info("Nothing was changed. Set apply to do it.")
+            context.log.info("Nothing was changed. Set apply to apply the change.")
         context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})
 
     @dg.job(
         name=name,
-        description=f"Sets positions of {stream} by hand: forward with the gap recorded, or back with the "
-        "rows after the new position taken out. Only tells what it would do, unless apply is set.",
+        description=f"Sets positions of {stream}: forward, which records the gap, or back, which deletes the "
+        "rows after the new position. Without apply it only reports the plan.",
     )
     def job() -> None:
         set_positions()

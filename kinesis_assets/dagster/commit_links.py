@@ -1,0 +1,171 @@
+"""The commits of a stream's table as a chain, and the events that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import msgspec
+
+from kinesis_assets.dagster.metadata import landed_metadata
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.ingest.outcome import ShardState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.positions import Landed, StreamPositions
+
+EventKey = tuple[str, str]
+"""Identifies the event of a shard in a commit: the batch id as text, and the shard id."""
+
+FILLED = "filled"
+"""The state in a shard's event after a replay added rows behind its position."""
+
+_BETWEEN = 10
+"""The maximum number of commits between two segments that are joined, which are then compared again. Without
+a limit, a run that never ends would keep every later commit."""
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """A segment of a chain.
+
+    Attributes:
+        newest: The newest token, inclusive.
+        until: The token before the oldest one, exclusive; None for the start of the chain.
+        runs: The runs that made all commits of the segment, which waits while all of them are unfinished;
+            empty for a segment that does not wait.
+    """
+
+    newest: int
+    until: int | None
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The facts of one commit that its events need.
+
+    Attributes:
+        token: The token that names the commit's file.
+        previous: The token of the commit before it; None for the first.
+        batch_id: The batch id of its rows.
+        by: The id of the Dagster run, or the name of the person, that made the commit.
+        landed: What the commit added, by shard id.
+        states: The state of each of these shards, as in their events.
+    """
+
+    token: int
+    previous: int | None
+    batch_id: int
+    by: str | None
+    landed: Mapping[str, Landed]
+    states: Mapping[str, str]
+
+    @classmethod
+    def of_positions(cls, positions: StreamPositions) -> Link:
+        """Return the link of a commit that moved positions."""
+        states = {
+            shard_id: str(
+                ShardState.FINISHED if positions.shards[shard_id].finished else ShardState.COMMITTED
+            )
+            for shard_id in positions.landed
+        }
+        return cls(
+            token=positions.token,
+            previous=positions.previous,
+            batch_id=positions.batch_id,
+            by=positions.by,
+            landed=positions.landed,
+            states=states,
+        )
+
+    @classmethod
+    def of_past(cls, past: Past) -> Link:
+        """Return the link of a commit that changed rows behind the positions."""
+        return cls(
+            token=past.token,
+            previous=past.previous,
+            batch_id=past.batch_id,
+            by=past.by,
+            landed=past.filled,
+            states=dict.fromkeys(past.filled, FILLED),
+        )
+
+    def told(self, shard_id: str) -> EventKey:
+        """Return the key of a shard's event."""
+        return str(self.batch_id), shard_id
+
+    def event(self, stream: str, shard_id: str) -> dg.AssetMaterialization:
+        """Build a shard's event."""
+        metadata = landed_metadata(
+            stream, shard_id, self.landed[shard_id], self.batch_id, state=self.states[shard_id]
+        )
+        return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
+
+
+def read_links(
+    link_at: Callable[[int], Link], segment: Stretch, max_links: int, is_over: Callable[[], bool]
+) -> tuple[list[Link], Stretch | None]:
+    """Read the commits of a segment, newest first, up to a number of commits or a time limit.
+
+    Args:
+        link_at: Reads the commit with a given token.
+        segment: The segment.
+        max_links: The maximum number of commits.
+        is_over: Whether the time limit is reached. One commit is read in any case.
+
+    Returns:
+        The commits, and the rest of the segment; None if nothing is left to read.
+    """
+    links: list[Link] = []
+    token: int | None = segment.newest
+    while token is not None and token != segment.until:
+        if len(links) >= max_links or (links and is_over()):
+            return links, Stretch(token, segment.until)
+        try:
+            links.append(link_at(token))
+        except PositionsUnreadable:
+            break  # maintenance has deleted the older files
+        token = links[-1].previous
+    return links, None
+
+
+def segment_of(link: Link) -> Stretch:
+    """Return the segment that consists of one commit."""
+    return Stretch(link.token, link.previous)
+
+
+def join_segments(segments: Iterable[Stretch], before: Mapping[int, int | None]) -> Iterator[Stretch]:
+    """Join adjacent segments, newest first, if both or neither of them wait for runs.
+
+    Segments that wait are joined across a few commits of other runs, which are then compared again. Otherwise
+    continuous runs at the same time would leave as many segments as they have commits.
+
+    Args:
+        segments: The segments, newest first.
+        before: The token before each commit that was just read.
+    """
+    last: Stretch | None = None
+    for segment in segments:
+        if last is not None and bool(last.runs) == bool(segment.runs) and _is_near(last, segment, before):
+            last = Stretch(last.newest, segment.until, tuple(dict.fromkeys((*last.runs, *segment.runs))))
+            continue
+        if last is not None:
+            yield last
+        last = segment
+    if last is not None:
+        yield last
+
+
+def _is_near(newer: Stretch, older: Stretch, before: Mapping[int, int | None]) -> bool:
+    """Whether two segments are adjacent; or, if they wait for runs, only a few commits apart."""
+    token = newer.until
+    for _ in range(_BETWEEN if newer.runs else 0):
+        if token is None or token == older.newest:
+            break
+        token = before.get(token)
+    return token == older.newest

@@ -1,0 +1,96 @@
+"""Every name of Dagster that is not part of its public API.
+
+If the installed release lacks one of the names, each function logs a warning and takes the public way, which
+is slower.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_log = logging.getLogger(__name__)
+
+_MISSING = "Dagster %s has no %s: %s"
+
+
+def add_asset_metadata(
+    step: dg.StepExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Add metadata to the materializations of several partitions of an asset.
+
+    `StepExecutionContext.add_asset_metadata` reads all partitions from the instance on each call.
+
+    Args:
+        step: The step that materializes the asset.
+        key: The asset's key.
+        metadata: The metadata by partition key.
+    """
+    try:
+        accumulator = step._metadata_accumulator  # noqa: SLF001
+        for partition_key, facts in metadata.items():
+            accumulator = accumulator.with_additional_asset_metadata(
+                asset_key=key, metadata=facts, partition_key=partition_key
+            )
+    except (AttributeError, TypeError):
+        _warn("StepExecutionContext._metadata_accumulator", "metadata is added one partition at a time")
+        for partition_key, facts in metadata.items():
+            step.add_asset_metadata(metadata=facts, asset_key=key, partition_key=partition_key)
+        return
+    step._metadata_accumulator = accumulator  # noqa: SLF001
+
+
+def report_event(
+    context: dg.AssetExecutionContext, event: dg.AssetMaterialization | dg.AssetObservation
+) -> None:
+    """Store an event of a running step.
+
+    `AssetExecutionContext.log_event` also keeps each event in memory until the asset's body has returned.
+
+    Args:
+        context: The context of the asset's body.
+        event: The event.
+    """
+    try:
+        step = context.get_step_execution_context()
+        if isinstance(event, dg.AssetMaterialization):
+            dg.DagsterEvent.asset_materialization(step, event)
+        else:
+            dg.DagsterEvent.asset_observation(step, event)
+    except AttributeError:
+        _warn("DagsterEvent.asset_materialization", "a continuous run keeps its events in memory")
+        context.log_event(event)
+
+
+def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
+    """Return the cursors of the sensors of a given name: one for each code location that has such a sensor.
+
+    Dagster has no public API for it. If a name is missing, the result is empty.
+
+    Args:
+        instance: The instance whose daemon evaluates the sensors.
+        name: The sensor's name.
+    """
+    try:
+        if instance.schedule_storage is None:
+            return []  # an instance in memory, where no sensor is evaluated
+        return [
+            getattr(state.instigator_data, "cursor", None)  # a schedule has none
+            for state in instance.all_instigator_state()
+            if state.instigator_name == name
+        ]
+    except AttributeError:
+        _warn("DagsterInstance.all_instigator_state", f"the cursor of the sensor {name} cannot be read")
+        return []
+
+
+@cache
+def _warn(name: str, consequence: str) -> None:
+    """Log a warning, once for each missing name."""
+    _log.warning(_MISSING, dg.__version__, name, consequence)

@@ -1,0 +1,143 @@
+"""Search Dagster's event log for the events of a stream's commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.commit_links import EventKey
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.run_events import events_of
+from kinesis_assets.table.commit_ids import drawn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from kinesis_assets.dagster.commit_links import Link
+
+_CLOCKS_DIFFER = 3600.0
+"""Seconds by which an event may appear to be older than its commit."""
+
+_PAGE_SIZE = 500
+
+
+def untold(
+    instance: dg.DagsterInstance, stream: str, links: Iterable[Link], dead: Collection[str] = ()
+) -> tuple[list[tuple[Link, list[str]]], list[Link]]:
+    """Find the shards of some commits that have no event.
+
+    Args:
+        instance: The instance with the events.
+        stream: The stream's name.
+        links: The commits.
+        dead: The ids of runs that count as ended although their status says otherwise.
+
+    Returns:
+        The commits with the ids of the shards without an event; and the commits of unfinished runs, which may
+        still report them.
+    """
+    landing = [link for link in links if link.landed]
+    runs = known_runs(instance, {link.by for link in landing if link.by})
+    unfinished = [
+        link
+        for link in landing
+        if (run := runs.get(link.by or "")) and not run.is_finished and run.run_id not in dead
+    ]
+    waiting = {link.token for link in unfinished}
+    ended = [link for link in landing if link.token not in waiting]
+    wanted: dict[str, set[EventKey]] = {}
+    for link in ended:
+        if link.by in runs:
+            wanted.setdefault(link.by, set()).update(map(link.told, link.landed))
+    reported = set[EventKey]().union(
+        *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
+    )
+    candidates = _without_event([(link, link.landed) for link in ended], reported)
+    return _without_event(candidates, _reported_later(instance, stream, candidates)), unfinished
+
+
+def told_since(
+    instance: dg.DagsterInstance, stream: str, since: float, shard_ids: Collection[str] | None = None
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield the materializations of a stream's shards since a point in time, newest first.
+
+    Args:
+        instance: The instance with the events.
+        stream: The stream's name.
+        since: The point in time, in seconds since the epoch.
+        shard_ids: Only these shards; None for all.
+    """
+    records_filter = dg.AssetRecordsFilter(
+        raw_key(stream),
+        asset_partitions=None if shard_ids is None else sorted(shard_ids),
+        after_timestamp=since - _CLOCKS_DIFFER,
+    )
+    cursor: str | None = None
+    while True:
+        page = instance.fetch_materializations(records_filter, limit=_PAGE_SIZE, cursor=cursor)
+        for record in page.records:
+            if record.asset_materialization is not None:
+                yield record.asset_materialization
+        if not page.has_more:
+            return
+        cursor = page.cursor
+
+
+def fact(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
+    """Return a value of an event's metadata; None if it has no such key."""
+    value = event.metadata.get(name)
+    return None if value is None else value.value
+
+
+def known_runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
+    """Return those of the runs that exist in the instance, by run id."""
+    ids = sorted(run_ids)
+    found: dict[str, dg.DagsterRun] = {}
+    for first in range(0, len(ids), _PAGE_SIZE):
+        runs = instance.get_runs(dg.RunsFilter(run_ids=ids[first : first + _PAGE_SIZE]))
+        found |= {run.run_id: run for run in runs}
+    return found
+
+
+def _without_event(
+    links: Iterable[tuple[Link, Iterable[str]]], reported: Collection[EventKey]
+) -> list[tuple[Link, list[str]]]:
+    """Return the commits' shards that were not reported, without the commits that have none."""
+    found = [
+        (link, [shard_id for shard_id in shard_ids if link.told(shard_id) not in reported])
+        for link, shard_ids in links
+    ]
+    return [(link, shard_ids) for link, shard_ids in found if shard_ids]
+
+
+def _reported_by_run(
+    instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Collection[EventKey]
+) -> set[EventKey]:
+    """Return those of the wanted events that a run reported itself.
+
+    Observations count, because they report shards that failed after some rows. The events are read newest
+    first and only until all are found, because a continuous run has many.
+    """
+    left = set(wanted)
+    for event in events_of(instance, run_id, newest_first=True):
+        if not left:
+            break
+        if event.asset_key == raw_key(stream) and event.partition is not None:
+            left.discard((str(fact(event, "batch_id")), event.partition))
+    return set(wanted) - left
+
+
+def _reported_later(
+    instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[Link, list[str]]]
+) -> set[EventKey]:
+    """Return the events that were added later for runs that did not report them."""
+    if not candidates:
+        return set()
+    since = min(drawn_at(link.batch_id) for link, _ in candidates)
+    wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
+    return {
+        (str(fact(event, "batch_id")), event.partition)
+        for event in told_since(instance, stream, since, wanted)
+        if event.partition is not None
+    }

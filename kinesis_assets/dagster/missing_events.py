@@ -1,0 +1,161 @@
+"""Compare a table's commits with Dagster's events, and find the events that are missing.
+
+A run reports its commit after the fact, so a run that dies in between leaves rows without an event. The
+commits
+form a chain: each names the one before it. The progress of the comparison is stored as the newest token that
+was compared, with the segments that are still to be compared: those of unfinished runs, and those for which
+there was no time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.dagster.commit_links import Stretch, join_segments, read_links, segment_of
+from kinesis_assets.dagster.event_log import known_runs, untold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    import dagster as dg
+
+    from kinesis_assets.dagster.commit_links import Link
+
+MOST_FILES = 200
+"""The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""
+
+MOST_EVENTS = 1000
+"""The maximum number of events that are added in one comparison. A single commit may have more."""
+
+MOST_SECONDS = 3.0
+"""The maximum time for reading commits, and then for searching events. The rest is left to the next
+comparison, because a sensor tick must end within a minute."""
+
+_LOOKED_FOR_AT_ONCE = 500
+"""The number of events that are searched together before the time is checked again."""
+
+
+class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of comparing a chain with the events.
+
+    Attributes:
+        through: The newest token that was compared, inclusive; None if the chain was never compared.
+        left: The older segments that are still to be compared, newest first.
+    """
+
+    through: int | None = None
+    left: tuple[Stretch, ...] = ()
+
+
+def find_missing_events(
+    instance: dg.DagsterInstance,
+    stream: str,
+    link_at: Callable[[int], Link],
+    newest: int | None,
+    done: Reconciled,
+    *,
+    dead: Collection[str] = (),
+    max_files: int = MOST_FILES,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[list[dg.AssetMaterialization], Reconciled]:
+    """Find the events that an instance lacks for the commits since the last comparison.
+
+    The first comparison of a chain covers only its newest commits.
+
+    Args:
+        instance: The instance with the events.
+        stream: The stream's name.
+        link_at: Reads the commit with a given token.
+        newest: The chain's newest token; None if the chain is empty.
+        done: The progress so far.
+        dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
+            alive, its later events are duplicates.
+        max_files: The maximum number of commits to read. `MOST_SECONDS` may end the reading earlier.
+        clock: Returns the time in seconds.
+
+    Returns:
+        The missing events, oldest commit first, which the caller must add; and the progress after that.
+
+    Raises:
+        TableUnreachable: The chain cannot be read now.
+    """
+    if newest is None:
+        return [], done
+    segments = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
+    links: list[Link] = []
+    left: list[Stretch] = []
+    is_over = _timer(clock)
+    runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
+    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished and run_id not in dead}
+    for segment in segments:
+        if segment.runs and unfinished.issuperset(segment.runs):
+            left.append(segment)
+            continue
+        is_first = done.through is None and segment.newest == newest
+        # The rest of a first comparison is never compared, so it gets the time that it needs.
+        read, rest = read_links(link_at, segment, max_files - len(links), _never if is_first else is_over)
+        links += read
+        if rest is not None and not is_first:
+            left.append(rest)
+    events, kept = _events_of_ended_runs(instance, stream, links, dead, _timer(clock))
+    left = sorted([*left, *kept], key=_newest, reverse=True)
+    before = {link.token: link.previous for link in links}
+    return events, Reconciled(newest, tuple(join_segments(left, before)))
+
+
+def _timer(clock: Callable[[], float]) -> Callable[[], bool]:
+    """Return a function that returns whether `MOST_SECONDS` have passed since now."""
+    until = clock() + MOST_SECONDS
+    return lambda: clock() > until
+
+
+def _never() -> bool:
+    return False
+
+
+def _events_of_ended_runs(
+    instance: dg.DagsterInstance,
+    stream: str,
+    links: Sequence[Link],
+    dead: Collection[str],
+    is_over: Callable[[], bool],
+) -> tuple[list[dg.AssetMaterialization], list[Stretch]]:
+    """Return the missing events, oldest commit first, and the segments that are still to be compared."""
+    found: list[tuple[Link, list[str]]] = []
+    kept: list[Stretch] = []
+    for number, group in enumerate(_groups(links)):
+        if number and is_over():
+            kept += map(segment_of, group)
+            continue
+        lacking, unfinished = untold(instance, stream, group, dead)
+        found += lacking
+        # The commit of an unfinished run always names its run.
+        kept += [Stretch(link.token, link.previous, (link.by,)) for link in unfinished if link.by]
+    events: list[dg.AssetMaterialization] = []
+    for link, shard_ids in sorted(found, key=lambda item: item[0].token):
+        if events and len(events) + len(shard_ids) > MOST_EVENTS:
+            kept.append(segment_of(link))
+        else:
+            events += [link.event(stream, shard_id) for shard_id in shard_ids]
+    return events, kept
+
+
+def _groups(links: Sequence[Link]) -> Iterator[list[Link]]:
+    """Yield groups of commits whose events are searched together. Adjacent commits of a run are one group."""
+    group: list[Link] = []
+    shards = 0
+    for link in links:
+        if shards >= _LOOKED_FOR_AT_ONCE and (link.by is None or link.by != group[-1].by):
+            yield group
+            group, shards = [], 0
+        group.append(link)
+        shards += len(link.landed)
+    if group:
+        yield group
+
+
+def _newest(segment: Stretch) -> int:
+    return segment.newest
