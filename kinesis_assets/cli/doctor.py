@@ -34,7 +34,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
     Events that are missing are added; nothing else is changed. Exit 0 only if there is no problem.
     """
-    from kinesis_assets.doctor.examine import Doctor, Level, row  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.doctor.examine import Doctor  # noqa: PLC0415  # each command loads what it needs
+    from kinesis_assets.doctor.finding import Level, row  # noqa: PLC0415  # each command loads what it needs
 
     project = project_of(**stream)
     # Without a home there is no instance that could have been told anything.

@@ -43,7 +43,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
     No position moves, and nothing is added twice. Exit 0 only if all of the range could be read.
     """
     from kinesis_assets.dagster.jobs.replay import run_replay  # noqa: PLC0415  # each command loads what it needs
-    from kinesis_assets.replay.run import Span  # noqa: PLC0415
+    from kinesis_assets.replay.window import Span  # noqa: PLC0415
 
     Span.of(start, end)  # refused before a session is started
     project = project_of(**stream)

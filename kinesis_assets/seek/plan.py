@@ -228,3 +228,13 @@ def _reopen_empty(moves: dict[str, Move]) -> None:
         for move in empty:
             after = msgspec.structs.replace(move.before, finished=False)
             moves[move.shard_id] = replace(move, direction=Direction.BACK, after=after)
+
+
+def moving(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that change a position."""
+    return {key: move for key, move in moves.items() if move.direction is not Direction.STAYS}
+
+
+def going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that remove rows."""
+    return {key: move for key, move in moves.items() if move.direction is Direction.BACK}

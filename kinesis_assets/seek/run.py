@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.stale_list import check_for_seek
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
-from kinesis_assets.seek.plan import Direction, Move, plan_moves
+from kinesis_assets.seek.commit import commit_moves, following_positions
+from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.seek.probe import TIME_TO_READ, look_at
-from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.amendments import ClearedGap, Past
 from kinesis_assets.table.commit import landed_since, until_told
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
-from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
@@ -36,6 +32,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Sight
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable, TableSnapshot
 
 
@@ -114,7 +112,7 @@ def seek(
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
     planned = _plan(snapshot, recorded.with_listing(listing), request)
-    if not apply or not _moving(planned):
+    if not apply or not moving(planned):
         return SeekResult(planned)
     tried: dict[int, SeekResult] = {}
 
@@ -134,13 +132,13 @@ def seek(
         listed = [shard.shard_id for shard in listing.shards]
         current = snapshot.recall(current, listed).with_listing(listing)
         _refuse_turned(planned, moves)
-        if not _moving(moves):
+        if not moving(moves):
             return SeekResult(moves)
-        following = _following(
+        following = following_positions(
             current, moves, batch_id, by=by, now=listing.summary.service_time, examined=snapshot.version
         )
         tried[following.token] = SeekResult(moves)
-        _commit(snapshot, following, moves)
+        commit_moves(snapshot, following, moves)
         return None
 
     return until_told(table, look)
@@ -190,7 +188,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
     )
-    back = _going_back(moves)
+    back = going_back(moves)
     places = {
         shard_id: place
         for shard_id, move in back.items()
@@ -246,7 +244,7 @@ def _refuse_before_children(
     snapshot: TableSnapshot, positions: StreamPositions, listing: StreamListing, moves: Mapping[str, Move]
 ) -> None:
     """Parents first: no row of a child may be there before its parents are read to the end."""
-    opened = {shard_id for shard_id, move in _going_back(moves).items() if move.before.finished}
+    opened = {shard_id for shard_id, move in going_back(moves).items() if move.before.finished}
     descendants: set[str] = set()
     while more := {
         shard_id
@@ -273,95 +271,6 @@ def _refuse_before_children(
             f"would be read again, but its descendants {', '.join(blocking)} were read already, and parents "
             "come first. Set them to their beginning in the same command: name them too, or all shards",
         )
-
-
-def _moving(moves: Mapping[str, Move]) -> dict[str, Move]:
-    return {key: move for key, move in moves.items() if move.direction is not Direction.STAYS}
-
-
-def _going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
-    return {key: move for key, move in moves.items() if move.direction is Direction.BACK}
-
-
-def _following(
-    current: StreamPositions,
-    moves: Mapping[str, Move],
-    batch_id: int,
-    *,
-    by: str,
-    now: datetime,
-    examined: int,
-) -> StreamPositions:
-    changed = {
-        shard_id: msgspec.structs.replace(
-            move.after,
-            seeks=(
-                *move.before.seeks,
-                Seek(
-                    at=now,
-                    by=by,
-                    before=move.before.position,
-                    after=move.after.position,
-                    rows_removed=move.rows_removed,
-                ),
-            ),
-        )
-        for shard_id, move in _moving(moves).items()
-    }
-    return StreamPositions(
-        format=FORMAT,
-        identity=current.identity,
-        token=draw_token(),
-        previous=current.token,
-        generation=current.generation + 1,
-        batch_id=batch_id,
-        shards=current.shards | changed,
-        by=by,
-        listed_at=current.listed_at,
-        predecessors=current.predecessors,
-        examined=examined,
-    )
-
-
-def _commit(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
-    """One try, through the snapshot that the moves were planned with."""
-    identity, back = following.identity, _going_back(moves)
-    past = _rewound(snapshot, following, tuple(back)) if back else None
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if move.rows_removed and (place := passed(move.after.position)) is not None
-    }
-    if places:
-        predicate = rows_after(identity.name, places)
-        snapshot.remove(predicate, identity=identity, positions=following, past=past)
-    else:  # a removal without a row would commit nothing
-        snapshot.commit([], identity=identity, positions=following, past=past)
-
-
-def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
-    """Told even where no row goes: a replay that fills some in meanwhile must begin again."""
-    before = snapshot.past(following.identity)
-    return past_file.following(
-        before,
-        batch_id=following.batch_id,
-        at=datetime.now(UTC),
-        by=following.by,
-        rewound=shard_ids,
-        cleared={} if before is None else _still_cleared(before, following),
-    )
-
-
-def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
-    """The filled gaps that the positions still have: rows of the others were removed."""
-    left: dict[str, tuple[ClearedGap, ...]] = {}
-    for shard_id, cleared in before.cleared.items():
-        shard = following.shards.get(shard_id)
-        if shard is None:  # it is in the archive, so it was not moved
-            left[shard_id] = cleared
-        elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
-            left[shard_id] = kept
-    return left
 
 
 def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.adopt import run as adopt_module
-from kinesis_assets.doctor.examine import Doctor, Level
+from kinesis_assets.doctor.examine import Doctor
+from kinesis_assets.doctor.finding import Level
 from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import (
     CommitFailed,

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.doctor.examine import Doctor, Finding, Level
+from kinesis_assets.doctor.examine import Doctor
+from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.ingest.land import land_group
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run

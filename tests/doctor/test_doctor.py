@@ -193,7 +193,7 @@ def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
 def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_KEPT", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_KEPT", timedelta(0))
     assert ward.problems() == []
 
 
@@ -201,7 +201,7 @@ def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, monkeypatch, nu
     """Maintenance prunes what is younger where the commits are very many."""
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_NEEDED", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_NEEDED", timedelta(0))
     assert ward.problems() == []
     (finding,) = [finding for finding in ward.findings() if finding.check == "continuity"]
     assert (finding.level, "unless maintenance pruned it" in finding.sentence) == ("info", True)
@@ -549,7 +549,7 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
 
 @pytest.mark.usefixtures("numbers")
 def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.doctor.examine.MOST_FILES", 2)
+    monkeypatch.setattr("kinesis_assets.doctor.history.MOST_FILES", 2)
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
     )

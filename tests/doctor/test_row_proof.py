@@ -8,7 +8,8 @@ from datetime import date
 
 import pytest
 
-from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows
+from kinesis_assets.doctor.expected_rows import Accounts, Brought, Rewind
+from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import Landed

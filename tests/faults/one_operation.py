@@ -13,8 +13,9 @@ from named_files import NamedFiles
 from kinesis_assets.kinesis.client import ClientSettings, StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import reading
-from kinesis_assets.replay.run import Span, replay
+from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
+from kinesis_assets.replay.window import Span
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit
 from kinesis_assets.table.maintenance.retention import lower_floor

@@ -17,7 +17,8 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.replay import run as replay_module
-from kinesis_assets.replay.run import Fill, ReplayResult, Span, replay
+from kinesis_assets.replay.run import Fill, replay
+from kinesis_assets.replay.window import Span
 from kinesis_assets.table import commit
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit_ids import draw_token
@@ -25,6 +26,7 @@ from kinesis_assets.table.commit_ids import draw_token
 if TYPE_CHECKING:
     from datetime import date
 
+    from kinesis_assets.replay.outcome import ReplayResult
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -37,7 +37,8 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay import task as fill_module
 from kinesis_assets.replay.filled_gaps import filled_gaps
-from kinesis_assets.replay.run import ReplayState, Span
+from kinesis_assets.replay.outcome import ReplayState
+from kinesis_assets.replay.window import Span
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
 from kinesis_assets.table import table as table_module

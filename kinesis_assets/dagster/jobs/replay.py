@@ -22,7 +22,7 @@ from kinesis_assets.spark.session import begin_session, end_tagged, failures_tol
 if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.io_manager import ShardIOManager
-    from kinesis_assets.replay.run import ReplayOutcome, ReplayResult
+    from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
 
 _MOST_SECONDS = 24 * 3600
 """A replay is one commit, and ends its reading by itself: Dagster's bound for runs would end it with nothing
@@ -59,8 +59,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), required_resource_keys={manager_key})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-        from kinesis_assets.replay.run import Span, replay  # noqa: PLC0415  # its runs alone
+        from kinesis_assets.replay.run import replay  # noqa: PLC0415  # its runs alone
         from kinesis_assets.replay.task import fill  # noqa: PLC0415
+        from kinesis_assets.replay.window import Span  # noqa: PLC0415  # its runs alone
 
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
@@ -119,7 +120,7 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole; nothing is known to be filled.
     """
-    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # its runs alone
+    from kinesis_assets.replay.window import Span  # noqa: PLC0415  # its runs alone
 
     Span.of(start, end)
     name, run_id = replay_name(project.stream), str(uuid4())

@@ -1,0 +1,102 @@
+"""Commit the moves of a seek: rows, positions and the amendment in one commit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.seek.plan import Move, going_back, moving
+from kinesis_assets.table import amendments as past_file
+from kinesis_assets.table.amendments import ClearedGap, Past
+from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
+from kinesis_assets.table.row_predicates import passed, rows_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.table.table import TableSnapshot
+
+
+def following_positions(
+    current: StreamPositions,
+    moves: Mapping[str, Move],
+    batch_id: int,
+    *,
+    by: str,
+    now: datetime,
+    examined: int,
+) -> StreamPositions:
+    """Return the positions after the moves."""
+    changed = {
+        shard_id: msgspec.structs.replace(
+            move.after,
+            seeks=(
+                *move.before.seeks,
+                Seek(
+                    at=now,
+                    by=by,
+                    before=move.before.position,
+                    after=move.after.position,
+                    rows_removed=move.rows_removed,
+                ),
+            ),
+        )
+        for shard_id, move in moving(moves).items()
+    }
+    return StreamPositions(
+        format=FORMAT,
+        identity=current.identity,
+        token=draw_token(),
+        previous=current.token,
+        generation=current.generation + 1,
+        batch_id=batch_id,
+        shards=current.shards | changed,
+        by=by,
+        listed_at=current.listed_at,
+        predecessors=current.predecessors,
+        examined=examined,
+    )
+
+
+def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
+    """One try, through the snapshot that the moves were planned with."""
+    identity, back = following.identity, going_back(moves)
+    past = _rewound(snapshot, following, tuple(back)) if back else None
+    places = {
+        shard_id: place
+        for shard_id, move in back.items()
+        if move.rows_removed and (place := passed(move.after.position)) is not None
+    }
+    if places:
+        predicate = rows_after(identity.name, places)
+        snapshot.remove(predicate, identity=identity, positions=following, past=past)
+    else:  # a removal without a row would commit nothing
+        snapshot.commit([], identity=identity, positions=following, past=past)
+
+
+def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
+    """Told even where no row goes: a replay that fills some in meanwhile must begin again."""
+    before = snapshot.past(following.identity)
+    return past_file.following(
+        before,
+        batch_id=following.batch_id,
+        at=datetime.now(UTC),
+        by=following.by,
+        rewound=shard_ids,
+        cleared={} if before is None else _still_cleared(before, following),
+    )
+
+
+def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
+    """The filled gaps that the positions still have: rows of the others were removed."""
+    left: dict[str, tuple[ClearedGap, ...]] = {}
+    for shard_id, cleared in before.cleared.items():
+        shard = following.shards.get(shard_id)
+        if shard is None:  # it is in the archive, so it was not moved
+            left[shard_id] = cleared
+        elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
+            left[shard_id] = kept
+    return left
