@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What a commit says it brought of a shard.
+    """The rows of one shard that a commit added.
 
     Attributes:
-        token: The commit's.
-        batch_id: Its rows carry it.
-        shard_id: The shard.
-        landed: The proof.
-        arrived_from: None of the rows arrived before this day (UTC); None if that is not known.
-        arrived_through: The last of the rows arrived on this day (UTC); None if that is not known.
-        filled: They were filled in behind the position: they may be rows that another batch lacks.
+        token: Token of the commit.
+        batch_id: Batch id that the rows carry.
+        shard_id: Shard id.
+        landed: Count, checksum and range of the rows, as recorded with the commit.
+        arrived_from: No row arrived before this day (UTC); None if unknown.
+        arrived_through: The last row arrived on this day (UTC); None if unknown.
+        filled: A replay filled the rows in behind the position: they may be rows that another batch lacks.
     """
 
     token: int
@@ -37,19 +37,19 @@ class Brought:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """Its first and last sequence number."""
+        """The first and the last sequence number."""
         return int(self.landed.first_sequence_number), int(self.landed.last_sequence_number)
 
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """A commit that took a shard's rows out again.
+    """A seek that moved a shard's position back and removed its rows.
 
     Attributes:
-        token: The commit's.
-        shard_id: The shard.
-        after: Rows after this were taken out; None for all.
-        rows: How many.
+        token: Token of the commit.
+        shard_id: Shard id.
+        after: The rows after this were removed; None for all rows.
+        rows: Number of rows removed.
     """
 
     token: int
@@ -60,15 +60,15 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """All that the commits say.
+    """Everything that the commits record about rows.
 
     Attributes:
-        brought: What each brought of each shard.
-        rewinds: What was taken out again.
-        floor: Rows that arrived before this day (UTC) were taken out; None if none were.
-        unproven: Batches whose commits do not tell what they brought.
-        since: Of batches drawn before, nothing is known.
-        lowered: Tokens of the commits that lowered the floor, with the floor before.
+        brought: The rows that each commit added, by commit and shard.
+        rewinds: The rows that seeks removed.
+        floor: Rows that arrived before this day (UTC) were deleted; None if none were.
+        unproven: Batch ids of commits that did not record the rows that they added.
+        since: Nothing is known about batches with a smaller id.
+        lowered: Token of each commit that lowered the floor, with the floor before it.
     """
 
     brought: Sequence[Brought]
@@ -79,6 +79,6 @@ class Accounts:
     lowered: Sequence[tuple[int, date]] = ()
 
     def floor_since(self, token: int) -> date | None:
-        """The highest floor since a commit: its rows that arrived before may have been deleted."""
+        """Return the highest floor since a commit: its rows that arrived before may have been deleted."""
         floors = [self.floor, *(floor for at, floor in self.lowered if at > token)]
         return max((floor for floor in floors if floor is not None), default=None)

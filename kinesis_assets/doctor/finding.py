@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     INFO = "info"
-    """Worth knowing; nothing to do."""
+    """No action is needed."""
     PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check found.
+    """One result of a check.
 
     Attributes:
-        check: Which check.
-        level: How bad it is.
-        sentence: What was found, and what to do.
-        shard: Which shard; None for the whole table or stream.
+        check: Name of the check.
+        level: Severity.
+        sentence: What was found, and what to do about it.
+        shard: Shard id; None for the whole table or stream.
     """
 
     check: str
@@ -36,8 +36,24 @@ class Finding:
     shard: str | None = None
 
 
+def or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Finding]:
+    """Yield the findings of a check, or one finding of level OK if there are none.
+
+    Args:
+        check: Name of the check.
+        findings: Its findings.
+        sentence: Text of the finding of level OK.
+    """
+    found = False
+    for finding in findings:
+        found = True
+        yield finding
+    if not found:
+        yield Finding(check, Level.OK, sentence)
+
+
 def row(stream: str, finding: Finding) -> dict[str, Any]:
-    """A finding as the command prints it."""
+    """Return a finding as the command prints it."""
     return {
         "stream": stream,
         "check": finding.check,
@@ -45,13 +61,3 @@ def row(stream: str, finding: Finding) -> dict[str, Any]:
         "level": str(finding.level),
         "sentence": finding.sentence,
     }
-
-
-def or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Finding]:
-    """The findings; where there is no problem and nothing else to know, that all is well."""
-    found = False
-    for finding in findings:
-        found = True
-        yield finding
-    if not found:
-        yield Finding(check, Level.OK, sentence)
