@@ -14,36 +14,37 @@ if TYPE_CHECKING:
 
 
 class ReplayState(StrEnum):
-    """What became of a shard in a replay."""
+    """The state of a shard after a replay."""
 
     FILLED = "filled"
-    """The table lacked records of the range; they are committed."""
+    """Records that the table lacked were committed."""
     WHOLE = "whole"
-    """The table lacked nothing of the range."""
+    """The table lacked no record of the range."""
     UNREAD = "unread"
-    """No run has passed anything of the shard yet: there is nothing to read again."""
+    """No run has read the shard yet, so there is nothing to read again."""
     GONE = "gone"
-    """The stream lists it no more, and the range has nothing of it."""
+    """The stream no longer lists the shard, and the range contains no record of it."""
     FAILED = "failed"
-    """Not all of the range could be read again; what was lacking of the rest is committed."""
+    """Part of the range could not be read again. Records that the table lacked of the rest were committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What became of one shard.
+    """The result of a replay for one shard.
 
     Attributes:
-        shard_id: The shard.
+        shard_id: Shard id.
         state: See `ReplayState`.
-        start: Where its range began; None if nothing was read, likewise below.
-        through: How far it was read, as where the next read would begin.
-        rows: Records filled in.
+        start: Start of the range; None if nothing was read.
+        through: How far the range was read, as the position where the next read would start; None if nothing
+            was read.
+        rows: Number of records filled in.
         bytes: Their payload bytes.
-        first_sequence_number: Of the first of them; None if there are none, likewise below.
-        last_sequence_number: Of the last of them.
-        checksum: Over them all, see `checksums.checksum`.
-        gaps_filled: Recorded gaps of which it read every record, so that they are none any more.
-        error: Why the state is failed; None otherwise.
+        first_sequence_number: Sequence number of the first record filled in; None if there is none.
+        last_sequence_number: Sequence number of the last one; None if there is none.
+        checksum: Checksum over all of them, see `checksums.checksum`; None if there is none.
+        gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
+        error: Why the state is `FAILED`; None otherwise.
     """
 
     shard_id: str
@@ -61,14 +62,14 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of a replay.
+    """The result of a replay.
 
     Attributes:
-        batch_id: Of the rows that were filled in.
-        outcomes: By shard id, one for each asked shard.
-        version: The table's version that holds them; None if there are none, or it has left the log's newest
-            hundred.
-        seconds: Wall clock.
+        batch_id: Batch id of the rows that were filled in.
+        outcomes: One outcome for each requested shard, by shard id.
+        version: Version of the table that holds the rows; None if there are none, or if it is no longer among
+            the newest hundred versions of the log.
+        seconds: Duration.
     """
 
     batch_id: int
@@ -78,5 +79,5 @@ class ReplayResult:
 
     @property
     def errors(self) -> dict[str, ShardError]:
-        """The shards of which not all could be read again, each with its reason."""
+        """The reasons of the shards whose ranges could not be read completely, by shard id."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import (
-    CallFailed,
-    DataLost,
-    InvalidInput,
-    ShardListIncomplete,
-)
+from kinesis_assets.errors import CallFailed, DataLost, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import ShardRange
@@ -37,29 +32,29 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
-_KEPT_LONGER = timedelta(days=1)
-"""A stream may give records a little longer than its retention says; none that are older than this are
-looked for in the table."""
+_RETENTION_MARGIN = timedelta(days=1)
+"""The service may return records slightly older than the retention. Records older than the retention plus
+this margin are skipped."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What one attempt of a replay reads, and against which version of the table.
+    """The plan of one attempt of a replay, against one version of the table.
 
     Attributes:
-        batch_id: Names this attempt; every row it fills in carries it.
+        batch_id: Identifies the attempt; every row that it fills in carries it.
         listing: The stream and its shards.
-        version: That version.
-        past: The table's past at that version; None if nothing was ever done behind the positions.
-        not_before: Records that arrived before are left out.
-        held: The table's data files at that version that may hold others of the ranges.
-        ranges: By shard id, what is to be read.
-        gaps: By shard id, the recorded gaps that no replay has filled.
+        version: The version of the table.
+        past: The newest amendment of that version; None if there is none.
+        not_before: Records that arrived before this time are skipped.
+        held: The data files of that version that may contain records of the ranges.
+        ranges: The ranges to read, by shard id.
+        gaps: The recorded gaps that no replay has filled, by shard id.
         up_to_positions: The ranges end at the committed positions.
-        told: The asked shards of which nothing is read.
-        expired: By shard id, why the beginning of its range cannot be read again.
+        not_read: The outcomes of the requested shards that have no range, by shard id.
+        expired: The errors of the shards whose range starts with expired records, by shard id.
     """
 
     batch_id: int
@@ -71,18 +66,18 @@ class ReplayPlan:
     ranges: Mapping[str, ShardRange]
     gaps: Mapping[str, Sequence[Gap]]
     up_to_positions: bool
-    told: Mapping[str, ReplayOutcome]
+    not_read: Mapping[str, ReplayOutcome]
     expired: Mapping[str, DataLost]
 
 
 def plan_replay(
     client: StreamClient, table: PositionedTable, span: Span, shard_ids: Sequence[str] = ()
 ) -> ReplayPlan:
-    """What one attempt reads; arguments and errors as of `replay`."""
+    """Plan one attempt of a replay. The arguments and errors are those of `replay`."""
     try:
         return relisted(client, lambda listing: _plan(client, table, span, shard_ids, listing))
     except ShardListIncomplete as error:
-        # The shards that are listed need not wait for those that each list leaves out.
+        # A shard that every list leaves out does not delay the listed ones.
         return _plan(client, table, span, shard_ids, client.listing(whole=False), incomplete=error)
 
 
@@ -95,35 +90,54 @@ def _plan(
     *,
     incomplete: ShardListIncomplete | None = None,
 ) -> ReplayPlan:
-    """See `plan_replay`; with the error of the lists before, shards that this one leaves out fail alone."""
+    """Plan an attempt with one list of shards.
+
+    Args:
+        client: The stream.
+        table: Its table.
+        span: The window of the replay.
+        shard_ids: The requested shards; all shards if empty.
+        listing: The stream and its shards.
+        incomplete: The error of the lists before. With it, a shard that this list leaves out fails alone.
+    """
     stream, now = client.stream, listing.summary.service_time
     snapshot = table.snapshot()
     positions = snapshot.positions(listing.summary.identity)
     if positions is None:
-        raise InvalidInput(f"table {table.uri} has nothing of stream {stream}; the first run begins it")
-    # With the retention of now: after it was lowered, shards go earlier.
+        raise InvalidInput(
+            f"table {table.uri} has no positions of stream {stream}, so there is nothing to replay; the "
+            "first run creates them"
+        )
+    # Use the current retention: after it was lowered, shards expire earlier.
     positions = snapshot.with_archive(positions).with_listing(listing)
     listed, whole = {shard.shard_id: shard for shard in listing.shards}, covers_all_hash_keys(listing.shards)
-    asked = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
-    unknown = [shard_id for shard_id in asked if shard_id not in listed and shard_id not in positions.shards]
+    requested = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
+    unknown = [
+        shard_id for shard_id in requested if shard_id not in listed and shard_id not in positions.shards
+    ]
     _refuse_unknown(stream, unknown, incomplete)
-    if span.names_a_record and len(asked) != 1:
-        raise InvalidInput(f"stream {stream}: a sequence number means one shard; name that shard alone")
+    if span.names_a_record and len(requested) != 1:
+        raise InvalidInput(
+            f"stream {stream}: a sequence number belongs to one shard, but {len(requested)} shards are "
+            "requested; name one shard"
+        )
     if span.start.timestamp is not None and span.start.timestamp > now:
-        raise InvalidInput(f"stream {stream}: {span.start} is in the future; the stream's clock says {now}")
-    _try_sequence_number(client, [shard_id for shard_id in asked if shard_id in listed], span.start)
+        raise InvalidInput(f"stream {stream}: {span.start} is later than the service's clock, {now}")
+    _refuse_invalid_sequence_number(
+        client, [shard_id for shard_id in requested if shard_id in listed], span.start
+    )
     past = snapshot.past(listing.summary.identity)
     oldest = now - timedelta(hours=listing.summary.retention_hours)
     floor = _floor(past)
     start = _clipped_start(span, floor, oldest)
-    not_before = max(start.timestamp or oldest - _KEPT_LONGER, floor or _LONG_AGO)
+    not_before = max(start.timestamp or oldest - _RETENTION_MARGIN, floor or _LONG_AGO)
     ranges: dict[str, ShardRange] = {}
-    told: dict[str, ReplayOutcome] = {}
+    not_read: dict[str, ReplayOutcome] = {}
     left_out: list[str] = []
-    for shard_id in asked:
+    for shard_id in requested:
         range_ = _range(shard_id, start, span, positions.shards.get(shard_id))
         if isinstance(range_, ReplayOutcome):
-            told[shard_id] = range_
+            not_read[shard_id] = range_
         elif shard_id in listed:
             ranges[shard_id] = msgspec.structs.replace(
                 range_,
@@ -132,9 +146,9 @@ def _plan(
             )
         elif is_left_out(positions.shards[shard_id], listing.summary, whole=whole):
             left_out.append(shard_id)
-            told[shard_id] = _failed(shard_id, left_out_error(shard_id, listing.summary))
+            not_read[shard_id] = _failed(shard_id, left_out_error(shard_id, listing.summary))
         else:
-            told[shard_id] = _gone(shard_id, positions.shards[shard_id], start)
+            not_read[shard_id] = _unlisted(shard_id, positions.shards[shard_id], start)
     if incomplete is None:
         refuse_left_out(listing.summary, left_out)
     return ReplayPlan(
@@ -156,7 +170,7 @@ def _plan(
             for shard_id in ranges
         },
         up_to_positions=span.last is None and span.until is None,
-        told=told,
+        not_read=not_read,
         expired=_expired(ranges, listing, oldest),
     )
 
@@ -172,19 +186,26 @@ def _has_cleared(past: Past | None, shard_id: str, gap: Gap) -> bool:
 
 
 def _floor(past: Past | None) -> datetime | None:
+    """Return the first arrival time that the table keeps; None if it keeps all."""
     if past is None or past.floor is None:
         return None
     return datetime.combine(past.floor, datetime.min.time(), UTC)
 
 
 def _clipped_start(span: Span, floor: datetime | None, oldest: datetime) -> Position:
-    """Where to begin, without what the table's own retention has taken.
+    """Return the start of a window without the rows that the table's own retention has deleted.
 
-    A sequence number tells no time, and the oldest record there is may be younger: tasks look again.
+    The arrival time of a sequence number is unknown, and the oldest record may be later than the floor, so
+    tasks check each record's arrival time too.
+
+    Args:
+        span: The window.
+        floor: The first arrival time that the table keeps.
+        oldest: The oldest arrival time that the stream keeps.
     """
-    time_ = span.start.timestamp
-    horizon = span.start.kind is PositionKind.TRIM_HORIZON
-    if floor is not None and ((time_ is not None and time_ < floor) or (horizon and oldest < floor)):
+    time = span.start.timestamp
+    is_trim_horizon = span.start.kind is PositionKind.TRIM_HORIZON
+    if floor is not None and ((time is not None and time < floor) or (is_trim_horizon and oldest < floor)):
         return Position.at_timestamp(floor)
     return span.start
 
@@ -192,11 +213,11 @@ def _clipped_start(span: Span, floor: datetime | None, oldest: datetime) -> Posi
 def _range(
     shard_id: str, start: Position, span: Span, shard: ShardPosition | None
 ) -> ShardRange | ReplayOutcome:
-    """What is read of a shard: the span up to its position; or what became of it if that is nothing."""
+    """Return the range of a shard, which ends at its position, or the outcome if the range is empty."""
     if shard is None or shard.position.kind in {PositionKind.TRIM_HORIZON, PositionKind.LATEST}:
         return ReplayOutcome(shard_id, ReplayState.UNREAD)
     position = shard.position
-    until = min((each for each in (span.until, position.timestamp) if each is not None), default=None)
+    until = min((time for time in (span.until, position.timestamp) if time is not None), default=None)
     up_to = None if position.sequence_number is None else position
     if span.last is not None and (up_to is None or int(span.last) < int(up_to.sequence_number or 0)):
         up_to = Position.after(span.last)
@@ -216,7 +237,7 @@ def _is_empty(start: Position, until: datetime | None, up_to: Position | None) -
     return first > end or (first == end and up_to.kind is PositionKind.AT_SEQUENCE_NUMBER)
 
 
-def _gone(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOutcome:
+def _unlisted(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOutcome:
     error = expired_error(shard_id, shard, start)
     return ReplayOutcome(shard_id, ReplayState.GONE) if error is None else _failed(shard_id, error)
 
@@ -225,8 +246,8 @@ def _failed(shard_id: str, error: ShardError) -> ReplayOutcome:
     return ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
 
 
-def _try_sequence_number(client: StreamClient, shard_ids: Sequence[str], start: Position) -> None:
-    """See that the service takes it for a number of the shard."""
+def _refuse_invalid_sequence_number(client: StreamClient, shard_ids: Sequence[str], start: Position) -> None:
+    """Check that the service accepts the start as a sequence number of each shard."""
     if start.sequence_number is None:
         return
     for shard_id in shard_ids:
@@ -235,20 +256,20 @@ def _try_sequence_number(client: StreamClient, shard_ids: Sequence[str], start: 
         except CallFailed as error:
             if error.code != "InvalidArgumentException":
                 raise
-            raise InvalidInput(f"{shard_id}: {start} is refused: {error}") from error
+            raise InvalidInput(f"{shard_id}: the service rejects {start}: {error}") from error
 
 
 def _expired(
     ranges: Mapping[str, ShardRange], listing: StreamListing, oldest: datetime
 ) -> dict[str, DataLost]:
-    """The shards whose range begins at a time before the oldest that the stream keeps."""
+    """Return the errors of the shards whose range starts before the oldest time that the stream keeps."""
     summary = listing.summary
     return {
         shard_id: DataLost(
             shard_id,
-            f"asked for {range_.start}, but the stream keeps {summary.retention_hours} h: what arrived "
-            f"before {oldest:%Y-%m-%dT%H:%M:%SZ} cannot be read again. The rest is filled in; "
-            f"to ask for that alone, begin at {OLDEST}",
+            f"the replay starts at {range_.start}, but the stream keeps {summary.retention_hours} h: records "
+            f"that arrived before {oldest:%Y-%m-%dT%H:%M:%SZ} cannot be read again. The rest was filled in; "
+            f"to replay only that, start at {OLDEST}",
         )
         for shard_id, range_ in ranges.items()
         if range_.start.timestamp is not None

@@ -1,11 +1,11 @@
-"""Replay: a range behind the positions is read again, and what the table lacks of it is filled in.
+"""Replay: read a range behind the positions again, and fill in the records that the table lacks.
 
-A replay looks at one version of the table, reads the asked ranges again up to the positions of that version,
-and commits the records that its data files lack, together with an entry of the table's past. It never
-touches the positions, so live runs go on beside it. Whoever else changes rows behind the positions writes
-that same entry, so that of two at once one is refused by Delta, and begins again from what then stands.
+A replay takes one version of the table, reads the requested ranges again up to the positions of that version,
+and commits the records that the version's data files lack, together with an amendment. It never changes the
+positions, so runs can continue at the same time. Everything that changes rows behind the positions writes an
+amendment. So if two do so at once, Delta refuses the later commit, and that replay restarts with a new plan.
 
-Knows nothing of Dagster, and of Spark only how a filling looks.
+This module does not import Dagster or Spark.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import (
-    DataLost,
-    PastChanged,
-    ReplayUnfinished,
-    StreamRecreated,
-)
+from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, StreamRecreated
 from kinesis_assets.ingest.land import LandingJob
 from kinesis_assets.kinesis.reading.reading import RangeEnd, ShardRange
 from kinesis_assets.replay.filled_gaps import filled_gaps
@@ -39,10 +34,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
-"""Fills ranges of different shards, as `fill` does in Spark."""
+"""Reads the ranges of different shards and writes the missing records, as `fill` does in Spark."""
 
-_TRIES = 8
-"""Attempts of a replay: each other change of the past meanwhile costs one."""
+_ATTEMPTS = 8
+"""Maximum number of attempts: one is lost to each concurrent amendment."""
 
 _LONGEST_WAIT = 5.0
 
@@ -56,40 +51,40 @@ def replay(
     *,
     by: str | None = None,
 ) -> ReplayResult:
-    """Read a span of some shards again, and fill in what the table lacks of it.
+    """Read a window of some shards again, and fill in the records that the table lacks.
 
     Args:
-        fill: Fills ranges.
+        fill: Reads ranges and writes the missing records.
         client: The stream.
         table: Its table.
-        span: What is read again.
-        shard_ids: Of which shards; all by default.
-        by: Who replays, kept with the commit.
+        span: The window to read.
+        shard_ids: The shards to read; all shards if empty.
+        by: Id of the Dagster run or name of the person, recorded with the commit.
 
     Raises:
-        InvalidInput: A shard is unknown, or the span does not fit the shards; nothing was touched.
-        PastChanged: Others changed rows behind the positions each time this was about to; nothing was
-            committed.
-        StreamError: The stream cannot be reached, or is another one than the table's.
-        TableError: Nothing was committed, or (`CommitUnknown`) that cannot be told.
+        InvalidInput: A shard is unknown, or the window does not fit the shards; nothing was changed.
+        PastChanged: Rows behind the positions changed during each attempt; nothing was committed.
+        StreamError: The stream cannot be reached, or is not the stream of the table.
+        TableError: Nothing was committed; or (`CommitUnknown`) the result of the commit is unknown.
     """
-    began = time.monotonic()
-    for attempt in range(1, _TRIES + 1):
+    started = time.monotonic()
+    for attempt in range(1, _ATTEMPTS + 1):
         plan = plan_replay(client, table, span, shard_ids)
         try:
             outcomes, version = _execute(fill, client, table, plan, by)
         except PastChanged:
-            if attempt == _TRIES:
+            if attempt == _ATTEMPTS:
                 raise
             time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.1 * 2**attempt)))  # noqa: S311  # jitter
         else:
             break
-    return ReplayResult(plan.batch_id, outcomes, version, time.monotonic() - began)
+    return ReplayResult(plan.batch_id, outcomes, version, time.monotonic() - started)
 
 
 def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
+    """Execute a plan, and return the outcomes by shard id and the version of the commit."""
     filling = Filling()
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
@@ -97,9 +92,11 @@ def _execute(
         landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
         filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
         cleared = _cleared(plan, filling)
-        # After the reading, so that all of it was of the stream that was planned.
+        # Checked after reading, so that every record was read from the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
-            raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing committed")
+            raise StreamRecreated(
+                client.stream, "deleted and created again during the replay; nothing was committed"
+            )
     version = None
     if filling.files or cleared:
         version = fill_in(
@@ -118,12 +115,13 @@ def _execute(
         shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())))
         for shard in filling.shards
     }
-    asked = [*plan.ranges, *plan.told]
-    return {shard_id: read.get(shard_id) or plan.told[shard_id] for shard_id in asked}, version
+    requested = [*plan.ranges, *plan.not_read]
+    return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
 
 
 def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, ...]]:
-    found = {
+    """Return the gaps that were filled, by shard id."""
+    cleared = {
         shard.shard_id: filled_gaps(
             plan.gaps[shard.shard_id],
             shard,
@@ -132,7 +130,7 @@ def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, 
         )
         for shard in filling.shards
     }
-    return {shard_id: gaps for shard_id, gaps in found.items() if gaps}
+    return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
 def _filled(shard: ShardFilling) -> Landed:
@@ -148,7 +146,7 @@ def _filled(shard: ShardFilling) -> Landed:
 
 
 def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayOutcome:
-    lost = plan.expired.get(shard.shard_id) or _missing_first(plan, shard)
+    lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
     state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
     return ReplayOutcome(
@@ -167,30 +165,30 @@ def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayO
 
 
 def _unfinished(shard: ShardFilling, lost: DataLost | None) -> ReplayUnfinished | None:
-    """Tell that the time was over before the range was read, and where to go on.
+    """Return the error of a range that was not read in time.
 
-    What is lost is told too: who goes on from there does not come by it again.
+    It includes the loss of records, because a replay that continues the range does not report that again.
     """
     if shard.end is not RangeEnd.LATE:
         return None
     number = shard.through.sequence_number
     return ReplayUnfinished(
         shard.shard_id,
-        ("" if lost is None else f"{lost.sentence}. But ")
-        + f"not all of it was read within {LONGEST_READING}, and what is read later cannot be committed. "
-        f"What was lacking up to {shard.through} is filled in; to go on, replay this shard alone"
+        ("" if lost is None else f"{lost.sentence}. Also, ")
+        + f"the range was not read completely within {LONGEST_READING}, and what is read later cannot be "
+        f"committed. Missing records up to {shard.through} were filled in; to continue, replay this shard"
         + ("" if number is None else f" from {number}"),
     )
 
 
-def _missing_first(plan: ReplayPlan, shard: ShardFilling) -> DataLost | None:
-    """Tell that the service went on after the asked record, as it does without a word."""
-    asked = shard.start.sequence_number
+def _start_missing(plan: ReplayPlan, shard: ShardFilling) -> DataLost | None:
+    """Return the error of a range whose first record no longer exists, which the service does not report."""
+    requested = shard.start.sequence_number
     ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.LATE
-    if asked is None or shard.first_read == asked or not (shard.first_read or ended_by_number):
+    if requested is None or shard.first_read == requested or not (shard.first_read or ended_by_number):
         return None
     return DataLost(
         shard.shard_id,
-        f"asked for {shard.start}, but the stream has no such record any more; the first of the range that "
-        f"it has is {shard.first_read or 'none'}. What is lacking from there on is filled in",
+        f"the replay starts at {shard.start}, but the stream no longer has that record; the first record of "
+        f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in",
     )

@@ -6,25 +6,23 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from kinesis_assets.errors import (
-    InvalidInput,
-)
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 
 OLDEST = "TRIM_HORIZON"
+"""The start that means the oldest record that the stream has."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What is to be read again.
+    """The window of a replay. It always ends at the committed position at the latest.
 
     Attributes:
-        start: AT_SEQUENCE_NUMBER or AT_TIMESTAMP, both inclusive, or TRIM_HORIZON: the oldest there is.
-        last: Sequence number of the last record, inclusive; None is no such end.
-        until: Records that arrived before are read; None is no such end. Every end is that of the committed
-            position at the latest.
+        start: AT_SEQUENCE_NUMBER or AT_TIMESTAMP, both inclusive, or TRIM_HORIZON, the oldest record.
+        last: Sequence number of the last record, inclusive; None for no such limit.
+        until: Arrival time, exclusive; None for no such limit.
 
     Raises:
-        InvalidInput: The end is before the start.
+        InvalidInput: The window is empty.
     """
 
     start: Position
@@ -32,27 +30,31 @@ class Span(msgspec.Struct, frozen=True):
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        number, time_ = self.start.sequence_number, self.start.timestamp
+        number, time = self.start.sequence_number, self.start.timestamp
         backward = number is not None and self.last is not None and int(self.last) < int(number)
-        if backward or (time_ is not None and self.until is not None and self.until <= time_):
-            raise InvalidInput(f"a replay from {self.start} to {self.last or self.until} has nothing in it")
+        if backward or (time is not None and self.until is not None and self.until <= time):
+            raise InvalidInput(
+                f"invalid replay: nothing is between {self.start} and {self.last or self.until}; "
+                "use a later end"
+            )
 
     @classmethod
     def of(cls, start: str, end: str | None = None) -> Span:
-        """Read a span as people write it.
+        """Parse a window.
 
         Args:
-            start: A time with its offset, a sequence number (both inclusive), or TRIM_HORIZON.
-            end: A time (exclusive), a sequence number (inclusive), or nothing: the committed position.
+            start: A time with a UTC offset, a sequence number (both inclusive), or TRIM_HORIZON.
+            end: A time with a UTC offset (exclusive) or a sequence number (inclusive); nothing for the
+                committed position.
 
         Raises:
-            InvalidInput: It cannot be read.
+            InvalidInput: The start or the end is invalid.
         """
         return cls(_start(start.strip()), *_end((end or "").strip()))
 
     @property
     def names_a_record(self) -> bool:
-        """Whether it has a sequence number in it, and so is of one shard."""
+        """Whether it starts or ends at a sequence number, which belongs to one shard."""
         return self.start.sequence_number is not None or self.last is not None
 
 
@@ -61,7 +63,7 @@ def _start(text: str) -> Position:
         return Position(PositionKind.TRIM_HORIZON)
     if text.isascii() and text.isdigit():
         return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=text)
-    return Position.at_timestamp(_time("the start", text))
+    return Position.at_timestamp(_time("start", text))
 
 
 def _end(text: str) -> tuple[str | None, datetime | None]:
@@ -69,17 +71,17 @@ def _end(text: str) -> tuple[str | None, datetime | None]:
         return None, None
     if text.isascii() and text.isdigit():
         return Position.after(text).sequence_number, None
-    return None, _time("the end", text)
+    return None, _time("end", text)
 
 
-def _time(what: str, text: str) -> datetime:
+def _time(name: str, text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        time = None
+    if time is None or time.tzinfo is None:
         raise InvalidInput(
-            f"{what} of a replay, {text[:200]!r}, is neither a sequence number nor a time with its offset; "
-            "2026-01-31T12:00:00Z is the form"
+            f"invalid {name} of a replay {text[:200]!r}: use a sequence number or a time with a UTC offset, "
+            "such as 2026-01-31T12:00:00Z"
         )
-    return found.astimezone(UTC)
+    return time.astimezone(UTC)
