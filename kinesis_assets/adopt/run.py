@@ -27,7 +27,7 @@ from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.seek.probe import look_at
+from kinesis_assets.seek.probe import probe_shard
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit import until_told
 from kinesis_assets.table.commit_ids import draw_token
@@ -237,7 +237,7 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
 def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:
     """After a shard's newest row, which may be a part of an aggregate of which the table lacks the rest."""
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = look_at(client, shard, listing.summary, inside).first
+    first = probe_shard(client, shard, listing.summary, inside).first
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)

@@ -1,4 +1,4 @@
-"""Commit the moves of a seek: rows, positions and the amendment in one commit."""
+"""Commit the moves of a seek: rows, positions and amendment in one commit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.seek.plan import Move, going_back, moving
+from kinesis_assets.seek.plan import going_back, moving
 from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.amendments import ClearedGap, Past
+from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.row_predicates import passed, rows_after
@@ -17,6 +17,8 @@ from kinesis_assets.table.row_predicates import passed, rows_after
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kinesis_assets.seek.plan import Move
+    from kinesis_assets.table.amendments import Past
     from kinesis_assets.table.table import TableSnapshot
 
 
@@ -29,7 +31,16 @@ def following_positions(
     now: datetime,
     examined: int,
 ) -> StreamPositions:
-    """Return the positions after the moves."""
+    """Return the positions after a seek.
+
+    Args:
+        current: The positions before it.
+        moves: The moves, by shard id.
+        batch_id: Identifies the seek.
+        by: Id of the Dagster run or name of the person.
+        now: The service's clock.
+        examined: The version of the table that the moves were planned with.
+    """
     changed = {
         shard_id: msgspec.structs.replace(
             move.after,
@@ -62,9 +73,15 @@ def following_positions(
 
 
 def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
-    """One try, through the snapshot that the moves were planned with."""
+    """Try once to commit moves.
+
+    Args:
+        snapshot: The version of the table that the moves were planned with.
+        following: The positions after the moves.
+        moves: The moves, by shard id.
+    """
     identity, back = following.identity, going_back(moves)
-    past = _rewound(snapshot, following, tuple(back)) if back else None
+    past = _amendment(snapshot, following, tuple(back)) if back else None
     places = {
         shard_id: place
         for shard_id, move in back.items()
@@ -73,12 +90,15 @@ def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Map
     if places:
         predicate = rows_after(identity.name, places)
         snapshot.remove(predicate, identity=identity, positions=following, past=past)
-    else:  # a removal without a row would commit nothing
+    else:  # deleting no row would commit nothing
         snapshot.commit([], identity=identity, positions=following, past=past)
 
 
-def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
-    """Told even where no row goes: a replay that fills some in meanwhile must begin again."""
+def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
+    """Return the amendment of shards that go back.
+
+    It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
+    """
     before = snapshot.past(following.identity)
     return past_file.following(
         before,
@@ -91,12 +111,12 @@ def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tup
 
 
 def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
-    """The filled gaps that the positions still have: rows of the others were removed."""
-    left: dict[str, tuple[ClearedGap, ...]] = {}
+    """Return the filled gaps that the positions still have: rows of the other gaps are removed."""
+    still: dict[str, tuple[ClearedGap, ...]] = {}
     for shard_id, cleared in before.cleared.items():
         shard = following.shards.get(shard_id)
-        if shard is None:  # it is in the archive, so it was not moved
-            left[shard_id] = cleared
+        if shard is None:  # in the archive, so it was not moved
+            still[shard_id] = cleared
         elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
-            left[shard_id] = kept
-    return left
+            still[shard_id] = kept
+    return still

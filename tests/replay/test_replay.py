@@ -923,7 +923,7 @@ def test_a_start_in_the_future_is_refused(bench):
     bench.create()
     bench.put(0)
     bench.run()
-    with pytest.raises(InvalidInput, match="later than the service.s clock"):
+    with pytest.raises(InvalidInput, match=r"later than the service.s clock"):
         bench.replay(text(bench.now + timedelta(hours=1)))
 
 
