@@ -56,8 +56,8 @@ def unlike_the_log(chain: Sequence[int], entries: Sequence[LogEntry], name: str)
     version of another. If the log was restored from a copy, it lacks versions.
 
     Args:
-        chain: The tokens, from the newest to the oldest that is known.
-        entries: The versions that the log still has, newest first, up to the one of the newest token.
+        chain: The commit ids, from the newest to the oldest that is known.
+        entries: The versions that the log still has, newest first, up to the one of the newest commit.
         name: Application id under which the versions point at the chain.
 
     Yields:

@@ -18,7 +18,7 @@ class Brought:
     """The rows of one shard that a commit added.
 
     Attributes:
-        token: Token of the commit.
+        token: Id of the commit.
         batch_id: Batch id that the rows carry.
         shard_id: Shard id.
         landed: Count, checksum and range of the rows, as recorded with the commit.
@@ -46,7 +46,7 @@ class Rewind:
     """A seek that moved a shard's position back and removed its rows.
 
     Attributes:
-        token: Token of the commit.
+        token: Id of the commit.
         shard_id: Shard id.
         after: The rows after this were removed; None for all rows.
         rows: Number of rows removed.
@@ -63,15 +63,15 @@ class Accounts:
     """Everything that the commits record about rows.
 
     Attributes:
-        brought: The rows that each commit added, by commit and shard.
+        committed: The rows that each commit added, by commit and shard.
         rewinds: The rows that seeks removed.
         floor: Rows that arrived before this day (UTC) were deleted; None if none were.
         unproven: Batch ids of commits that did not record the rows that they added.
         since: Nothing is known about batches with a smaller id.
-        lowered: Token of each commit that lowered the floor, with the floor before it.
+        lowered: Id of each commit that lowered the floor, with the floor before it.
     """
 
-    brought: Sequence[Brought]
+    committed: Sequence[Brought]
     rewinds: Sequence[Rewind]
     floor: date | None
     unproven: Collection[int]

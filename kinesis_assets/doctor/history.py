@@ -31,8 +31,8 @@ class Commit:
     """One commit of a chain.
 
     Attributes:
-        token: Token of its file.
-        previous: Token of the predecessor; None for the first commit.
+        token: Id of the commit.
+        previous: Id of the previous commit; None for the first commit.
         batch_id: Batch id of the rows that it added.
         by: Id of the Dagster run or name of the person that made it; None if not recorded.
         landed: The rows that it added, by shard id.
@@ -58,18 +58,18 @@ class History:
         past: The newest amendment; None if there is none.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.
-        brought: The rows that they added.
+        committed: The rows that they added.
         rewinds: The rows that a seek removed.
         unproven: Batch ids of commits by older versions, which did not record the rows that they added.
-        lowered: Token of each commit that lowered the floor, with the floor before it.
-        since: Nothing is known about commits before this token; 0 if the chains are complete.
+        lowered: Id of each commit that lowered the floor, with the floor before it.
+        since: Nothing is known about commits before this id; 0 if the chains are complete.
     """
 
     positions: StreamPositions
     past: Past | None
     commits: list[Commit] = field(default_factory=list)
     amendments: list[Commit] = field(default_factory=list)
-    brought: list[Brought] = field(default_factory=list)
+    committed: list[Brought] = field(default_factory=list)
     rewinds: list[Rewind] = field(default_factory=list)
     unproven: set[int] = field(default_factory=set)
     lowered: list[tuple[int, date]] = field(default_factory=list)
@@ -129,7 +129,7 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
         # No record can have arrived before the stream was created.
         arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or current.identity.created
         through = current.shards[shard_id].last_arrival if shard_id in current.shards else None
-        history.brought.append(
+        history.committed.append(
             Brought(
                 token=current.token,
                 batch_id=current.batch_id,
@@ -168,7 +168,7 @@ def walk_past(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
             )
         )
         # Rows that the table's retention deleted are never filled in again.
-        history.brought += [
+        history.committed += [
             Brought(
                 current.token, current.batch_id, shard_id, landed, arrived_from=current.floor, filled=True
             )
@@ -200,9 +200,9 @@ def _pruned(error: PositionsUnreadable, token: int, history: History, oldest: in
 
     Args:
         error: The error of reading it.
-        token: Token of the file.
-        history: Receives the token from which commits are known.
-        oldest: Token of the oldest file of the chain that can be read.
+        token: Id of the file.
+        history: Receives the id from which commits are known.
+        oldest: Id of the oldest file of the chain that can be read.
     """
     history.since = max(history.since, oldest)
     age = datetime.now(UTC) - datetime.fromtimestamp(drawn_at(token), UTC)

@@ -42,17 +42,17 @@ class Difference:
 class _Shortfall:
     """The rows of a shard that a batch lacks."""
 
-    brought: Brought
+    committed: Brought
     lacking: Counted
 
     @property
     def token(self) -> int:
-        return self.brought.token
+        return self.committed.token
 
     @property
     def is_whole(self) -> bool:
         """Whether no row of the batch is left."""
-        return self.lacking.rows == self.brought.landed.rows
+        return self.lacking.rows == self.committed.landed.rows
 
 
 _NOTHING = Counted(0, 0)
@@ -65,15 +65,15 @@ def differences(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) 
         expected: The rows according to the commits.
         counted: The rows in the table, by batch id and shard id.
     """
-    added = {(brought.batch_id, brought.shard_id): brought for brought in expected.brought}
+    added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
-    for key, brought in added.items():
+    for key, committed in added.items():
         found = counted.get(key, _NOTHING)
-        lacking = Counted(brought.landed.rows - found.rows, brought.landed.checksum - found.checksum)
+        lacking = Counted(committed.landed.rows - found.rows, committed.landed.checksum - found.checksum)
         if lacking.rows > 0:
-            shortfalls[brought.shard_id].append(_Shortfall(brought, lacking))
+            shortfalls[committed.shard_id].append(_Shortfall(committed, lacking))
         elif lacking != _NOTHING:
-            yield Difference(brought.shard_id, _differs(brought, found.rows))
+            yield Difference(committed.shard_id, _differs(committed, found.rows))
     shards = _by_shard(expected, shortfalls)
     for shard_id, of_shard in shortfalls.items():
         yield from _unexplained(of_shard, shards[shard_id])
@@ -101,21 +101,21 @@ def unproven_rows(expected: Accounts, counted: Mapping[tuple[int, str], Counted]
 
 def _by_shard(expected: Accounts, shard_ids: Collection[str]) -> dict[str, Accounts]:
     """Split the expected rows by shard."""
-    brought: dict[str, list[Brought]] = {shard_id: [] for shard_id in shard_ids}
+    committed: dict[str, list[Brought]] = {shard_id: [] for shard_id in shard_ids}
     rewinds: dict[str, list[Rewind]] = {shard_id: [] for shard_id in shard_ids}
-    for each in expected.brought:
-        brought.get(each.shard_id, []).append(each)
+    for each in expected.committed:
+        committed.get(each.shard_id, []).append(each)
     for rewind in expected.rewinds:
         rewinds.get(rewind.shard_id, []).append(rewind)
     return {
-        shard_id: replace(expected, brought=brought[shard_id], rewinds=rewinds[shard_id])
+        shard_id: replace(expected, committed=committed[shard_id], rewinds=rewinds[shard_id])
         for shard_id in shard_ids
     }
 
 
 def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[Difference]:
     """Report the shortfalls of a shard that cannot be verified."""
-    fills = [brought for brought in shard.brought if brought.filled]
+    fills = [committed for committed in shard.committed if committed.filled]
     partial = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     closed, used = _filled_again(partial, fills)
     shortfalls = [shortfall for shortfall in shortfalls if shortfall.token not in closed]
@@ -144,13 +144,13 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[
 
 def _should_be_empty(shortfall: _Shortfall, shard: Accounts) -> bool:
     """Whether no row of a batch is left, and none should be: all were removed by a seek, or expired."""
-    brought = shortfall.brought
+    committed = shortfall.committed
     if not shortfall.is_whole:
         return False
-    floor = shard.floor_since(brought.token)
-    if floor is not None and brought.arrived_through is not None and brought.arrived_through < floor:
+    floor = shard.floor_since(committed.token)
+    if floor is not None and committed.arrived_through is not None and committed.arrived_through < floor:
         return True
-    return any(_removed_all(rewind, brought) for rewind in shard.rewinds)
+    return any(_removed_all(rewind, committed) for rewind in shard.rewinds)
 
 
 def _filled_again(shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]) -> tuple[set[int], set[int]]:
@@ -161,7 +161,7 @@ def _filled_again(shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]) ->
     lack rows, and be filled in by a later one.
 
     Returns:
-        The tokens of the shortfalls, and those of the fills that prove it.
+        The commit ids of the shortfalls, and those of the fills that prove it.
     """
     closed: set[int] = set()
     used: set[int] = set()
@@ -221,7 +221,7 @@ def _groups(
 
 def _may_close(fill: Brought, shortfall: _Shortfall) -> bool:
     """Whether a fill is later than a shortfall and overlaps its range."""
-    (first, last), (begin, end) = fill.numbers, shortfall.brought.numbers
+    (first, last), (begin, end) = fill.numbers, shortfall.committed.numbers
     return fill.token > shortfall.token and first <= end and begin <= last
 
 
@@ -232,37 +232,39 @@ def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
     )
 
 
-def _sum(brought: Sequence[Brought]) -> Counted:
-    return Counted(sum(each.landed.rows for each in brought), sum(each.landed.checksum for each in brought))
+def _sum(committed: Sequence[Brought]) -> Counted:
+    return Counted(
+        sum(each.landed.rows for each in committed), sum(each.landed.checksum for each in committed)
+    )
 
 
 def _possible_causes(shortfall: _Shortfall, shard: Accounts) -> set[str]:
     """Return what may have removed some rows of a batch: "rewind", "floor", both or neither."""
-    brought = shortfall.brought
+    committed = shortfall.committed
     causes: set[str] = set()
-    if any(_removed_some(rewind, brought) for rewind in shard.rewinds):
+    if any(_removed_some(rewind, committed) for rewind in shard.rewinds):
         causes.add("rewind")
-    floor = shard.floor_since(brought.token)
-    if floor is None or (brought.arrived_from is not None and brought.arrived_from > floor):
+    floor = shard.floor_since(committed.token)
+    if floor is None or (committed.arrived_from is not None and committed.arrived_from > floor):
         return causes
     # The floor keeps the last row of a batch that ends after it, unless a replay added that row again.
-    last_is_kept = brought.arrived_through is not None and brought.arrived_through >= floor
-    refilled = any(fill.filled and _may_close(fill, shortfall) for fill in shard.brought)
+    last_is_kept = committed.arrived_through is not None and committed.arrived_through >= floor
+    refilled = any(fill.filled and _may_close(fill, shortfall) for fill in shard.committed)
     if not (last_is_kept and shortfall.is_whole) or refilled:
         causes.add("floor")
     return causes
 
 
-def _removed_some(rewind: Rewind, brought: Brought) -> bool:
+def _removed_some(rewind: Rewind, committed: Brought) -> bool:
     """Whether a seek removed rows of an older batch, if the batch had any after the new position."""
-    _, last = brought.numbers
-    return rewind.token >= brought.token and (rewind.after is None or (last, math.inf) > rewind.after)
+    _, last = committed.numbers
+    return rewind.token >= committed.token and (rewind.after is None or (last, math.inf) > rewind.after)
 
 
-def _removed_all(rewind: Rewind, brought: Brought) -> bool:
+def _removed_all(rewind: Rewind, committed: Brought) -> bool:
     """Whether a seek removed all rows of an older batch."""
-    first, _ = brought.numbers
-    return rewind.token >= brought.token and (rewind.after is None or at(str(first)) >= rewind.after)
+    first, _ = committed.numbers
+    return rewind.token >= committed.token and (rewind.after is None or at(str(first)) >= rewind.after)
 
 
 def _not_matching_rewinds(
@@ -283,7 +285,7 @@ def _not_matching_rewinds(
     removed = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
     if missing > removed:
         sentence = f"{missing} rows are missing, more than the {removed} that seeks removed"
-        yield Difference(left[0].brought.shard_id, sentence)
+        yield Difference(left[0].committed.shard_id, sentence)
         return
     for shortfall in left:
         yield _unproven(shortfall, "a seek removed rows after the position that it set")
@@ -295,40 +297,42 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: Accounts) -> bool:
         return False
     lacking, read = _lacking(shortfalls), _NOTHING
     later = [
-        brought for brought in shard.brought if brought.token > shard.rewinds[0].token and not brought.filled
+        committed
+        for committed in shard.committed
+        if committed.token > shard.rewinds[0].token and not committed.filled
     ]
-    for brought in sorted(later, key=lambda brought: brought.token):
-        read = Counted(read.rows + brought.landed.rows, read.checksum + brought.landed.checksum)
+    for committed in sorted(later, key=lambda committed: committed.token):
+        read = Counted(read.rows + committed.landed.rows, read.checksum + committed.landed.checksum)
         if read == lacking:
             return True
     return False
 
 
 def _lost(shortfall: _Shortfall) -> Difference:
-    brought = shortfall.brought
-    return Difference(brought.shard_id, _differs(brought, brought.landed.rows - shortfall.lacking.rows))
+    committed = shortfall.committed
+    return Difference(committed.shard_id, _differs(committed, committed.landed.rows - shortfall.lacking.rows))
 
 
 def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
-    brought = shortfall.brought
+    committed = shortfall.committed
     return Difference(
-        brought.shard_id,
-        f"batch {brought.batch_id} added {brought.landed.rows} rows, {shortfall.lacking.rows} of them are "
-        f"missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
-        f"{_range(brought.landed)}",
+        committed.shard_id,
+        f"batch {committed.batch_id} added {committed.landed.rows} rows, {shortfall.lacking.rows} of them "
+        f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
+        f"{_range(committed.landed)}",
         certain=False,
     )
 
 
-def _differs(brought: Brought, rows: int) -> str:
+def _differs(committed: Brought, rows: int) -> str:
     """Describe how the rows of a batch differ from its commit.
 
     Args:
-        brought: The rows that the commit added.
+        committed: The rows that the commit added.
         rows: Number of rows that carry the batch id.
     """
-    landed = brought.landed
-    added = f"batch {brought.batch_id} added {landed.rows} rows"
+    landed = committed.landed
+    added = f"batch {committed.batch_id} added {landed.rows} rows"
     if rows < landed.rows:
         return f"{added}, {landed.rows - rows} of them are missing; replay {_range(landed)}"
     if rows > landed.rows:

@@ -35,7 +35,7 @@ def row_findings(
     """
     read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
     accounts = Accounts(
-        brought=history.brought,
+        committed=history.committed,
         rewinds=history.rewinds,
         floor=None if history.past is None else history.past.floor,
         unproven=history.unproven,

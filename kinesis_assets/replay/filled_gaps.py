@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def filled_gaps(
-    gaps: Sequence[Gap], filling: ShardFilling, *, not_before: datetime, up_to_position: bool
+    gaps: Sequence[Gap], result: ShardFilling, *, not_before: datetime, up_to_position: bool
 ) -> tuple[ClearedGap, ...]:
     """Return the gaps of a shard that a replay has read completely.
 
@@ -27,13 +27,13 @@ def filled_gaps(
 
     Args:
         gaps: The recorded gaps of the shard.
-        filling: What was read of the shard.
+        result: What was read of the shard.
         not_before: Records that arrived before this time were skipped.
         up_to_position: The range ended at the shard's committed position, which is after every gap.
     """
-    if filling.error is not None or filling.end in {None, RangeEnd.LATE} or filling.first_read is None:
+    if result.error is not None or result.end in {None, RangeEnd.LATE} or result.first_read is None:
         return ()
-    first, through = at(filling.first_read), passed(filling.through)
+    first, through = at(result.first_read), passed(result.through)
     filled = []
     for gap in gaps:
         start = passed(gap.after)

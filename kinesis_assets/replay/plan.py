@@ -71,20 +71,20 @@ class ReplayPlan:
 
 
 def plan_replay(
-    client: StreamClient, table: PositionedTable, span: Span, shard_ids: Sequence[str] = ()
+    client: StreamClient, table: PositionedTable, window: Span, shard_ids: Sequence[str] = ()
 ) -> ReplayPlan:
     """Plan one attempt of a replay. The arguments and errors are those of `replay`."""
     try:
-        return relisted(client, lambda listing: _plan(client, table, span, shard_ids, listing))
+        return relisted(client, lambda listing: _plan(client, table, window, shard_ids, listing))
     except ShardListIncomplete as error:
         # A shard that every list leaves out does not delay the listed ones.
-        return _plan(client, table, span, shard_ids, client.listing(whole=False), incomplete=error)
+        return _plan(client, table, window, shard_ids, client.listing(whole=False), incomplete=error)
 
 
 def _plan(
     client: StreamClient,
     table: PositionedTable,
-    span: Span,
+    window: Span,
     shard_ids: Sequence[str],
     listing: StreamListing,
     *,
@@ -95,7 +95,7 @@ def _plan(
     Args:
         client: The stream.
         table: Its table.
-        span: The window of the replay.
+        window: The window of the replay.
         shard_ids: The requested shards; all shards if empty.
         listing: The stream and its shards.
         incomplete: The error of the lists before. With it, a shard that this list leaves out fails alone.
@@ -116,26 +116,26 @@ def _plan(
         shard_id for shard_id in requested if shard_id not in listed and shard_id not in positions.shards
     ]
     _refuse_unknown(stream, unknown, incomplete)
-    if span.names_a_record and len(requested) != 1:
+    if window.has_sequence_number and len(requested) != 1:
         raise InvalidInput(
             f"stream {stream}: a sequence number belongs to one shard, but {len(requested)} shards are "
             "requested; name one shard"
         )
-    if span.start.timestamp is not None and span.start.timestamp > now:
-        raise InvalidInput(f"stream {stream}: {span.start} is later than the service's clock, {now}")
+    if window.start.timestamp is not None and window.start.timestamp > now:
+        raise InvalidInput(f"stream {stream}: {window.start} is later than the service's clock, {now}")
     _refuse_invalid_sequence_number(
-        client, [shard_id for shard_id in requested if shard_id in listed], span.start
+        client, [shard_id for shard_id in requested if shard_id in listed], window.start
     )
     past = snapshot.past(listing.summary.identity)
     oldest = now - timedelta(hours=listing.summary.retention_hours)
     floor = _floor(past)
-    start = _clipped_start(span, floor, oldest)
+    start = _clipped_start(window, floor, oldest)
     not_before = max(start.timestamp or oldest - _RETENTION_MARGIN, floor or _LONG_AGO)
     ranges: dict[str, ShardRange] = {}
     not_read: dict[str, ReplayOutcome] = {}
     left_out: list[str] = []
     for shard_id in requested:
-        range_ = _range(shard_id, start, span, positions.shards.get(shard_id))
+        range_ = _range(shard_id, start, window, positions.shards.get(shard_id))
         if isinstance(range_, ReplayOutcome):
             not_read[shard_id] = range_
         elif shard_id in listed:
@@ -160,7 +160,7 @@ def _plan(
         held=tuple(
             file
             for file in (snapshot.data_files() if ranges else ())
-            if file.may_hold_arrivals(not_before, span.until)
+            if file.may_hold_arrivals(not_before, window.until)
         ),
         ranges=ranges,
         gaps={
@@ -169,7 +169,7 @@ def _plan(
             ]
             for shard_id in ranges
         },
-        up_to_positions=span.last is None and span.until is None,
+        up_to_positions=window.last is None and window.until is None,
         not_read=not_read,
         expired=_expired(ranges, listing, oldest),
     )
@@ -192,35 +192,35 @@ def _floor(past: Past | None) -> datetime | None:
     return datetime.combine(past.floor, datetime.min.time(), UTC)
 
 
-def _clipped_start(span: Span, floor: datetime | None, oldest: datetime) -> Position:
+def _clipped_start(window: Span, floor: datetime | None, oldest: datetime) -> Position:
     """Return the start of a window without the rows that the table's own retention has deleted.
 
     The arrival time of a sequence number is unknown, and the oldest record may be later than the floor, so
     tasks check each record's arrival time too.
 
     Args:
-        span: The window.
+        window: The window.
         floor: The first arrival time that the table keeps.
         oldest: The oldest arrival time that the stream keeps.
     """
-    time = span.start.timestamp
-    is_trim_horizon = span.start.kind is PositionKind.TRIM_HORIZON
+    time = window.start.timestamp
+    is_trim_horizon = window.start.kind is PositionKind.TRIM_HORIZON
     if floor is not None and ((time is not None and time < floor) or (is_trim_horizon and oldest < floor)):
         return Position.at_timestamp(floor)
-    return span.start
+    return window.start
 
 
 def _range(
-    shard_id: str, start: Position, span: Span, shard: ShardPosition | None
+    shard_id: str, start: Position, window: Span, shard: ShardPosition | None
 ) -> ShardRange | ReplayOutcome:
     """Return the range of a shard, which ends at its position, or the outcome if the range is empty."""
     if shard is None or shard.position.kind in {PositionKind.TRIM_HORIZON, PositionKind.LATEST}:
         return ReplayOutcome(shard_id, ReplayState.UNREAD)
     position = shard.position
-    until = min((time for time in (span.until, position.timestamp) if time is not None), default=None)
+    until = min((time for time in (window.until, position.timestamp) if time is not None), default=None)
     up_to = None if position.sequence_number is None else position
-    if span.last is not None and (up_to is None or int(span.last) < int(up_to.sequence_number or 0)):
-        up_to = Position.after(span.last)
+    if window.last is not None and (up_to is None or int(window.last) < int(up_to.sequence_number or 0)):
+        up_to = Position.after(window.last)
     if _is_empty(start, until, up_to):
         return ReplayOutcome(shard_id, ReplayState.WHOLE)
     return ShardRange(

@@ -46,7 +46,7 @@ def replay(
     fill: Fill,
     client: StreamClient,
     table: PositionedTable,
-    span: Span,
+    window: Span,
     shard_ids: Sequence[str] = (),
     *,
     by: str | None = None,
@@ -57,7 +57,7 @@ def replay(
         fill: Reads ranges and writes the missing records.
         client: The stream.
         table: Its table.
-        span: The window to read.
+        window: The window to read.
         shard_ids: The shards to read; all shards if empty.
         by: Id of the Dagster run or name of the person, recorded with the commit.
 
@@ -69,7 +69,7 @@ def replay(
     """
     started = time.monotonic()
     for attempt in range(1, _ATTEMPTS + 1):
-        plan = plan_replay(client, table, span, shard_ids)
+        plan = plan_replay(client, table, window, shard_ids)
         try:
             outcomes, version = _execute(fill, client, table, plan, by)
         except PastChanged:
@@ -85,20 +85,20 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     """Execute a plan, and return the outcomes by shard id and the version of the commit."""
-    filling = Filling()
+    result = Filling()
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
         landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
-        filling = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
-        cleared = _cleared(plan, filling)
+        result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
+        cleared = _cleared(plan, result)
         # Checked after reading, so that every record was read from the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(
                 client.stream, "deleted and created again during the replay; nothing was committed"
             )
     version = None
-    if filling.files or cleared:
+    if result.files or cleared:
         version = fill_in(
             table,
             identity=plan.listing.summary.identity,
@@ -106,20 +106,19 @@ def _execute(
             past=plan.past,
             not_before=plan.not_before,
             batch_id=plan.batch_id,
-            files=filling.files,
-            filled={shard.shard_id: _filled(shard) for shard in filling.shards if shard.rows},
+            files=result.files,
+            filled={shard.shard_id: _filled(shard) for shard in result.shards if shard.rows},
             cleared=cleared,
             by=by,
         )
     read = {
-        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())))
-        for shard in filling.shards
+        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ()))) for shard in result.shards
     }
     requested = [*plan.ranges, *plan.not_read]
     return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
 
 
-def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, ...]]:
+def _cleared(plan: ReplayPlan, result: Filling) -> dict[str, tuple[ClearedGap, ...]]:
     """Return the gaps that were filled, by shard id."""
     cleared = {
         shard.shard_id: filled_gaps(
@@ -128,7 +127,7 @@ def _cleared(plan: ReplayPlan, filling: Filling) -> dict[str, tuple[ClearedGap, 
             not_before=plan.not_before,
             up_to_position=plan.up_to_positions,
         )
-        for shard in filling.shards
+        for shard in result.shards
     }
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 

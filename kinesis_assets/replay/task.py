@@ -126,9 +126,9 @@ def filling_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardR
         LandingFailed: A manifest is invalid, or together they do not match the ranges.
     """
     landing = job.landing
-    filling = sum(decode_all(landing.stream, contents, Filling), Filling())
-    check_filling(landing.stream, landing.batch_id, ranges, filling)
-    return filling
+    result = sum(decode_all(landing.stream, contents, Filling), Filling())
+    check_filling(landing.stream, landing.batch_id, ranges, result)
+    return result
 
 
 def _task(
@@ -137,8 +137,8 @@ def _task(
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch["id"].to_pylist():
-                filling = fill_group(job, groups[number])
-                yield pa.RecordBatch.from_pydict({"filling": [encode(filling)]})
+                result = fill_group(job, groups[number])
+                yield pa.RecordBatch.from_pydict({"filling": [encode(result)]})
 
     return run
 
@@ -170,7 +170,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
         errors = SideBySide(readings, stop).read(write_missing)
         files = tuple(writer.close())
     shards = tuple(
-        missing[reading.range.shard_id].filling(reading, error)
+        missing[reading.range.shard_id].result(reading, error)
         for reading, error in zip(readings, errors, strict=True)
     )
     return Filling(files, shards)
@@ -193,7 +193,7 @@ class _Missing:
                 self._first = self._first or record.sequence_number
                 self._last = record.sequence_number
 
-    def filling(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
+    def result(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
         return ShardFilling(
             shard_id=reading.range.shard_id,
             start=reading.range.start,

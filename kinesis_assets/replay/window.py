@@ -53,7 +53,7 @@ class Span(msgspec.Struct, frozen=True):
         return cls(_start(start.strip()), *_end((end or "").strip()))
 
     @property
-    def names_a_record(self) -> bool:
+    def has_sequence_number(self) -> bool:
         """Whether it starts or ends at a sequence number, which belongs to one shard."""
         return self.start.sequence_number is not None or self.last is not None
 

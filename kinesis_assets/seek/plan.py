@@ -177,8 +177,8 @@ def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:
         raise SeekRefused(
             shard_id,
             f"records after {probe.target} have expired or will before a run can read them: {available}. "
-            "Rows removed by a seek could not be added again; nothing was changed. Choose a later position, or "
-            "fill in missing records with a replay, which removes nothing",
+            "Rows removed by a seek could not be added again; nothing was changed. Choose a later position, "
+            "or fill in missing records with a replay, which removes nothing",
         )
     after = msgspec.structs.replace(
         shard,

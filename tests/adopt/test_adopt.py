@@ -359,7 +359,7 @@ def test_rows_that_come_between_the_plan_and_the_commit_end_it(bench, monkeypatc
         commit(*arguments, **named)
 
     monkeypatch.setattr(adopt_module, "_commit", late)
-    with pytest.raises(CommitFailed, match="changed meanwhile"):
+    with pytest.raises(CommitFailed, match="changed in the meantime"):
         bench.adopt()
 
 
