@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.snapshot import TableSnapshot
 
-# Numbers are text of different lengths: of one length, they sort as numbers do.
+# Sequence numbers are stored as text. Texts of the same length sort as numbers do.
 _NUMBERS = """
     SELECT stream, shard_id, max(sequence_number) AS number, count(*) AS found,
         max(approximate_arrival_timestamp) AS arrival
@@ -27,13 +27,13 @@ _NUMBERS = """
 
 @dataclass(frozen=True, slots=True)
 class NewestRow:
-    """The last rows of a shard.
+    """The newest row of a shard.
 
     Attributes:
-        sequence_number: The largest, as an integer.
-        sub_sequence_number: The largest of that record.
-        rows: How many rows the shard has.
-        last_arrival: When the last of them arrived, UTC.
+        sequence_number: The largest sequence number, compared as an integer.
+        sub_sequence_number: The largest sub-sequence number of that record.
+        rows: Number of rows of the shard.
+        last_arrival: The latest arrival time, UTC.
     """
 
     sequence_number: str
@@ -43,10 +43,12 @@ class NewestRow:
 
 
 def newest_rows(uri: str, snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]]:
-    """The newest row of each shard, by stream name and shard id; memory grows with the shards alone.
+    """Return the newest row of each shard, by stream name and shard id.
+
+    Memory grows with the number of shards only.
 
     Args:
-        uri: The table's, for errors.
+        uri: URI of the table, for errors.
         snapshot: The table.
 
     Raises:
@@ -80,8 +82,8 @@ def newest_rows(uri: str, snapshot: TableSnapshot) -> Mapping[str, Mapping[str, 
 
 def _query(uri: str, snapshot: TableSnapshot, query: str) -> list[dict[str, Any]]:
     try:
-        answer = QueryBuilder().register("rows", snapshot.delta).execute(query).read_all()
+        table = QueryBuilder().register("rows", snapshot.delta).execute(query).read_all()
     except (DeltaError, OSError) as error:
         raise TableUnreachable(uri, f"its rows cannot be read: {error}") from None
-    columns = {name: answer[name].to_pylist() for name in answer.column_names}
+    columns = {name: table[name].to_pylist() for name in table.column_names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -1,7 +1,6 @@
-"""Rows that positions have not passed, though they are in the table: the next run would add them again.
+"""Refuse rows that the positions have not passed: the next run would add them again.
 
-A seek that goes back removes the rows after the new position, and a restore of a version before it brings
-them back.
+A seek that goes back removes the rows after the new position. A restore of an older version adds them again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 _NAMED = 5
-"""Shards that an error names; the others are counted."""
+"""Maximum number of shards that an error names; the others are counted."""
 
 
 def refuse_rows_ahead(
@@ -36,29 +35,29 @@ def refuse_rows_ahead(
     positions: StreamPositions,
     rewrites: Sequence[Rewrite],
 ) -> None:
-    """See that no row is one that the next run reads again.
+    """Check that the next run reads no record that is already in the table.
 
     Args:
         client: The stream.
         table: Its table.
         snapshot: The table at one version.
-        positions: The stream's in that version.
-        rewrites: The restores and overwrites after these positions, oldest first; at least one.
+        positions: The positions of that version.
+        rewrites: The restores and overwrites since these positions, oldest first; at least one.
 
     Raises:
-        TableUnsuitable: Some are.
+        TableUnsuitable: It would read some.
         StreamError: The shards cannot be listed.
         TableUnreachable: The rows cannot be read.
     """
     listing = relisted(client, lambda listing: listing)
-    begins = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
+    starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
     rows = newest_rows(table.uri, snapshot).get(client.stream, {})
     ahead = {
         shard_id: row.sequence_number
         for shard_id, row in rows.items()
         if (shard := positions.shards.get(shard_id)) is not None
         and not shard.finished
-        and _is_ahead(row, shard.position, begins.get(shard_id))
+        and _is_ahead(row, shard.position, starts.get(shard_id))
     }
     if ahead:
         named = ", ".join(f"{shard_id} up to {number}" for shard_id, number in sorted(ahead.items())[:_NAMED])
@@ -71,18 +70,18 @@ def refuse_rows_ahead(
         )
 
 
-def _is_ahead(row: NewestRow, position: Position, begin: Passed | None) -> bool:
-    """Whether a run that begins at a position reads a row.
+def _is_ahead(row: NewestRow, position: Position, start: Passed | None) -> bool:
+    """Whether a run that starts at a position reads a row again.
 
     Args:
         row: The newest row of a shard.
-        position: The shard's.
-        begin: Everything before its first record: other rows are of an older stream. None if it is not
-            listed, so that nothing of it can be read from its beginning.
+        position: The position of the shard.
+        start: Position before the first record of the shard; rows before it belong to an older stream. None
+            if the shard is not listed, so that it cannot be read from its start.
     """
     place = (int(row.sequence_number), row.sub_sequence_number)
-    there = passed(position)
-    if there is not None:
-        return place > there
-    late = position.timestamp is None or row.last_arrival >= position.timestamp
-    return begin is not None and place > begin and late
+    current = passed(position)
+    if current is not None:
+        return place > current
+    in_time = position.timestamp is None or row.last_arrival >= position.timestamp
+    return start is not None and place > start and in_time

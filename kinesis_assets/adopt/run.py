@@ -1,8 +1,8 @@
 """Adoption: an operator accepts the rows of a table as they are, and runs continue from there.
 
-Of a table that has rows and no positions, such as a copy, the positions are computed from the rows. Of a
-table that was restored or overwritten, which has positions already, that is accepted. Either is one commit
-with the name of who did it, and no row is changed.
+If a table has rows and no positions, such as a copy, the positions are computed from the rows. If a table
+with positions was restored or overwritten, the restore is accepted. Either is one commit, which records who
+did it. No row is changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.seek.probe import look_at
+from kinesis_assets.seek.probe import probe_shard
 from kinesis_assets.table import amendments as past_file
 from kinesis_assets.table.commit_ids import draw_token
 from kinesis_assets.table.commit_loop import until_told
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
-"""Of a shard whose hash range is not known."""
+"""The hash range of a shard whose hash range is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class AdoptedShard:
     """A shard of an adoption.
 
     Attributes:
-        rows: How many rows of it the table has.
-        position: Where its first run begins; None if the stream does not list it any more.
+        rows: Number of rows of the shard in the table.
+        position: The position where its first run starts; None if the stream no longer lists the shard.
     """
 
     rows: int
@@ -65,12 +65,12 @@ class AdoptedShard:
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult:
-    """What an adoption did, or would do.
+    """The result of an adoption, or of its plan.
 
     Attributes:
-        shards: By shard id, where positions are computed from rows.
+        shards: The shards whose positions are computed from rows, by shard id.
         accepted: The restores and overwrites that are accepted, oldest first.
-        applied: It is in the table.
+        applied: The adoption was committed.
     """
 
     shards: Mapping[str, AdoptedShard] = field(default_factory=dict)
@@ -84,31 +84,31 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     Args:
         client: The stream.
         table: Its table.
-        by: Who does it, recorded with the commit.
-        apply: Commit it; else only return what would be done.
+        by: Name of the operator, recorded with the commit.
+        apply: Commit the adoption; otherwise only plan it.
 
     Raises:
         InvalidInput: There is nothing to adopt.
         TableUnsuitable: The table has rows of another stream, or rows that the positions have not passed.
-        CommitFailed: The table was changed meanwhile; nothing was committed.
-        ShardError: A shard could not be read to see how its last record ends.
+        CommitFailed: The table changed in the meantime; nothing was committed.
+        ShardError: A shard could not be read, so it is unknown whether its last record is complete.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
         TableError: The table cannot be used, or belongs to another stream.
     """
     identity = client.describe().identity
     snapshot = table.snapshot()
-    # Where an older stream of that name was restored, that has to be accepted before a new one can begin.
+    # A restored table of an older stream must be accepted before runs of a recreated stream can start.
     positions = snapshot.positions(identity, or_older=True)
     if positions is not None:
         rewrites = unaccepted(table, snapshot, positions)
         if not rewrites:
-            snapshot.positions(identity)  # refuses those of an older stream
+            snapshot.positions(identity)  # raises if they belong to an older stream
             raise InvalidInput(
                 f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
                 "overwritten since they were committed, so there is nothing to adopt"
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
-        if positions.identity == identity:  # nothing of an older stream is read again
+        if positions.identity == identity:  # an older stream is never read again
             refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
         if apply:
             _accept(table, identity, result.accepted[-1].version, by)
@@ -117,9 +117,11 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     listing = relisted(client, lambda listing: _with_all_unexpired(client, listing, rows))
     shards = _adopted(client, listing, rows)
     expired = _expired(listing, rows)
-    # After the reading, so that all of it was of the stream whose rows these are to be.
+    # Checked after reading, so that every record was read from the stream that adopts the rows.
     if not client.describe().identity == listing.summary.identity == identity:
-        raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
+        raise StreamRecreated(
+            client.stream, "deleted and created again during the adoption; nothing was changed"
+        )
     if apply:
         _commit(table, snapshot, listing, rows, {**expired, **shards}, by=by)
     gone = {shard_id: AdoptedShard(rows[shard_id].rows, None) for shard_id in expired}
@@ -133,20 +135,20 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
     batch_id = draw_token()
 
-    def look(*, and_try: bool) -> bool | None:
+    def attempt(*, and_try: bool) -> bool | None:
         snapshot = table.snapshot()
         past = snapshot.past(identity)
         if past is not None and past.accepted is not None and past.accepted >= version:
             return True
         if and_try:
-            # Which of the rows that filled a gap are left is not known.
+            # Whether the rows that filled a gap are still there is unknown.
             change = past_file.following(
                 past, batch_id=batch_id, at=datetime.now(UTC), by=by, cleared={}, accepted=version
             )
             snapshot.commit([], identity=identity, past=change)
         return None
 
-    until_told(table, look)
+    until_told(table, attempt)
 
 
 def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
@@ -168,7 +170,7 @@ def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mappi
 def _adopted(
     client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
 ) -> dict[str, ShardPosition]:
-    """The listed shards, each after its newest row; those without rows at their oldest record."""
+    """Return the listed shards, each after its newest row, or at its oldest record if it has no rows."""
     starts = {
         shard.shard_id: Position(PositionKind.TRIM_HORIZON)
         if (row := rows.get(shard.shard_id)) is None
@@ -187,14 +189,14 @@ def _adopted(
 def _with_all_unexpired(
     client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
 ) -> StreamListing:
-    """The list with the confirmed retention, if it lacks no shard that can still be read.
+    """Return the list with the confirmed retention, if it contains every shard that can still be read.
 
     Raises:
-        ShardListIncomplete: It lacks one. Without a position its rows would be read again; as finished, its
-            later records would not be read.
+        ShardListIncomplete: It lacks a shard. Without a position, its rows would be added again; as a
+            finished shard, its later records would never be read.
     """
     check_first_list(listing)
-    # What is recorded for good must not rest on one response.
+    # The positions are permanent, so they must not depend on a single response.
     hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
     listing = listing.with_retention(hours)
     check_unlisted_parents(client, listing, rows)
@@ -206,8 +208,8 @@ def _with_all_unexpired(
         raise ShardListIncomplete(
             summary.identity.name,
             f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last {hours} h, "
-            "the stream's retention; nothing was changed. Try again later; if the retention was raised after "
-            "the shard had expired, once these rows are older",
+            "the stream's retention; nothing was changed. Try again later. If the retention was raised after "
+            "the shard had expired, try again once these rows are older",
         )
     if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
         raise ShardListIncomplete(
@@ -219,7 +221,7 @@ def _with_all_unexpired(
 
 
 def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str, ShardPosition]:
-    """The shards with rows that are not listed any more: finished, so that no later list restarts one."""
+    """Return the shards with rows that are no longer listed, as finished: no later list can restart them."""
     listed = {shard.shard_id for shard in listing.shards}
     return {
         shard_id: ShardPosition(
@@ -236,9 +238,12 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
 
 
 def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:
-    """After a shard's newest row, which may be a part of an aggregate of which the table lacks the rest."""
+    """Return the position after a shard's newest row.
+
+    The row may be part of an aggregated record, of which the table lacks the rest.
+    """
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = look_at(client, shard, listing.summary, inside).first
+    first = probe_shard(client, shard, listing.summary, inside).first
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)
@@ -256,16 +261,18 @@ def _commit(
     identity, batch_id = listing.summary.identity, draw_token()
     files = set(computed_from.standing_files())
 
-    def look(*, and_try: bool) -> bool | None:
+    def attempt(*, and_try: bool) -> bool | None:
         nonlocal files
         snapshot = table.snapshot()
         positions = snapshot.positions(identity)
         if positions is not None and _first(snapshot, positions).batch_id == batch_id:
             return True
         found = set(snapshot.standing_files())
-        # The same files have the same rows, and to read them takes long.
+        # The same files contain the same rows, and reading them takes long.
         if positions is not None or (found != files and _rows(table, snapshot, identity.name) != rows):
-            raise CommitFailed(table.uri, "it was changed meanwhile; nothing was committed, run again")
+            raise CommitFailed(
+                table.uri, "it changed in the meantime; nothing was committed. Run the command again"
+            )
         files = found
         if and_try and snapshot.owner is None:
             snapshot.claim(identity)
@@ -286,18 +293,18 @@ def _commit(
             snapshot.commit([], identity=identity, positions=first)
         return None
 
-    until_told(table, look)
+    until_told(table, attempt)
 
 
 def _first(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions:
-    """The first positions of a table: a run may have gone on from them already."""
+    """Return the first positions of a table: a run may already have committed newer ones."""
     while positions.previous is not None:
         positions = snapshot.positions_at(positions.previous)
     return positions
 
 
 def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
-    """What is printed: a row for each shard whose position is computed, and for each version accepted."""
+    """Return the rows that the command prints, one for each shard and one for each accepted version."""
     shards = [
         {
             "shard": shard_id,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.doctor.examine import AuditEvents
     from kinesis_assets.doctor.row_scan import Scan
 
 
@@ -34,7 +35,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
     Missing events are added. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
-    from kinesis_assets.doctor.examine import Doctor, Level, row  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.doctor.finding import Level, row  # noqa: PLC0415
 
     project = project_of(**stream)
     # Without DAGSTER_HOME there is no instance whose events could be missing.
@@ -44,11 +46,16 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
         def read_rows(files: Sequence[tuple[str, int]]) -> Scan:
             return _read_rows(manager, files)
 
+        table = manager.positioned_table()
+        audit_events: AuditEvents | None = None
+        if instance is not None:
+            from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
+
+            audit_events = EventAudit(instance, project.stream, table, add_events=not dry_run)
         examination = Doctor(
             client=manager.client(),
-            table=manager.positioned_table(),
-            instance=instance,
-            add_events=not dry_run,
+            table=table,
+            audit_events=audit_events,
             read_rows=read_rows if rows else None,
         )
         findings = list(examination.findings())

@@ -168,7 +168,7 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
     """
-    from kinesis_assets.replay.run import Span  # noqa: PLC0415  # only replays need it
+    from kinesis_assets.replay.window import Span  # noqa: PLC0415  # only replays need it
 
     Span.of(start, end)  # raises if the range is invalid
     name, run_id = replay_name(project.stream), str(uuid4())

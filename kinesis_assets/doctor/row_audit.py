@@ -1,8 +1,9 @@
-"""The rows against what the commits say they brought: each batch's, of each shard, and nothing else.
+"""Compare the rows of a table with the rows that its commits added.
 
-What a batch lacks may be well: filled in again by a later batch, taken out by hand, expired. It is taken for
-well only where that is proven, by sums that match exactly or since nothing of the batch is due any more.
-What could be explained and is not proven is told apart from what nothing explains.
+A batch may lack rows for a good reason: a replay filled them in under another batch, a seek removed them, or
+they expired. Missing rows are accepted only where that can be verified: because counts and checksums match
+exactly, or because no row of the batch should be left. A shortfall that has a possible reason but no proof is
+reported separately from one without a reason.
 """
 
 from __future__ import annotations
@@ -17,91 +18,19 @@ from kinesis_assets.table.row_predicates import at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import date
 
+    from kinesis_assets.doctor.expected_rows import Accounts, Brought, Rewind
     from kinesis_assets.table.positions import Landed
-    from kinesis_assets.table.row_predicates import Passed
-
-
-@dataclass(frozen=True, slots=True)
-class Brought:
-    """What a commit says it brought of a shard.
-
-    Attributes:
-        token: The commit's.
-        batch_id: Its rows carry it.
-        shard_id: The shard.
-        landed: The proof.
-        arrived_from: None of the rows arrived before this day (UTC); None if that is not known.
-        arrived_through: The last of the rows arrived on this day (UTC); None if that is not known.
-        filled: They were filled in behind the position: they may be rows that another batch lacks.
-    """
-
-    token: int
-    batch_id: int
-    shard_id: str
-    landed: Landed
-    arrived_from: date | None = None
-    arrived_through: date | None = None
-    filled: bool = False
-
-    @property
-    def numbers(self) -> tuple[int, int]:
-        """Its first and last sequence number."""
-        return int(self.landed.first_sequence_number), int(self.landed.last_sequence_number)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewind:
-    """A commit that took a shard's rows out again.
-
-    Attributes:
-        token: The commit's.
-        shard_id: The shard.
-        after: Rows after this were taken out; None for all.
-        rows: How many.
-    """
-
-    token: int
-    shard_id: str
-    after: Passed | None
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accounts:
-    """All that the commits say.
-
-    Attributes:
-        brought: What each brought of each shard.
-        rewinds: What was taken out again.
-        floor: Rows that arrived before this day (UTC) were taken out; None if none were.
-        unproven: Batches whose commits do not tell what they brought.
-        since: Of batches drawn before, nothing is known.
-        lowered: Tokens of the commits that lowered the floor, with the floor before.
-    """
-
-    brought: Sequence[Brought]
-    rewinds: Sequence[Rewind]
-    floor: date | None
-    unproven: Collection[int]
-    since: int
-    lowered: Sequence[tuple[int, date]] = ()
-
-    def floor_since(self, token: int) -> date | None:
-        """The highest floor since a commit: its rows that arrived before may have been deleted."""
-        floors = [self.floor, *(floor for at, floor in self.lowered if at > token)]
-        return max((floor for floor in floors if floor is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the rows are not what the commits say.
+    """A difference between the rows and the commits.
 
     Attributes:
-        shard_id: Of which shard.
-        sentence: What is different, and what to do.
-        certain: Nothing explains it; else something may, and it cannot be proven that it does.
+        shard_id: Shard id.
+        sentence: What differs, and what to do about it.
+        certain: Nothing can explain it; False if there is a possible explanation that cannot be proven.
     """
 
     shard_id: str
@@ -110,253 +39,308 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
-    """What a batch lacks of a shard."""
+class _Shortfall:
+    """The rows of a shard that a batch lacks."""
 
-    brought: Brought
+    committed: Brought
     lacking: Counted
 
     @property
     def token(self) -> int:
-        return self.brought.token
+        return self.committed.token
 
     @property
     def is_whole(self) -> bool:
-        """Nothing of the batch is left."""
-        return self.lacking.rows == self.brought.landed.rows
+        """Whether no row of the batch is left."""
+        return self.lacking.rows == self.committed.landed.rows
 
 
 _NOTHING = Counted(0, 0)
 
 
-def differences(accounts: Accounts, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
-    """Where the rows are not what the commits say.
+def differences(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
+    """Compare the rows with the commits.
 
     Args:
-        accounts: What they say.
-        counted: The rows, by batch id and shard id.
+        expected: The rows according to the commits.
+        counted: The rows in the table, by batch id and shard id.
     """
-    proven = {(each.batch_id, each.shard_id): each for each in accounts.brought}
-    holes: dict[str, list[_Hole]] = defaultdict(list)
-    for key, each in proven.items():
+    added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
+    shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
+    for key, committed in added.items():
         found = counted.get(key, _NOTHING)
-        lacking = Counted(each.landed.rows - found.rows, each.landed.checksum - found.checksum)
+        lacking = Counted(committed.landed.rows - found.rows, committed.landed.checksum - found.checksum)
         if lacking.rows > 0:
-            holes[each.shard_id].append(_Hole(each, lacking))
+            shortfalls[committed.shard_id].append(_Shortfall(committed, lacking))
         elif lacking != _NOTHING:
-            yield Difference(each.shard_id, _differs(each, found.rows))
-    shards = _of_shards(accounts, holes)
-    for shard_id, of_shard in holes.items():
+            yield Difference(committed.shard_id, _differs(committed, found.rows))
+    shards = _by_shard(expected, shortfalls)
+    for shard_id, of_shard in shortfalls.items():
         yield from _unexplained(of_shard, shards[shard_id])
     for (batch_id, shard_id), found in counted.items():
-        unknown = (batch_id, shard_id) not in proven and batch_id not in accounts.unproven
-        if unknown and batch_id >= accounts.since:
-            told = f"batch {batch_id}: {found.rows} rows, but no commit brought any of that shard"
-            yield Difference(shard_id, told)
+        unknown = (batch_id, shard_id) not in added and batch_id not in expected.unproven
+        if unknown and batch_id >= expected.since:
+            yield Difference(
+                shard_id, f"batch {batch_id}: {found.rows} rows, but no commit added any of this shard"
+            )
 
 
-def unproven_rows(accounts: Accounts, counted: Mapping[tuple[int, str], Counted]) -> int:
-    """Rows of batches that the known commits do not tell of."""
+def unproven_rows(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) -> int:
+    """Return the number of rows whose commits are unknown or did not record them.
+
+    Args:
+        expected: The rows according to the commits.
+        counted: The rows in the table, by batch id and shard id.
+    """
     return sum(
         found.rows
         for (batch_id, _), found in counted.items()
-        if batch_id < accounts.since or batch_id in accounts.unproven
+        if batch_id < expected.since or batch_id in expected.unproven
     )
 
 
-def _of_shards(accounts: Accounts, shard_ids: Collection[str]) -> dict[str, Accounts]:
-    """The accounts of some shards, each by itself."""
-    brought: dict[str, list[Brought]] = {shard_id: [] for shard_id in shard_ids}
+def _by_shard(expected: Accounts, shard_ids: Collection[str]) -> dict[str, Accounts]:
+    """Split the expected rows by shard."""
+    committed: dict[str, list[Brought]] = {shard_id: [] for shard_id in shard_ids}
     rewinds: dict[str, list[Rewind]] = {shard_id: [] for shard_id in shard_ids}
-    for each in accounts.brought:
-        brought.get(each.shard_id, []).append(each)
-    for rewind in accounts.rewinds:
+    for each in expected.committed:
+        committed.get(each.shard_id, []).append(each)
+    for rewind in expected.rewinds:
         rewinds.get(rewind.shard_id, []).append(rewind)
     return {
-        shard_id: replace(accounts, brought=brought[shard_id], rewinds=rewinds[shard_id])
+        shard_id: replace(expected, committed=committed[shard_id], rewinds=rewinds[shard_id])
         for shard_id in shard_ids
     }
 
 
-def _unexplained(holes: Sequence[_Hole], shard: Accounts) -> Iterator[Difference]:
-    """Which of a shard's holes are not proven to be well."""
-    fills = [each for each in shard.brought if each.filled]
-    closed, used = _filled_again([hole for hole in holes if not _is_due(hole, shard)], fills)
-    holes = [hole for hole in holes if hole.token not in closed]
+def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[Difference]:
+    """Report the shortfalls of a shard that cannot be verified."""
+    fills = [committed for committed in shard.committed if committed.filled]
+    partial = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
+    closed, used = _filled_again(partial, fills)
+    shortfalls = [shortfall for shortfall in shortfalls if shortfall.token not in closed]
     spare = [fill for fill in fills if fill.token not in used]
-    left = [hole for hole in holes if not _is_due(hole, shard)]
-    untouched = [hole for hole in left if not _excuses(hole, shard)]
-    for group, filled in _groups(untouched, spare):
+    left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
+    without_cause = [shortfall for shortfall in left if not _possible_causes(shortfall, shard)]
+    for group, filled in _groups(without_cause, spare):
         rows = sum(fill.landed.rows for fill in filled)
-        # As many and others, or fewer: some of what is lacking was never filled in.
-        certain = rows <= sum(hole.lacking.rows for hole in group)
-        for hole in group:
-            yield _lost(hole) if certain else _unproven(hole, f"a replay filled in {rows} rows there")
-    for hole in left:
-        why = _excuses(hole, shard)
-        if "floor" in why:
-            floor = shard.floor_since(hole.token)
-            yield _unproven(hole, f"some may have arrived before {floor}, from where rows were kept")
-    yield from _unlike_the_rewinds(
-        [hole for hole in holes if _excuses(hole, shard) == {"rewind"}], spare, shard
+        # As many rows but different ones, or fewer: some of the missing rows were never filled in.
+        certain = rows <= sum(shortfall.lacking.rows for shortfall in group)
+        for shortfall in group:
+            if certain:
+                yield _lost(shortfall)
+            else:
+                yield _unproven(shortfall, f"a replay filled in {rows} rows of this range")
+    for shortfall in left:
+        if "floor" in _possible_causes(shortfall, shard):
+            floor = shard.floor_since(shortfall.token)
+            yield _unproven(shortfall, f"some may have arrived before {floor}, the first day that was kept")
+    yield from _not_matching_rewinds(
+        [shortfall for shortfall in shortfalls if _possible_causes(shortfall, shard) == {"rewind"}],
+        spare,
+        shard,
     )
 
 
-def _is_due(hole: _Hole, shard: Accounts) -> bool:
-    """Whether nothing of a batch is left, and nothing is to be left: all of it was taken out or expired."""
-    each = hole.brought
-    if not hole.is_whole:
+def _should_be_empty(shortfall: _Shortfall, shard: Accounts) -> bool:
+    """Whether no row of a batch is left, and none should be: all were removed by a seek, or expired."""
+    committed = shortfall.committed
+    if not shortfall.is_whole:
         return False
-    floor = shard.floor_since(each.token)
-    if floor is not None and each.arrived_through is not None and each.arrived_through < floor:
+    floor = shard.floor_since(committed.token)
+    if floor is not None and committed.arrived_through is not None and committed.arrived_through < floor:
         return True
-    return any(_took(rewind, each, all_of_it=True) for rewind in shard.rewinds)
+    return any(_removed_all(rewind, committed) for rewind in shard.rewinds)
 
 
-def _filled_again(holes: Sequence[_Hole], fills: Sequence[Brought]) -> tuple[set[int], set[int]]:
-    """The holes that are proven to be filled in again, and the fills that prove it: their tokens.
+def _filled_again(shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]) -> tuple[set[int], set[int]]:
+    """Find the shortfalls that replays have provably filled in.
 
-    Rows and checksums of both match exactly: of a hole and a fill, of all holes of a fill, of all fills of a
-    hole, of all that overlap. A fill may lack rows itself, and be filled in again.
+    Counts and checksums must match exactly: of one shortfall and one fill, of all shortfalls that a fill
+    overlaps, of all fills that a shortfall overlaps, or of all that overlap each other. A fill may itself
+    lack rows, and be filled in by a later one.
+
+    Returns:
+        The commit ids of the shortfalls, and those of the fills that prove it.
     """
     closed: set[int] = set()
     used: set[int] = set()
-    alike: dict[Counted, list[Brought]] = defaultdict(list)
+    by_sum: dict[Counted, list[Brought]] = defaultdict(list)
     for fill in fills:
-        alike[_sum([fill])].append(fill)
-    # The newest hole first: fewer fills came after it.
-    for hole in sorted(holes, key=lambda hole: hole.token, reverse=True):
-        same = (fill for fill in alike.get(hole.lacking, ()) if fill.token not in used)
-        closing = next((fill for fill in same if _may_close(fill, hole)), None)
+        by_sum[_sum([fill])].append(fill)
+    # The newest shortfall first: fewer fills are later than it.
+    for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.token, reverse=True):
+        matching = (fill for fill in by_sum.get(shortfall.lacking, ()) if fill.token not in used)
+        closing = next((fill for fill in matching if _may_close(fill, shortfall)), None)
         if closing is not None:
-            closed.add(hole.token)
+            closed.add(shortfall.token)
             used.add(closing.token)
-    holes = [hole for hole in holes if hole.token not in closed]
+    shortfalls = [shortfall for shortfall in shortfalls if shortfall.token not in closed]
     fills = [fill for fill in fills if fill.token not in used]
-    for candidates, by in _candidates(holes, fills):
-        lacking = [hole for hole in candidates if hole.token not in closed]
-        filled = [fill for fill in by if fill.token not in used]
+    for candidates, overlapping in _candidates(shortfalls, fills):
+        lacking = [shortfall for shortfall in candidates if shortfall.token not in closed]
+        filled = [fill for fill in overlapping if fill.token not in used]
         if lacking and _lacking(lacking) == _sum(filled):
-            closed |= {hole.token for hole in lacking}
+            closed |= {shortfall.token for shortfall in lacking}
             used |= {fill.token for fill in filled}
     return closed, used
 
 
 def _candidates(
-    holes: Sequence[_Hole], fills: Sequence[Brought]
-) -> Iterator[tuple[Sequence[_Hole], Sequence[Brought]]]:
-    """Holes and fills that may be the same rows, the plainest first."""
-    yield from (([hole for hole in holes if _may_close(fill, hole)], [fill]) for fill in fills)
-    yield from (([hole], [fill for fill in fills if _may_close(fill, hole)]) for hole in holes)
-    yield from _groups(holes, fills)
+    shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]
+) -> Iterator[tuple[Sequence[_Shortfall], Sequence[Brought]]]:
+    """Yield shortfalls and fills that may be the same rows, the simplest combinations first."""
+    for fill in fills:
+        yield [shortfall for shortfall in shortfalls if _may_close(fill, shortfall)], [fill]
+    for shortfall in shortfalls:
+        yield [shortfall], [fill for fill in fills if _may_close(fill, shortfall)]
+    yield from _groups(shortfalls, fills)
 
 
-def _groups(holes: Sequence[_Hole], fills: Sequence[Brought]) -> Iterator[tuple[list[_Hole], list[Brought]]]:
-    """Holes with all the fills that may have closed any of them."""
-    ungrouped, unused = list(holes), list(fills)
+def _groups(
+    shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]
+) -> Iterator[tuple[list[_Shortfall], list[Brought]]]:
+    """Group shortfalls with all the fills that may have closed any of them."""
+    ungrouped, unused = list(shortfalls), list(fills)
     while ungrouped:
-        group, by = [ungrouped.pop(0)], list[Brought]()
-        while more := [fill for fill in unused if any(_may_close(fill, hole) for hole in group)]:
-            by += more
+        group = [ungrouped.pop(0)]
+        overlapping: list[Brought] = []
+        while more := [fill for fill in unused if any(_may_close(fill, shortfall) for shortfall in group)]:
+            overlapping += more
             added = {fill.token for fill in more}
             unused = [fill for fill in unused if fill.token not in added]
-            joined = {hole.token for hole in ungrouped if any(_may_close(fill, hole) for fill in more)}
-            group += [hole for hole in ungrouped if hole.token in joined]
-            ungrouped = [hole for hole in ungrouped if hole.token not in joined]
-        yield group, by
+            joined = {
+                shortfall.token
+                for shortfall in ungrouped
+                if any(_may_close(fill, shortfall) for fill in more)
+            }
+            group += [shortfall for shortfall in ungrouped if shortfall.token in joined]
+            ungrouped = [shortfall for shortfall in ungrouped if shortfall.token not in joined]
+        yield group, overlapping
 
 
-def _may_close(fill: Brought, hole: _Hole) -> bool:
-    (first, last), (begin, end) = fill.numbers, hole.brought.numbers
-    return fill.token > hole.token and first <= end and begin <= last
+def _may_close(fill: Brought, shortfall: _Shortfall) -> bool:
+    """Whether a fill is later than a shortfall and overlaps its range."""
+    (first, last), (begin, end) = fill.numbers, shortfall.committed.numbers
+    return fill.token > shortfall.token and first <= end and begin <= last
 
 
-def _lacking(holes: Sequence[_Hole]) -> Counted:
-    return Counted(sum(hole.lacking.rows for hole in holes), sum(hole.lacking.checksum for hole in holes))
-
-
-def _sum(brought: Sequence[Brought]) -> Counted:
-    return Counted(sum(each.landed.rows for each in brought), sum(each.landed.checksum for each in brought))
-
-
-def _excuses(hole: _Hole, shard: Accounts) -> set[str]:
-    """What may have taken some of a batch's rows out."""
-    each, why = hole.brought, set()
-    if any(_took(rewind, each) for rewind in shard.rewinds):
-        why.add("rewind")
-    floor = shard.floor_since(each.token)
-    if floor is None or (each.arrived_from is not None and each.arrived_from > floor):
-        return why
-    # A last row that did not arrive before is kept: something else took it, or a replay brought it again.
-    kept = each.arrived_through is not None and each.arrived_through >= floor
-    refilled = any(fill.filled and _may_close(fill, hole) for fill in shard.brought)
-    if not (kept and hole.is_whole) or refilled:
-        why.add("floor")
-    return why
-
-
-def _took(rewind: Rewind, each: Brought, *, all_of_it: bool = False) -> bool:
-    """Whether a rewind took rows of a batch out, if there were any: some of it, or all."""
-    if rewind.token < each.token:
-        return False
-    first, last = each.numbers
-    return rewind.after is None or (
-        at(str(first)) >= rewind.after if all_of_it else (last, math.inf) > rewind.after
+def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
+    return Counted(
+        sum(shortfall.lacking.rows for shortfall in shortfalls),
+        sum(shortfall.lacking.checksum for shortfall in shortfalls),
     )
 
 
-def _unlike_the_rewinds(
-    holes: Sequence[_Hole], spare: Sequence[Brought], shard: Accounts
+def _sum(committed: Sequence[Brought]) -> Counted:
+    return Counted(
+        sum(each.landed.rows for each in committed), sum(each.landed.checksum for each in committed)
+    )
+
+
+def _possible_causes(shortfall: _Shortfall, shard: Accounts) -> set[str]:
+    """Return what may have removed some rows of a batch: "rewind", "floor", both or neither."""
+    committed = shortfall.committed
+    causes: set[str] = set()
+    if any(_removed_some(rewind, committed) for rewind in shard.rewinds):
+        causes.add("rewind")
+    floor = shard.floor_since(committed.token)
+    if floor is None or (committed.arrived_from is not None and committed.arrived_from > floor):
+        return causes
+    # The floor keeps the last row of a batch that ends after it, unless a replay added that row again.
+    last_is_kept = committed.arrived_through is not None and committed.arrived_through >= floor
+    refilled = any(fill.filled and _may_close(fill, shortfall) for fill in shard.committed)
+    if not (last_is_kept and shortfall.is_whole) or refilled:
+        causes.add("floor")
+    return causes
+
+
+def _removed_some(rewind: Rewind, committed: Brought) -> bool:
+    """Whether a seek removed rows of an older batch, if the batch had any after the new position."""
+    _, last = committed.numbers
+    return rewind.token >= committed.token and (rewind.after is None or (last, math.inf) > rewind.after)
+
+
+def _removed_all(rewind: Rewind, committed: Brought) -> bool:
+    """Whether a seek removed all rows of an older batch."""
+    first, _ = committed.numbers
+    return rewind.token >= committed.token and (rewind.after is None or at(str(first)) >= rewind.after)
+
+
+def _not_matching_rewinds(
+    shortfalls: Sequence[_Shortfall], spare: Sequence[Brought], shard: Accounts
 ) -> Iterator[Difference]:
-    """Of the holes that only rewinds can explain, those that are not proven; or that more is gone."""
-    left = [hole for hole in holes if not _is_due(hole, shard)]
-    if not left or _was_read_again(holes, shard):
+    """Report shortfalls that only seeks can explain and that do not match them.
+
+    Args:
+        shortfalls: The shortfalls whose only possible cause is a seek.
+        spare: The fills that closed no shortfall.
+        shard: The expected rows of the shard.
+    """
+    left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
+    if not left or _was_read_again(shortfalls, shard):
         return
-    gone = _lacking(holes).rows
-    # What was filled in again and then taken out is lacking twice.
-    taken = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
-    if gone > taken:
-        told = f"{gone} rows are gone, more than the {taken} that were taken out by hand"
-        yield Difference(left[0].brought.shard_id, told)
+    missing = _lacking(shortfalls).rows
+    # A row that was filled in and then removed is missing twice.
+    removed = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
+    if missing > removed:
+        sentence = f"{missing} rows are missing, more than the {removed} that seeks removed"
+        yield Difference(left[0].committed.shard_id, sentence)
         return
-    for hole in left:
-        yield _unproven(hole, "rows after a position that was set back by hand were taken out")
+    for shortfall in left:
+        yield _unproven(shortfall, "a seek removed rows after the position that it set")
 
 
-def _was_read_again(holes: Sequence[_Hole], shard: Accounts) -> bool:
-    """Whether what the batches brought after the only rewind begins with exactly what is lacking."""
+def _was_read_again(shortfalls: Sequence[_Shortfall], shard: Accounts) -> bool:
+    """Whether the batches after the only seek start with exactly the rows that are missing."""
     if len(shard.rewinds) != 1:
         return False
-    lacking, read = _lacking(holes), _NOTHING
-    later = [each for each in shard.brought if each.token > shard.rewinds[0].token and not each.filled]
-    for each in sorted(later, key=lambda each: each.token):
-        read = Counted(read.rows + each.landed.rows, read.checksum + each.landed.checksum)
+    lacking, read = _lacking(shortfalls), _NOTHING
+    later = [
+        committed
+        for committed in shard.committed
+        if committed.token > shard.rewinds[0].token and not committed.filled
+    ]
+    for committed in sorted(later, key=lambda committed: committed.token):
+        read = Counted(read.rows + committed.landed.rows, read.checksum + committed.landed.checksum)
         if read == lacking:
             return True
     return False
 
 
-def _lost(hole: _Hole) -> Difference:
-    each = hole.brought
-    return Difference(each.shard_id, _differs(each, each.landed.rows - hole.lacking.rows))
+def _lost(shortfall: _Shortfall) -> Difference:
+    committed = shortfall.committed
+    return Difference(committed.shard_id, _differs(committed, committed.landed.rows - shortfall.lacking.rows))
 
 
-def _unproven(hole: _Hole, why: str) -> Difference:
-    each = hole.brought
-    told = (
-        f"batch {each.batch_id} brought {each.landed.rows} rows, {hole.lacking.rows} of them are gone: {why}"
+def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
+    committed = shortfall.committed
+    return Difference(
+        committed.shard_id,
+        f"batch {committed.batch_id} added {committed.landed.rows} rows, {shortfall.lacking.rows} of them "
+        f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
+        f"{_range(committed.landed)}",
+        certain=False,
     )
-    sure = f"that it is these cannot be proven; to be sure, replay {_range(each.landed)}"
-    return Difference(each.shard_id, f"{told}, but {sure}", certain=False)
 
 
-def _differs(each: Brought, rows: int) -> str:
-    said = f"batch {each.batch_id} brought {each.landed.rows} rows"
-    if rows < each.landed.rows:
-        return f"{said}, {each.landed.rows - rows} of them are gone; replay {_range(each.landed)}"
-    if rows > each.landed.rows:
-        return f"{said}, but {rows} carry it: some are there twice"
-    return f"{said}, and as many carry it, but others: their checksum differs; replay {_range(each.landed)}"
+def _differs(committed: Brought, rows: int) -> str:
+    """Describe how the rows of a batch differ from its commit.
+
+    Args:
+        committed: The rows that the commit added.
+        rows: Number of rows that carry the batch id.
+    """
+    landed = committed.landed
+    added = f"batch {committed.batch_id} added {landed.rows} rows"
+    if rows < landed.rows:
+        return f"{added}, {landed.rows - rows} of them are missing; replay {_range(landed)}"
+    if rows > landed.rows:
+        return f"{added}, but {rows} rows carry its id: some are duplicates"
+    return (
+        f"{added}, and as many carry its id, but they are different rows: their checksum differs; replay "
+        f"{_range(landed)}"
+    )
 
 
 def _range(landed: Landed) -> str:

@@ -1,6 +1,6 @@
-"""The scan: one look at every row's key, to hold it against what the commits say they brought.
+"""Scan the keys of all rows in a Spark job, for the comparison with the commits.
 
-Tasks read the data files themselves, and of them the key columns alone.
+Tasks read the data files themselves, and only their key columns.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _KEYS = ["shard_id", "sequence_number", "sub_sequence_number"]
 _BATCH_ROWS = 65_536
 
 _TASK_BYTES = 1 << 30
-"""A task reads files of about this size together."""
+"""Target size of the files that one task reads, together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Rows of one batch and shard.
+    """The rows of one batch and shard.
 
     Attributes:
-        rows: How many.
-        checksum: Over them all, see `checksums.checksum`.
+        rows: Number of rows.
+        checksum: Checksum over all of them, see `checksums.checksum`.
     """
 
     rows: int
@@ -47,11 +47,11 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the rows of a stream are.
+    """The rows of a stream.
 
     Attributes:
-        counted: By batch id and shard id.
-        doubled: By shard id, how many records are there more than once; shards without any are left out.
+        counted: The rows by batch id and shard id.
+        doubled: Number of records that are in the table more than once, by shard id, without zeros.
     """
 
     counted: Mapping[tuple[int, str], Counted]
@@ -62,9 +62,9 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     """Read the keys of a stream's rows.
 
     Args:
-        spark: Where.
-        folder: The table's.
-        stream: The stream's name.
+        spark: The Spark session.
+        folder: The table's folder.
+        stream: Name of the stream.
         files: Path and size in bytes of each data file of one version.
     """
     if not files:
@@ -89,9 +89,9 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     )
 
 
-def _groups(files: Sequence[tuple[str, int]], most: int) -> list[list[str]]:
-    """The files' paths in at most so many groups of about the same size."""
-    groups: list[list[str]] = [[] for _ in range(min(len(files), most))]
+def _groups(files: Sequence[tuple[str, int]], limit: int) -> list[list[str]]:
+    """Distribute the paths of files over groups of about the same size, at most `limit` of them."""
+    groups: list[list[str]] = [[] for _ in range(min(len(files), limit))]
     sizes = [0] * len(groups)
     for path, size in sorted(files, key=lambda file: file[1], reverse=True):
         smallest = sizes.index(min(sizes))
@@ -142,12 +142,12 @@ def _keys(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> 
 def _rows(
     folder: TableFolder, stream: str, paths: Sequence[str], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of the stream's rows, a batch at a time."""
+    """Read some columns of the stream's rows, one batch at a time."""
     filesystem = folder.open()
     for path in paths:
         with filesystem.open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
-            # One row group at a time: an iteration over all of them would read ahead.
+            # One row group at a time, because iterating over all of them would read ahead.
             for group in range(parquet.num_row_groups):
                 for batch in parquet.iter_batches(
                     batch_size=_BATCH_ROWS,
@@ -155,9 +155,9 @@ def _rows(
                     columns=["stream", *columns],
                     use_threads=False,
                 ):
-                    # A writer may have left its own kind of text.
+                    # Other writers may store text as another type, such as a dictionary.
                     plain = pa.RecordBatch.from_arrays(
-                        [_plain(each) for each in batch.columns], batch.schema.names
+                        [_plain(column) for column in batch.columns], batch.schema.names
                     )
                     yield plain.filter(pc.equal(plain["stream"], stream)).select(list(columns))
 

@@ -1,4 +1,4 @@
-"""Which recorded gaps a replay has filled: only those of which every record was proven to be readable."""
+"""Recorded gaps that a replay has filled: those whose records could provably all be read."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 
 def filled_gaps(
-    gaps: Sequence[Gap], filling: ShardFilling, *, not_before: datetime, up_to_position: bool
+    gaps: Sequence[Gap], result: ShardFilling, *, not_before: datetime, up_to_position: bool
 ) -> tuple[ClearedGap, ...]:
-    """The gaps of a shard that a replay read as a whole.
+    """Return the gaps of a shard that a replay has read completely.
 
-    The service goes on after trimmed records without an error, and what it trims is always the oldest. So
-    none of a gap's records was missing if the replay read a record that is not after the gap's beginning.
-    A gap that begins at a time or at TRIM_HORIZON has no such record and is never taken for filled.
+    The service skips trimmed records without an error, and it always trims the oldest records. So no record
+    of a gap was missing if the replay read a record that is not after the start of the gap. A gap that starts
+    at a time or at TRIM_HORIZON has no such record, and never counts as filled.
 
     Args:
-        gaps: The shard's recorded gaps.
-        filling: What was read of the shard.
-        not_before: Records that arrived before were left out.
-        up_to_position: The range ended at the shard's committed position, which is after each gap.
+        gaps: The recorded gaps of the shard.
+        result: What was read of the shard.
+        not_before: Records that arrived before this time were skipped.
+        up_to_position: The range ended at the shard's committed position, which is after every gap.
     """
-    if filling.error is not None or filling.end in {None, RangeEnd.LATE} or filling.first_read is None:
+    if result.error is not None or result.end in {None, RangeEnd.LATE} or result.first_read is None:
         return ()
-    first, through = at(filling.first_read), passed(filling.through)
+    first, through = at(result.first_read), passed(result.through)
     filled = []
     for gap in gaps:
-        begin = passed(gap.after)
-        ended = up_to_position or (
+        start = passed(gap.after)
+        read_to_end = up_to_position or (
             through is not None
             and gap.next_sequence_number is not None
             and through >= at(gap.next_sequence_number)
         )
-        nothing_left_out = gap.since is not None and gap.since >= not_before
-        if begin is not None and first <= begin and ended and nothing_left_out:
+        none_skipped = gap.since is not None and gap.since >= not_before
+        if start is not None and first <= start and read_to_end and none_skipped:
             filled.append(ClearedGap.of(gap))
     return tuple(filled)

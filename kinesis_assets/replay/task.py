@@ -1,6 +1,6 @@
-"""Filling: one Spark job that reads shards' ranges again and writes what the table lacks of them.
+"""Fill in missing records: one Spark job reads ranges again and writes the records that the table lacks.
 
-It works as landing does: tasks write the files, and only what comes back counts.
+It works as landing does: tasks write files, and only files whose manifests are returned are committed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FillJob:
-    """What every task of a filling needs to know. Can be pickled; carries no secret.
+    """The parameters of every task of a replay. Can be pickled; contains no secret.
 
     Attributes:
-        landing: Where records come from and go to.
-        held: The table's data files, at one version, that may hold records of the ranges.
-        not_before: Records that arrived before are left out; `held` may lack files of theirs.
+        landing: The stream to read and the folder to write to.
+        held: The data files of one version of the table that may contain records of the ranges.
+        not_before: Records that arrived before this time are skipped; `held` may lack their files.
     """
 
     landing: LandingJob
@@ -61,12 +61,12 @@ class FillJob:
 
 
 def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-    """Read ranges of different shards again, and write what the table lacks to files in its folder.
+    """Read the ranges of different shards again, and write missing records to files in the table's folder.
 
-    A shard that fails ends its own range only; any other error fails the job.
+    The error of a shard ends only its own range; any other error fails the job.
 
     Raises:
-        LandingFailed: What came back cannot be true.
+        LandingFailed: The manifests are invalid.
     """
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = packed(ranges, tasks)
@@ -75,15 +75,20 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
 
 
 def filling_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-    """The filling whose tasks returned these manifests.
+    """Decode and check the manifests of the tasks.
+
+    Args:
+        contents: One encoded manifest per task.
+        job: The job.
+        ranges: The ranges that the tasks read.
 
     Raises:
-        LandingFailed: One of them is no manifest, or together they cannot be those of these ranges.
+        LandingFailed: A manifest is invalid, or together they do not match the ranges.
     """
     landing = job.landing
-    filling = sum(decode_all(landing.stream, contents, Filling), Filling())
-    check_filling(landing.stream, landing.batch_id, ranges, filling)
-    return filling
+    result = sum(decode_all(landing.stream, contents, Filling), Filling())
+    check_filling(landing.stream, landing.batch_id, ranges, result)
+    return result
 
 
 def _task(
@@ -92,47 +97,47 @@ def _task(
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch["id"].to_pylist():
-                filling = fill_group(job, groups[number])
-                yield pa.RecordBatch.from_pydict({"filling": [encode(filling)]})
+                result = fill_group(job, groups[number])
+                yield pa.RecordBatch.from_pydict({"filling": [encode(result)]})
 
     return run
 
 
 def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-    """One task's work: read its shards side by side, write what is lacking to shared files."""
+    """Run one task: read its shards concurrently, and write missing records to shared files."""
     give_memory_back()
     landing = job.landing
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
     held = HeldKeys(filesystem, job.held)
     writer = DataFileWriter(filesystem, landing.batch_id)
-    found: defaultdict[str, _Found] = defaultdict(_Found)
+    missing: defaultdict[str, _Missing] = defaultdict(_Missing)
 
-    def take(reading: ShardReading, records: Records) -> Waits[None]:
+    def write_missing(reading: ShardReading, records: Records) -> Waits[None]:
         shard_id = reading.range.shard_id
         batch = record_batch(client.stream, shard_id, records)
-        lacking = yield from by_a_thread(lambda: held.lacking(shard_id, batch))  # it reads files
-        wanted = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
-        lacking = pc.and_(lacking, wanted)
+        lacking = yield from by_a_thread(lambda: held.lacking(shard_id, batch))  # reads files
+        in_window = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
+        lacking = pc.and_(lacking, in_window)
         if lacking.true_count:
             writer.write(shard_id, batch.filter(lacking))
-            found[shard_id].add(records, lacking)
+            missing[shard_id].add(records, lacking)
 
     budget = Budget(Allowance(seconds=landing.read_until - time.time()))
     room, stop = Room(BYTES_IN_FLIGHT), threading.Event()
     readings = [ShardReading(client, range_, budget, stop, room) for range_ in ranges]
     with writer:
-        errors = SideBySide(readings, stop).read(take)
+        errors = SideBySide(readings, stop).read(write_missing)
         files = tuple(writer.close())
     shards = tuple(
-        found[reading.range.shard_id].filling(reading, error)
+        missing[reading.range.shard_id].result(reading, error)
         for reading, error in zip(readings, errors, strict=True)
     )
     return Filling(files, shards)
 
 
-class _Found:
-    """What a shard lacked, so far."""
+class _Missing:
+    """Counts the records of a shard that the table lacks."""
 
     def __init__(self) -> None:
         self._rows = self._bytes = self._checksum = 0
@@ -148,7 +153,7 @@ class _Found:
                 self._first = self._first or record.sequence_number
                 self._last = record.sequence_number
 
-    def filling(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
+    def result(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
         return ShardFilling(
             shard_id=reading.range.shard_id,
             start=reading.range.start,

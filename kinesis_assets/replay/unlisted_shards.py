@@ -1,4 +1,4 @@
-"""Shards of a replay that the list of shards lacks: expired, or left out by an incomplete list."""
+"""Shards of a replay that the list of shards lacks: they expired, or the list is incomplete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def is_left_out(shard: ShardPosition, summary: StreamSummary, *, whole: bool) -> bool:
-    """Whether a list that lacks a shard is incomplete, so that nothing is known of the shard.
+    """Return whether a list that lacks a shard may be incomplete, so that the shard may still exist.
 
     Args:
-        shard: Where the shard is.
+        shard: Position of the shard.
         summary: The stream, with the service's clock.
         whole: The open shards of the list cover all hash keys. A list that does not may lack any open shard.
     """
@@ -29,10 +29,10 @@ def is_left_out(shard: ShardPosition, summary: StreamSummary, *, whole: bool) ->
 
 
 def refuse_left_out(summary: StreamSummary, left_out: Collection[str]) -> None:
-    """See that a list left out no shard.
+    """Refuse a list that left out shards.
 
     Raises:
-        ShardListIncomplete: It did; another list is probably complete.
+        ShardListIncomplete: The list left out shards; another list is probably complete.
     """
     if left_out:
         raise ShardListIncomplete(
@@ -43,22 +43,22 @@ def refuse_left_out(summary: StreamSummary, left_out: Collection[str]) -> None:
 
 
 def left_out_error(shard_id: str, summary: StreamSummary) -> ShardVanished:
-    """Why nothing of a shard is read again that each list left out."""
+    """Return the error of a shard that every list left out."""
     return ShardVanished(
         shard_id,
         f"ListShards of stream {summary.identity.name} left it out each time, and it cannot be known to have "
-        "expired, so nothing of it was read again. Replay this shard later",
+        "expired, so none of it was read again. Replay this shard later",
     )
 
 
 def expired_error(shard_id: str, shard: ShardPosition, start: Position) -> ShardVanished | None:
-    """Why a range of an expired shard cannot be read again; None if it has nothing of the shard."""
+    """Return the error of an expired shard; None if the range contains no record of it."""
     time, read_until = start.timestamp, shard.complete_until
     nothing_since = time is not None and read_until is not None and read_until < time
     if start.kind is PositionKind.TRIM_HORIZON or nothing_since:
         return None
     return ShardVanished(
         shard_id,
-        f"no longer listed: all of it is past the stream's retention, and nothing from {start} on can "
-        "be read again. What the table has of it stays",
+        f"no longer listed: all of its records are older than the stream's retention, so none from {start} "
+        "on can be read again. The rows that the table has of it are kept",
     )

@@ -1,6 +1,6 @@
-"""Which way a shard's position goes when it is set by hand, and what is left of what was known of it.
+"""Plan the moves of a seek: the direction of each shard, and what is kept of the facts about it.
 
-No call to the stream, and none to the table.
+This module calls neither the stream nor the table.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kinesis_assets.seek.probe import Seen, Sight
+    from kinesis_assets.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 
 class Direction(StrEnum):
-    """Which way a shard's position goes."""
+    """The direction in which a seek moves a shard's position."""
 
     FORWARD = "forward"
-    """Records are skipped; the gap is recorded."""
+    """Records are skipped, and the gap is recorded."""
     BACK = "back"
-    """Rows after the new position are taken out; the next run lands them again."""
+    """The rows after the new position are removed; the next run adds them again."""
     REOPEN = "reopen"
-    """It is recorded as read to its end, but is open: reading continues at its position."""
+    """The shard was recorded as finished, but it is open: reading continues at its position."""
     STAYS = "stays"
-    """It stands there already, or the shard cannot be read any more."""
+    """The position does not change: it is already the requested one, or the shard can no longer be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of one shard.
+    """The move of one shard.
 
     Attributes:
-        shard_id: The shard.
+        shard_id: Shard id.
         direction: See `Direction`.
-        before: Where it stands.
-        after: How it is left, without the seek itself.
-        rows_removed: Rows that are taken out.
-        gap: What is skipped.
+        before: The shard before the move.
+        after: The shard after the move, without the record of the seek itself.
+        rows_removed: Number of rows that are removed.
+        gap: The records that are skipped; None if none are.
     """
 
     shard_id: str
@@ -60,23 +60,23 @@ class Move:
 
 def plan_moves(
     positions: StreamPositions,
-    sights: Mapping[str, Sight],
+    probes: Mapping[str, Probe],
     chosen: Iterable[str],
     *,
     listed_open: Container[str],
     now: datetime,
     all_shards: bool,
 ) -> dict[str, Move]:
-    """What becomes of each chosen shard, before the rows are looked at.
+    """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
     Args:
-        positions: As they stand, with every listed shard.
-        sights: Where each chosen shard is to go, and what the stream shows there; a shard that is not listed
+        positions: The current positions, with every listed shard.
+        probes: The probe of each chosen shard at its new position, by shard id; a shard that is not listed
             has none.
         chosen: Shard ids.
         listed_open: The shards that the stream lists as open.
         now: The service's clock.
-        all_shards: They were not named, so one that cannot be moved stays.
+        all_shards: The shards were not named, so a shard that cannot be moved stays.
 
     Raises:
         SeekRefused: A shard that was named cannot be moved.
@@ -85,12 +85,14 @@ def plan_moves(
     for shard_id in chosen:
         shard = positions.shards[shard_id]
         direction = Direction.STAYS
-        if shard_id in sights:
-            direction = _direction(shard, sights[shard_id])
+        if shard_id in probes:
+            direction = _direction(shard, probes[shard_id])
         wrongly_finished = shard.finished and shard_id in listed_open
         if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:
-                raise SeekRefused(shard_id, f"read to its end: nothing comes after {shard.position} to skip")
+                raise SeekRefused(
+                    shard_id, f"finished: there is no record after {shard.position} to skip; name open shards"
+                )
             direction = Direction.STAYS
         if direction is Direction.STAYS and wrongly_finished:
             reopened = msgspec.structs.replace(shard, finished=False)
@@ -98,38 +100,38 @@ def plan_moves(
         elif direction is Direction.STAYS:
             moves[shard_id] = Move(shard_id, direction, shard, shard)
         elif direction is Direction.BACK:
-            moves[shard_id] = _back(shard_id, shard, sights[shard_id])
+            moves[shard_id] = _back(shard_id, shard, probes[shard_id])
         else:
-            moves[shard_id] = _forward(shard_id, shard, sights[shard_id], now)
+            moves[shard_id] = _forward(shard_id, shard, probes[shard_id], now)
     _reopen_empty(moves)
     return moves
 
 
-def _direction(shard: ShardPosition, sight: Sight) -> Direction:
-    target, there = sight.target, passed(shard.position)
+def _direction(shard: ShardPosition, probe: Probe) -> Direction:
+    target, current = probe.target, passed(shard.position)
     if target == shard.position:
         return Direction.STAYS
-    if there is None:
-        return _direction_of_unread(shard, sight)
-    where = _where(sight)
-    if where is not None and where < there:
+    if current is None:
+        return _direction_of_unread(shard, probe)
+    new = _passed_at_target(probe)
+    if new is not None and new < current:
         return Direction.BACK
-    if where == there or _is_complete(shard, target):
+    if new == current or _is_complete(shard, target):
         return Direction.STAYS
-    nothing_left = target.kind is PositionKind.TRIM_HORIZON and where is None
+    nothing_left = target.kind is PositionKind.TRIM_HORIZON and new is None
     return Direction.STAYS if nothing_left else Direction.FORWARD
 
 
-def _direction_of_unread(shard: ShardPosition, sight: Sight) -> Direction:
-    """Of a shard that stands at TRIM_HORIZON or at a time: no record of it was ever read."""
-    target, start = sight.target, shard.position.timestamp
+def _direction_of_unread(shard: ShardPosition, probe: Probe) -> Direction:
+    """Return the direction of a shard at TRIM_HORIZON or at a time: no record of it was ever read."""
+    target, start = probe.target, shard.position.timestamp
     if start is None:
         read_until = shard.tip_time
-        known = target.timestamp is not None and read_until is not None and target.timestamp <= read_until
-        return Direction.STAYS if known else Direction.FORWARD
+        is_read = target.timestamp is not None and read_until is not None and target.timestamp <= read_until
+        return Direction.STAYS if is_read else Direction.FORWARD
     arrival = target.timestamp
-    if arrival is None and sight.first is not None:
-        arrival = sight.first.arrival
+    if arrival is None and probe.first is not None:
+        arrival = probe.first.arrival
     if arrival is not None and arrival < start:
         return Direction.BACK
     if target.kind is PositionKind.TRIM_HORIZON or _is_complete(shard, target):
@@ -138,86 +140,88 @@ def _direction_of_unread(shard: ShardPosition, sight: Sight) -> Direction:
 
 
 def _is_complete(shard: ShardPosition, target: Position) -> bool:
-    """Whether a target is a time up to which nothing is left to be skipped."""
+    """Whether a target is a time up to which all records were read or skipped."""
     until = shard.complete_until
     return target.timestamp is not None and until is not None and target.timestamp <= until
 
 
-def _forward(shard_id: str, shard: ShardPosition, sight: Sight, now: datetime) -> Move:
+def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -> Move:
     unread = shard.position.kind is PositionKind.TRIM_HORIZON and shard.tip_time is None
-    first = sight.first
+    first = probe.first
     gap = Gap(
         after=shard.position,
-        since=None if unread else shard.complete_until,  # before its first plan nothing of it was read
+        since=None if unread else shard.complete_until,  # nothing is read before the first plan
         next_sequence_number=None if first is None else first.sequence_number,
         until=now if first is None else first.arrival,
     )
     after = msgspec.structs.replace(
         shard,
-        position=_at_first(sight) if sight.target.kind is PositionKind.TRIM_HORIZON else sight.target,
+        position=_at_first(probe) if probe.target.kind is PositionKind.TRIM_HORIZON else probe.target,
         finished=False,
         tip_time=None,
         last_arrival=None,
-        wanted_from=sight.target.timestamp or gap.until,
+        wanted_from=probe.target.timestamp or gap.until,
         gaps=(*shard.gaps, gap),
     )
     return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
 
 
-def _back(shard_id: str, shard: ShardPosition, sight: Sight) -> Move:
-    where, first = _where(sight), sight.first
-    if where is not None and (sight.oldest is None or where < at(sight.oldest.sequence_number)):
-        have = (
-            "has none of its records any more" if sight.oldest is None else f"has it from {sight.oldest} on"
+def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:
+    new, first = _passed_at_target(probe), probe.first
+    if new is not None and (probe.oldest is None or new < at(probe.oldest.sequence_number)):
+        available = (
+            "no record of the shard is available for that long"
+            if probe.oldest is None
+            else f"the first record that is available for that long is {probe.oldest}"
         )
         raise SeekRefused(
             shard_id,
-            f"{sight.target} is before what the stream still has for long enough to be read again: it {have}."
-            " What was taken out could not come back; go to a later position, or fill what is missing by a "
-            "replay, which takes nothing out",
+            f"records after {probe.target} have expired or will before a run can read them: {available}. "
+            "Rows removed by a seek could not be added again; nothing was changed. Choose a later position, "
+            "or fill in missing records with a replay, which removes nothing",
         )
     after = msgspec.structs.replace(
         shard,
-        position=_at_first(sight),
+        position=_at_first(probe),
         finished=False,
         tip_time=None,
         last_arrival=None,
-        wanted_from=first.arrival if first else sight.target.timestamp or shard.wanted_from,
-        gaps=shard.gaps if where is None or first is None else _gaps_before(shard.gaps, where, first),
+        wanted_from=first.arrival if first else probe.target.timestamp or shard.wanted_from,
+        gaps=shard.gaps if new is None or first is None else _gaps_before(shard.gaps, new, first),
     )
     return Move(shard_id, Direction.BACK, shard, after)
 
 
-def _where(sight: Sight) -> Passed | None:
-    """What a target has passed; None where nothing was seen that would tell."""
-    if sight.target.sequence_number is not None:
-        return passed(sight.target)
-    return None if sight.first is None else at(sight.first.sequence_number)
+def _passed_at_target(probe: Probe) -> Passed | None:
+    """Return what a shard at the target has passed; None if that is unknown."""
+    if probe.target.sequence_number is not None:
+        return passed(probe.target)
+    return None if probe.first is None else at(probe.first.sequence_number)
 
 
-def _at_first(sight: Sight) -> Position:
-    """A target as the record that is the first one read."""
-    if sight.target.sequence_number is not None or sight.first is None:
-        return sight.target
-    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sight.first.sequence_number)
+def _at_first(probe: Probe) -> Position:
+    """Return the target as the sequence number of its first record, if there is one."""
+    if probe.target.sequence_number is not None or probe.first is None:
+        return probe.target
+    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=probe.first.sequence_number)
 
 
-def _gaps_before(gaps: Sequence[Gap], where: Passed, first: Seen) -> tuple[Gap, ...]:
-    """What is left of the gaps: from the first record on, everything is read again."""
-    left = []
+def _gaps_before(gaps: Sequence[Gap], new: Passed, first: ProbedRecord) -> tuple[Gap, ...]:
+    """Return the gaps before a new position. A gap around it ends at the first record that is read again."""
+    kept = []
     for gap in gaps:
-        begins = passed(gap.after)
-        if gap.next_sequence_number is not None and at(gap.next_sequence_number) <= where:
-            left.append(gap)
-        elif begins is None or begins < where:
-            left.append(
+        start = passed(gap.after)
+        if gap.next_sequence_number is not None and at(gap.next_sequence_number) <= new:
+            kept.append(gap)
+        elif start is None or start < new:
+            kept.append(
                 msgspec.structs.replace(gap, next_sequence_number=first.sequence_number, until=first.arrival)
             )
-    return tuple(left)
+    return tuple(kept)
 
 
 def _reopen_empty(moves: dict[str, Move]) -> None:
-    """Chosen shards that gave no record wait again for a parent that is read again."""
+    """Reopen chosen shards without records whose parents are read again."""
     while empty := [
         move
         for move in moves.values()
@@ -228,3 +232,13 @@ def _reopen_empty(moves: dict[str, Move]) -> None:
         for move in empty:
             after = msgspec.structs.replace(move.before, finished=False)
             moves[move.shard_id] = replace(move, direction=Direction.BACK, after=after)
+
+
+def moving(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that change a shard."""
+    return {shard_id: move for shard_id, move in moves.items() if move.direction is not Direction.STAYS}
+
+
+def going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that go back."""
+    return {shard_id: move for shard_id, move in moves.items() if move.direction is Direction.BACK}

@@ -1,4 +1,4 @@
-"""What a stream shows of a shard at a position, without reading on."""
+"""Probe a shard: find its first record from a position on, and its oldest record that can still be read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamSummary
 
 TIME_TO_READ = timedelta(hours=1)
-"""A record that expires sooner does not count as there: the next run might find it gone."""
+"""A record that expires earlier than this counts as expired, because the next run might not find it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProbedRecord:
     """A record that can be read.
 
     Attributes:
-        sequence_number: Its number.
-        arrival: When it arrived, UTC.
+        sequence_number: Sequence number.
+        arrival: Arrival time, UTC.
     """
 
     sequence_number: str
@@ -39,45 +39,45 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What there is of one shard.
+class Probe:
+    """The records of one shard around a position.
 
     Attributes:
-        target: A position; TRIM_HORIZON stands for that of `oldest`.
+        target: The position; TRIM_HORIZON means that of `oldest`.
         first: The first record from there on; None if there is none.
-        oldest: The oldest record that is there for longer than `TIME_TO_READ`; None if there is none.
+        oldest: The oldest record that does not expire within `TIME_TO_READ`; None if there is none.
     """
 
     target: Position
-    first: Seen | None
-    oldest: Seen | None
+    first: ProbedRecord | None
+    oldest: ProbedRecord | None
 
 
-def look_at(client: StreamClient, shard: Shard, summary: StreamSummary, target: Position) -> Sight:
-    """Look at a shard: two short reads.
+def probe_shard(client: StreamClient, shard: Shard, summary: StreamSummary, target: Position) -> Probe:
+    """Probe a shard with two short reads.
 
     Args:
         client: The stream.
-        shard: The shard, listed.
+        shard: The shard, which the stream lists.
         summary: The stream's retention and clock.
-        target: Where to look; not LATEST.
+        target: The position to probe; not LATEST.
 
     Raises:
-        ReadFailed: A call failed after bounded tries.
-        ShardStalled: Neither a record nor the tip came.
+        ReadFailed: A call failed after bounded retries.
+        ShardStalled: The reads returned neither a record nor the end of the shard.
     """
     horizon = summary.service_time - timedelta(hours=summary.retention_hours) + TIME_TO_READ
-    beginning = Position(PositionKind.TRIM_HORIZON)
+    start = Position(PositionKind.TRIM_HORIZON)
     if horizon > summary.identity.created:
-        beginning = Position.at_timestamp(horizon)
-    oldest = _first(client, shard, beginning)
+        start = Position.at_timestamp(horizon)
+    oldest = _first(client, shard, start)
     first = oldest if target.kind is PositionKind.TRIM_HORIZON else _first(client, shard, target)
-    return Sight(target, first, oldest)
+    return Probe(target, first, oldest)
 
 
-def _first(client: StreamClient, shard: Shard, position: Position) -> Seen | None:
+def _first(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
     range_ = ShardRange(
         shard.shard_id, position, Bounds(max_records=1), shard.hash_range, closed=shard.closed
     )
-    found = next(iter(ShardReading(client, range_)), None)
-    return None if found is None else Seen(found[0].sequence_number, found[0].arrival)
+    records = next(iter(ShardReading(client, range_)), None)
+    return None if records is None else ProbedRecord(records[0].sequence_number, records[0].arrival)

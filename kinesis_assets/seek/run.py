@@ -1,55 +1,52 @@
-"""Positions by hand: a shard skips forward, with the gap recorded, or goes back, with its rows taken out.
+"""Seek: move the positions of shards, forward with the gap recorded, or back with their rows removed.
 
-What a move is, is planned from the positions, from what the stream shows and from the rows there are, and
-planned anew for each try of the commit. Rows, positions and the record of who did it are one commit, which
-Delta refuses if a run, another move, or whoever changes old rows, was first.
+The moves are planned from the positions, a probe of each shard and the rows in the table, and planned again
+for each attempt to commit. Rows, positions and the record of who did it are one commit. Delta refuses it if
+a run, another seek or another change of old rows was committed first.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.stale_list import check_for_seek
 from kinesis_assets.kinesis.relist import confirmed, relisted
 from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
-from kinesis_assets.seek.plan import Direction, Move, plan_moves
-from kinesis_assets.seek.probe import TIME_TO_READ, look_at
-from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.amendments import ClearedGap, Past
+from kinesis_assets.seek.commit import commit_moves, following_positions
+from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
+from kinesis_assets.seek.probe import TIME_TO_READ, probe_shard
 from kinesis_assets.table.commit_ids import draw_token, drawn_at
 from kinesis_assets.table.commit_loop import until_told
 from kinesis_assets.table.commits_since import landed_since
-from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import date
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.seek.probe import Sight
+    from kinesis_assets.seek.probe import Probe
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass(frozen=True, slots=True)
 class SeekResult:
-    """What a seek did, or would do.
+    """The result of a seek, or of its plan.
 
     Attributes:
-        moves: By shard id, one for each chosen shard.
-        version: The table's version that holds it; None if nothing was committed, or it has since left the
-            log's newest hundred.
-        applied: It is in the table.
+        moves: One move for each chosen shard, by shard id.
+        version: Version of the table that holds the moves; None if nothing was committed, or if it is no
+            longer among the newest hundred versions of the log.
+        applied: The moves were committed.
     """
 
     moves: Mapping[str, Move]
@@ -59,10 +56,17 @@ class SeekResult:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked for, and all that the stream says to it."""
+    """A validated request, with the stream's response to it.
+
+    Attributes:
+        listing: The stream and its shards.
+        probes: The probes of the listed shards among the chosen ones, by shard id.
+        chosen: Shard ids.
+        all_shards: The shards were not named.
+    """
 
     listing: StreamListing
-    sights: Mapping[str, Sight]
+    probes: Mapping[str, Probe]
     chosen: Sequence[str]
     all_shards: bool
 
@@ -76,25 +80,25 @@ def seek(
     by: str,
     apply: bool,
 ) -> SeekResult:
-    """Set the positions of some shards by hand, all in one commit, or none.
+    """Move the positions of some shards, all in one commit or none.
 
     Args:
         client: The stream.
         table: Its table.
-        to: Where to. LATEST becomes the time it is, TRIM_HORIZON the oldest record that does not expire
-            before a run can read it.
-        shard_ids: Which; None for all that can be moved that way.
-        by: Who asks, kept with the positions.
-        apply: Do it; else only tell what would be done.
+        to: The new position. LATEST becomes the current time, TRIM_HORIZON the oldest record that does not
+            expire before a run can read it.
+        shard_ids: The shards; None for all shards that can be moved there.
+        by: Id of the Dagster run or name of the person, recorded with the positions.
+        apply: Commit the moves; otherwise only plan them.
 
     Raises:
-        InvalidInput: There is no such shard or position, or no run was there before.
-        SeekRefused: A shard cannot be set there.
-        AttemptExpired: The look at the stream is too long ago; nothing was changed.
-        PositionConflict: A run moved a shard meanwhile, so that it would go the other way.
+        InvalidInput: There is no such shard or position, or no run has committed yet.
+        SeekRefused: A shard cannot be moved there.
+        AttemptExpired: The probes are too old; nothing was changed.
+        PositionConflict: A run moved a shard in the meantime, so that the direction changed.
         StreamError: The stream cannot be reached or was recreated, or its list of shards is stale.
         TableError: The table cannot be used, belongs to another stream, or was restored or
-            overwritten; or (`CommitUnknown`) what became of the commit is not known.
+            overwritten; or (`CommitUnknown`) the result of the commit is unknown.
     """
     listing = relisted(client, lambda listing: listing)
     identity = listing.summary.identity
@@ -102,32 +106,32 @@ def seek(
     expected = snapshot.positions(identity)
     if expected is None:
         raise InvalidInput(
-            f"stream {client.stream}: no run has been there yet, so there is no position to set; "
-            "`start` says where the first run begins"
+            f"stream {client.stream}: no run has committed yet, so there is no position to move; "
+            "`start` sets where the first run starts"
         )
     refuse_rewritten(table, snapshot, expected)
     recorded = snapshot.with_archive(expected)
     check_for_seek(listing, recorded)
     batch_id = draw_token()
     hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
-    # What may expire soon is judged by the shorter one; the longer one is what both responses confirm.
+    # The probes use the shorter retention, to be safe; the longer one is what both responses confirm.
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids)
     listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
-        raise StreamRecreated(client.stream, "deleted and created again meanwhile; nothing was changed")
+        raise StreamRecreated(client.stream, "deleted and created again during the seek; nothing was changed")
     planned = _plan(snapshot, recorded.with_listing(listing), request)
-    if not apply or not _moving(planned):
+    if not apply or not moving(planned):
         return SeekResult(planned)
-    tried: dict[int, SeekResult] = {}
+    results: dict[int, SeekResult] = {}
 
-    def look(*, and_try: bool) -> SeekResult | None:
+    def attempt(*, and_try: bool) -> SeekResult | None:
         snapshot = table.snapshot()
         current = snapshot.positions(identity)
         if current is None:
-            raise InvalidInput(f"the positions of {client.stream} are gone; was the table replaced?")
+            raise InvalidInput(f"the positions of {client.stream} no longer exist; was the table replaced?")
         token = landed_since(table, current, expected, batch_id)
         if token is not None:
-            return replace(tried[token], version=snapshot.version_of(token), applied=True)
+            return replace(results[token], version=snapshot.version_of(token), applied=True)
         if not and_try:
             return None
         _refuse_late(table, batch_id)
@@ -135,17 +139,17 @@ def seek(
         moves = _plan(snapshot, snapshot.with_archive(current).with_listing(listing), request)
         listed = [shard.shard_id for shard in listing.shards]
         current = snapshot.recall(current, listed).with_listing(listing)
-        _refuse_turned(planned, moves)
-        if not _moving(moves):
+        _refuse_changed_direction(planned, moves)
+        if not moving(moves):
             return SeekResult(moves)
-        following = _following(
+        following = following_positions(
             current, moves, batch_id, by=by, now=listing.summary.service_time, examined=snapshot.version
         )
-        tried[following.token] = SeekResult(moves)
-        _commit(snapshot, following, moves)
+        results[following.token] = SeekResult(moves)
+        commit_moves(snapshot, following, moves)
         return None
 
-    return until_told(table, look)
+    return until_told(table, attempt)
 
 
 def _request(
@@ -155,44 +159,45 @@ def _request(
     to: Position,
     shard_ids: Collection[str] | None,
 ) -> _Request:
-    """Everything that is asked of the stream; nothing is written."""
+    """Validate the arguments and probe the shards. Nothing is written."""
     known = positions.with_listing(listing).shards
     listed = {shard.shard_id: shard for shard in listing.shards}
     chosen = list(known) if shard_ids is None else list(dict.fromkeys(shard_ids))
     if not chosen:
-        raise InvalidInput("name the shards to set, or all of them")
+        raise InvalidInput("no shard was named; name shards, or select all shards")
     if unknown := [shard_id for shard_id in chosen if shard_id not in known]:
         names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
         raise InvalidInput(f"stream {client.stream} has no shard {names}")
     if to.sequence_number is not None and len(chosen) > 1:
-        raise InvalidInput(f"{to} means one shard, but is for {len(chosen)}; set each by itself")
+        raise InvalidInput(
+            f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
+        )
     target = Starts(to).frozen(replace(listing, shards=listing.shards[:1]))[listing.shards[0].shard_id]
     if shard_ids is not None:
         for shard_id in chosen:
             if shard_id not in listed:
                 raise SeekRefused(
-                    shard_id, "the stream no longer lists it: there is nothing to read from there"
+                    shard_id, "the stream no longer lists this shard, so none of its records can be read"
                 )
     readable = [shard_id for shard_id in chosen if shard_id in listed]
     try_sequence_numbers(client, dict.fromkeys(readable, target))
-    sights = {shard_id: look_at(client, listed[shard_id], listing.summary, target) for shard_id in readable}
-    return _Request(listing, sights, chosen, all_shards=shard_ids is None)
-
-
-# The table's side
+    probes = {
+        shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
+    }
+    return _Request(listing, probes, chosen, all_shards=shard_ids is None)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
-    """The moves with the rows they take out, as one version of the table has them."""
+    """Plan the moves, with the numbers of rows that they remove from one version of the table."""
     moves = plan_moves(
         positions,
-        request.sights,
+        request.probes,
         request.chosen,
         listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
     )
-    back = _going_back(moves)
+    back = going_back(moves)
     places = {
         shard_id: place
         for shard_id, move in back.items()
@@ -202,53 +207,57 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
     rows = snapshot.count(rows_after(stream, places)) if places else {}
     past = snapshot.past(positions.identity)
     for shard_id, move in back.items():
-        _refuse_what_is_gone(shard_id, request.sights[shard_id], rows.get(shard_id, 0), past)
+        _refuse_expired(shard_id, request.probes[shard_id], rows.get(shard_id, 0), past)
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
 
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
-    """What the stream was seen to have counts for a while only; rows taken out later might not come back."""
+    """Refuse to use probes that are too old: rows that are removed later might no longer be in the stream."""
     age = timedelta(seconds=time.time() - drawn_at(batch_id))
     if age > TIME_TO_READ / 4:
         raise AttemptExpired(
-            table.uri, f"what the stream still has was looked at {age} ago; nothing was changed, try again"
+            table.uri,
+            f"the records that the stream still has were read {age} ago, and may have expired since; nothing "
+            "was changed, try again",
         )
 
 
-def _refuse_turned(planned: Mapping[str, Move], moves: Mapping[str, Move]) -> None:
-    """Who asked to skip must not find rows taken out, since a run was faster; nor the other way round."""
+def _refuse_changed_direction(planned: Mapping[str, Move], moves: Mapping[str, Move]) -> None:
+    """Refuse moves whose direction a concurrent run changed: a request to skip must not remove rows."""
     for shard_id, move in moves.items():
         if move.direction not in {planned[shard_id].direction, Direction.STAYS}:
             raise PositionConflict(
                 shard_id,
-                f"another run moved it to {move.before.position} meanwhile, so that it would go "
-                f"{move.direction} now, not {planned[shard_id].direction}; nothing was changed, look again",
+                f"another run moved it to {move.before.position}, so the direction would be {move.direction} "
+                f"instead of {planned[shard_id].direction}; nothing was changed. Check its position first",
             )
 
 
-def _refuse_what_is_gone(shard_id: str, sight: Sight, rows: int, past: Past | None) -> None:
-    if rows and sight.first is None:
+def _refuse_expired(shard_id: str, probe: Probe, rows: int, past: Past | None) -> None:
+    """Refuse to go back if removed rows could not be read again, or expired rows would be added again."""
+    if rows and probe.first is None:
         raise SeekRefused(
             shard_id,
-            f"{rows} rows after {sight.target} would be taken out, and the stream has no record from there "
-            "on: they could not come back",
+            f"{rows} rows after {probe.target} would be removed, but the stream has no record from there on, "
+            "so they could not be added again; nothing was changed. Choose another position",
         )
-    floor: date | None = None if past is None else past.floor
-    if sight.first is not None and floor is not None and sight.first.arrival.date() < floor:
+    floor = None if past is None else past.floor
+    if probe.first is not None and floor is not None and probe.first.arrival.date() < floor:
         raise SeekRefused(
             shard_id,
-            f"{sight.target} begins with {sight.first}, and the table keeps rows from {floor} on: what its "
-            f"retention took out would come back. Go to AT_TIMESTAMP:{floor}T00:00:00Z or later",
+            f"the first record from {probe.target} on is {probe.first}, but the table keeps rows from "
+            f"{floor} on: rows that its retention deleted would be added again; nothing was changed. Choose "
+            f"AT_TIMESTAMP:{floor}T00:00:00Z or later",
         )
 
 
 def _refuse_before_children(
     snapshot: TableSnapshot, positions: StreamPositions, listing: StreamListing, moves: Mapping[str, Move]
 ) -> None:
-    """Parents first: no row of a child may be there before its parents are read to the end."""
-    opened = {shard_id for shard_id, move in _going_back(moves).items() if move.before.finished}
+    """Refuse to reopen a shard whose descendants were already read: parents are read first."""
+    opened = {shard_id for shard_id, move in going_back(moves).items() if move.before.finished}
     descendants: set[str] = set()
     while more := {
         shard_id
@@ -256,118 +265,30 @@ def _refuse_before_children(
         if shard_id not in descendants and not (opened | descendants).isdisjoint(shard.parents)
     }:
         descendants |= more
-    begins = {
+    starts = {
         shard.shard_id: at(shard.starting_sequence_number)
         for shard in listing.shards
         if shard.shard_id in descendants
     }
-    rows = snapshot.count(rows_after(positions.identity.name, begins)) if begins else {}
+    rows = snapshot.count(rows_after(positions.identity.name, starts)) if starts else {}
     blocking = []
     for shard_id in sorted(descendants):
         move = moves.get(shard_id)
         left = rows.get(shard_id, 0) - (0 if move is None else move.rows_removed)
         finished = (positions.shards[shard_id] if move is None else move.after).finished
-        if finished or left or shard_id not in begins:
+        if finished or left or shard_id not in starts:
             blocking.append(shard_id)
     if blocking:
         raise SeekRefused(
             ", ".join(sorted(opened)),
-            f"would be read again, but its descendants {', '.join(blocking)} were read already, and parents "
-            "come first. Set them to their beginning in the same command: name them too, or all shards",
+            f"would be read again, but its descendants {', '.join(blocking)} were already read, and parents "
+            "are read first; nothing was changed. Move them to their start in the same command: name them "
+            "too, or select all shards",
         )
-
-
-def _moving(moves: Mapping[str, Move]) -> dict[str, Move]:
-    return {key: move for key, move in moves.items() if move.direction is not Direction.STAYS}
-
-
-def _going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
-    return {key: move for key, move in moves.items() if move.direction is Direction.BACK}
-
-
-def _following(
-    current: StreamPositions,
-    moves: Mapping[str, Move],
-    batch_id: int,
-    *,
-    by: str,
-    now: datetime,
-    examined: int,
-) -> StreamPositions:
-    changed = {
-        shard_id: msgspec.structs.replace(
-            move.after,
-            seeks=(
-                *move.before.seeks,
-                Seek(
-                    at=now,
-                    by=by,
-                    before=move.before.position,
-                    after=move.after.position,
-                    rows_removed=move.rows_removed,
-                ),
-            ),
-        )
-        for shard_id, move in _moving(moves).items()
-    }
-    return StreamPositions(
-        format=FORMAT,
-        identity=current.identity,
-        token=draw_token(),
-        previous=current.token,
-        generation=current.generation + 1,
-        batch_id=batch_id,
-        shards=current.shards | changed,
-        by=by,
-        listed_at=current.listed_at,
-        predecessors=current.predecessors,
-        examined=examined,
-    )
-
-
-def _commit(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
-    """One try, through the snapshot that the moves were planned with."""
-    identity, back = following.identity, _going_back(moves)
-    past = _rewound(snapshot, following, tuple(back)) if back else None
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if move.rows_removed and (place := passed(move.after.position)) is not None
-    }
-    if places:
-        predicate = rows_after(identity.name, places)
-        snapshot.remove(predicate, identity=identity, positions=following, past=past)
-    else:  # a removal without a row would commit nothing
-        snapshot.commit([], identity=identity, positions=following, past=past)
-
-
-def _rewound(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
-    """Told even where no row goes: a replay that fills some in meanwhile must begin again."""
-    before = snapshot.past(following.identity)
-    return past_file.following(
-        before,
-        batch_id=following.batch_id,
-        at=datetime.now(UTC),
-        by=following.by,
-        rewound=shard_ids,
-        cleared={} if before is None else _still_cleared(before, following),
-    )
-
-
-def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
-    """The filled gaps that the positions still have: rows of the others were removed."""
-    left: dict[str, tuple[ClearedGap, ...]] = {}
-    for shard_id, cleared in before.cleared.items():
-        shard = following.shards.get(shard_id)
-        if shard is None:  # it is in the archive, so it was not moved
-            left[shard_id] = cleared
-        elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
-            left[shard_id] = kept
-    return left
 
 
 def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:
-    """What is told of each shard, by the names that the command prints."""
+    """Return the facts about each shard that the command prints."""
     return [
         {
             "shard": shard_id,

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.adopt import run as adopt_module
-from kinesis_assets.doctor.examine import Doctor, Level
+from kinesis_assets.doctor.examine import Doctor
+from kinesis_assets.doctor.finding import Level
 from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import (
     CommitFailed,
@@ -358,7 +359,7 @@ def test_rows_that_come_between_the_plan_and_the_commit_end_it(bench, monkeypatc
         commit(*arguments, **named)
 
     monkeypatch.setattr(adopt_module, "_commit", late)
-    with pytest.raises(CommitFailed, match="changed meanwhile"):
+    with pytest.raises(CommitFailed, match="changed in the meantime"):
         bench.adopt()
 
 

@@ -71,7 +71,7 @@ def test_missing_events_are_added_unless_it_is_a_dry_run(cli: Run, of_stream, st
 
     dry = cli("doctor", *of_stream, "--dry-run")
     assert (dry.exit_code, told()) == (1, 0)
-    assert "10 rows were committed and never told" in dry.out
+    assert "10 rows were committed without an event" in dry.out
 
     assert cli("doctor", *of_stream).exit_code == 0
     assert cli("doctor", *of_stream, "--dry-run").exit_code == 0
@@ -88,7 +88,7 @@ def test_a_row_that_was_removed_is_found_by_the_rows_alone(cli: Run, of_stream, 
     assert done.exit_code == 1
     (line,) = (line for line in done.lines if line["level"] == "problem")
     assert (line["check"], line["shard"]) == ("rows", A)
-    assert "brought 10 rows, 1 of them are gone" in line["sentence"]
+    assert "added 10 rows, 1 of them are missing" in line["sentence"]
 
 
 def test_a_problem_is_a_line_for_a_person_too(cli: Run, of_stream, kinesis, stream):

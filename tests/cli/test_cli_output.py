@@ -83,7 +83,7 @@ def test_what_failed_before_the_output_is_named_too(of_stream, made):
     del made
     done = ended(["replay", *of_stream, "--from", "yesterday"], "> /dev/full")
     assert done.returncode == 2
-    assert "neither a sequence number nor a time" in one_line(done.stderr)
+    assert "use a sequence number or a time" in one_line(done.stderr)
 
 
 def test_no_file_of_a_command_takes_the_place_of_a_closed_output(tmp_path):

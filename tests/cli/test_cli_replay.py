@@ -77,7 +77,7 @@ class TestReplay:
         ("arguments", "reason"),
         [
             (["--from", "TRIM_HORIZON", "--shard", "../nowhere"], "has no shard '../nowhere'"),
-            (["--from", "49"], "name that shard alone"),
+            (["--from", "49"], "name one shard"),
         ],
     )
     @pytest.mark.usefixtures("holed")
@@ -92,4 +92,4 @@ def test_a_span_that_cannot_be_read_ends_with_2(cli, of_stream):
     done = cli("replay", *of_stream, "--from", "yesterday")
 
     assert (done.exit_code, done.out) == (2, "")
-    assert "neither a sequence number nor a time" in done.err
+    assert "use a sequence number or a time" in done.err

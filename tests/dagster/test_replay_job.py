@@ -97,5 +97,5 @@ def test_a_replay_told_to_stop_ends_at_once_and_changes_nothing(project, instanc
 
 def test_a_config_that_cannot_be_meant_fails_before_spark_is_started(project, instance, source):
     source.create(1)
-    with pytest.raises(InvalidInput, match="neither a sequence number nor a time"):
+    with pytest.raises(InvalidInput, match="use a sequence number or a time"):
         run_replay(project, instance, start="yesterday")

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.doctor.examine import Doctor, Finding, Level
+from kinesis_assets.dagster.event_audit import EventAudit
+from kinesis_assets.doctor.examine import Doctor
+from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
@@ -105,7 +107,13 @@ class Ward:
 
     # The doctor
 
-    def findings(self, **fields: Any) -> list[Finding]:
+    def findings(
+        self, *, instance: dg.DagsterInstance | None = None, add_events: bool = False, **fields: Any
+    ) -> list[Finding]:
+        if instance is not None:
+            fields["audit_events"] = EventAudit(
+                instance, self.client.stream, self.table, add_events=add_events
+            )
         return list(Doctor(self.client, self.table, **fields).findings())
 
     def levels(self, **fields: Any) -> dict[str, set[str]]:

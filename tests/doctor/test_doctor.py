@@ -119,7 +119,7 @@ def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
     ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
     ((check, shard, sentence),) = ward.problems()
     assert (check, shard) == ("continuity", A)
-    assert "its rows begin after AFTER_SEQUENCE_NUMBER:1, but the commit before had left it at" in sentence
+    assert "its rows start after AFTER_SEQUENCE_NUMBER:1, but the previous commit ended at" in sentence
 
 
 @pytest.mark.usefixtures("numbers")
@@ -137,7 +137,7 @@ def test_rows_that_do_not_lie_in_their_range_are_found(ward, numbers):
     ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
     ((check, shard, sentence),) = ward.problems()
     assert (check, shard) == ("continuity", A)
-    assert "do not lie between" in sentence
+    assert "are not between" in sentence
 
 
 def test_a_position_that_moved_without_a_row_is_found(ward, numbers):
@@ -145,7 +145,7 @@ def test_a_position_that_moved_without_a_row_is_found(ward, numbers):
     forged = ward.forge(shards=ward.positions.shards | {A: shard})
     ((check, shard_id, sentence),) = ward.problems()
     assert (check, shard_id) == ("continuity", A)
-    assert sentence.startswith(f"generation {forged.generation}: it went from")
+    assert sentence.startswith(f"generation {forged.generation}: it moved from")
 
 
 def test_a_position_that_moved_past_a_recorded_gap_is_no_problem(ward, numbers):
@@ -172,7 +172,7 @@ def test_a_hole_in_the_generations_is_found(ward):
     ward.forge(generation=99)
     ((check, _, sentence),) = ward.problems()
     assert check == "continuity"
-    assert "generation 99 follows on generation" in sentence
+    assert "generation 99 follows generation" in sentence
 
 
 @pytest.mark.usefixtures("numbers")
@@ -187,13 +187,13 @@ def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
     ((check, _, sentence),) = ward.problems()
     assert check == "continuity"
-    assert "too young to have been pruned" in sentence
+    assert "too recent to have been pruned" in sentence
 
 
 def test_a_chain_may_begin_where_it_was_pruned(ward, monkeypatch, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_KEPT", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_KEPT", timedelta(0))
     assert ward.problems() == []
 
 
@@ -201,10 +201,10 @@ def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, monkeypatch, nu
     """Maintenance prunes what is younger where the commits are very many."""
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.examine.CHAIN_NEEDED", timedelta(0))
+    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_NEEDED", timedelta(0))
     assert ward.problems() == []
     (finding,) = [finding for finding in ward.findings() if finding.check == "continuity"]
-    assert (finding.level, "unless maintenance pruned it" in finding.sentence) == ("info", True)
+    assert (finding.level, "Maintenance prunes it early" in finding.sentence) == ("info", True)
 
 
 # Shards
@@ -315,7 +315,7 @@ def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
     entry.write_text(entry.read_text().replace(str(lost), str(lost + 1)))
     found = [sentence for check, _, sentence in ward.problems() if check == "log"]
     assert len(found) == 2
-    assert f"version {version} points at commit {lost + 1}, which is not among those" in found[0]
+    assert f"version {version} points at commit {lost + 1}, which is not an ancestor" in found[0]
     assert f"no version in the log points at commit {lost}" in found[1]
 
 
@@ -394,7 +394,7 @@ def test_files_that_no_version_names_are_told_with_the_age_of_the_oldest(ward):
         os.utime(orphan, (time.time() - hours * 3600, time.time() - hours * 3600))
     (finding,) = (finding for finding in ward.findings() if finding.check == "files")
     assert finding.level == "info"
-    assert finding.sentence.startswith("3 files of 15 bytes are in no version")
+    assert finding.sentence.startswith("3 files of 15 bytes belong to no version")
     assert "arrival_date=2026-01-01/part-3.parquet, is 3:00:0" in finding.sentence
 
 
@@ -449,7 +449,7 @@ def test_without_leave_missing_events_are_a_problem_and_stay_missing(ward, insta
     ward.run()
     ((check, shard, sentence),) = ward.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert "3 rows were committed and never told" in sentence
+    assert "3 rows were committed without an event" in sentence
     assert told(ward, instance) == []
 
 
@@ -532,7 +532,7 @@ def test_an_event_of_rows_that_nobody_committed_is_a_problem(ward, instance):
         )
     ((check, shard, sentence),) = ward.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert sentence.startswith(f"batch {batch_id}: an event tells of 7 rows, but no commit brought any")
+    assert sentence.startswith(f"batch {batch_id}: an event reports 7 rows, but no commit added any")
 
 
 @pytest.mark.usefixtures("numbers")
@@ -544,12 +544,12 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
     )
     ((check, shard, sentence),) = ward.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert "tells of 99 rows, the commit of 3" in sentence
+    assert "reports 99 rows, but the commit added 3" in sentence
 
 
 @pytest.mark.usefixtures("numbers")
 def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.doctor.examine.MOST_FILES", 2)
+    monkeypatch.setattr("kinesis_assets.dagster.event_audit.MOST_FILES", 2)
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
     )
@@ -563,7 +563,7 @@ def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monk
         assert {finding.level for finding in findings} == {"info"}
     (finding,) = findings
     assert finding.sentence.startswith(
-        f"1 commits up to batch {older.batch_id} were never told to this instance"
+        f"1 commits up to batch {older.batch_id} have no event in this instance"
     )
     assert len(told(ward, instance)) == 5
     assert ward.problems(instance=instance) == []

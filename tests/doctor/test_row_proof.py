@@ -8,7 +8,8 @@ from datetime import date
 
 import pytest
 
-from kinesis_assets.doctor.row_audit import Accounts, Brought, Rewind, differences, unproven_rows
+from kinesis_assets.doctor.expected_rows import Accounts, Brought, Rewind
+from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import Landed
@@ -73,14 +74,16 @@ def test_rows_that_are_what_the_commits_brought_are_well():
 def test_rows_that_are_gone_are_told_with_the_range_to_replay():
     batches = brought(1, 1, 10), brought(2, 11, 5)
     assert sentences(told({1: [(1, 10)], 2: [(11, 4)]}, *batches)) == [
-        "batch 2 brought 5 rows, 1 of them are gone; replay 11 to 15"
+        "batch 2 added 5 rows, 1 of them are missing; replay 11 to 15"
     ]
-    assert sentences(told({}, batches[0])) == ["batch 1 brought 10 rows, 10 of them are gone; replay 1 to 10"]
+    assert sentences(told({}, batches[0])) == [
+        "batch 1 added 10 rows, 10 of them are missing; replay 1 to 10"
+    ]
 
 
 def test_rows_that_are_there_twice_are_told():
     assert sentences(told({1: [(1, 10), (1, 10)]}, brought(1, 1, 10))) == [
-        "batch 1 brought 10 rows, but 20 carry it: some are there twice"
+        "batch 1 added 10 rows, but 20 rows carry its id: some are duplicates"
     ]
 
 
@@ -92,7 +95,7 @@ def test_other_rows_than_those_that_were_brought_are_told():
 
 def test_rows_that_nobody_brought_are_told():
     assert sentences(told({1: [(1, 10)], 2: [(11, 3)]}, brought(1, 1, 10))) == [
-        "batch 2: 3 rows, but no commit brought any of that shard"
+        "batch 2: 3 rows, but no commit added any of this shard"
     ]
 
 
@@ -122,14 +125,14 @@ def test_a_floor_that_was_lowered_later_took_what_was_there_and_nothing_since(lo
 def test_what_the_floor_may_have_taken_of_a_batch_cannot_be_proven(arrived_from):
     each = replace(brought(1, 1, 10, arrived_from), arrived_through=FLOOR)
     ((sentence, certain),) = told({1: [(8, 3)]}, each, floor=FLOOR)
-    assert sentence.startswith("batch 1 brought 10 rows, 7 of them are gone")
+    assert sentence.startswith("batch 1 added 10 rows, 7 of them are missing")
     assert "cannot be proven" in sentence
     assert not certain
 
 
 def test_rows_that_arrived_after_the_floor_are_lost():
     assert sentences(told({1: [(8, 3)]}, brought(1, 1, 10, date(2026, 2, 2)), floor=FLOOR)) == [
-        "batch 1 brought 10 rows, 7 of them are gone; replay 1 to 10"
+        "batch 1 added 10 rows, 7 of them are missing; replay 1 to 10"
     ]
 
 
@@ -179,7 +182,7 @@ def test_a_hole_that_was_filled_in_twice_by_half_is_no_problem():
 
 def test_a_hole_that_was_filled_in_by_half_is_told():
     assert sentences(told({1: [(1, 3), (6, 5)], 3: [(4, 1)]}, brought(1, 1, 10), filled(3, 4, 1))) == [
-        "batch 1 brought 10 rows, 2 of them are gone; replay 1 to 10"
+        "batch 1 added 10 rows, 2 of them are missing; replay 1 to 10"
     ]
 
 
@@ -192,8 +195,8 @@ def test_whether_a_larger_fill_closed_a_hole_cannot_be_proven():
     fill = filled(3, 10, 50)
     ((sentence, certain),) = told({1: [(1, 5)]} | whole(fill), brought(1, 1, 10), fill)
     assert sentence == (
-        "batch 1 brought 10 rows, 5 of them are gone: a replay filled in 50 rows there, but that it is these "
-        "cannot be proven; to be sure, replay 1 to 10"
+        "batch 1 added 10 rows, 5 of them are missing: a replay filled in 50 rows of this range, but whether "
+        "these are the same rows cannot be proven; to be sure, replay 1 to 10"
     )
     assert not certain
 
@@ -203,12 +206,10 @@ def test_a_fill_that_closed_one_hole_does_not_hide_another():
     fill = filled(3, 1, 50), filled(4, 51, 15)
     found = {1: [(51, 10)], 2: [(61, 5)]}
     assert sentences(told(found | whole(fill[0]), *batches, fill[0])) == [
-        "batch 2 brought 10 rows, 5 of them are gone; replay 61 to 70"
+        "batch 2 added 10 rows, 5 of them are missing; replay 61 to 70"
     ]
     uncertain = told(found | whole(*fill), *batches, *fill)
-    assert [(sentence.split(" brought")[0], certain) for sentence, certain in uncertain] == [
-        ("batch 2", False)
-    ]
+    assert [(sentence.split(" added")[0], certain) for sentence, certain in uncertain] == [("batch 2", False)]
 
 
 def test_rows_that_were_filled_in_elsewhere_or_before_fill_no_hole():
@@ -221,7 +222,7 @@ def test_rows_that_were_filled_in_elsewhere_or_before_fill_no_hole():
 def test_rows_that_were_filled_in_and_are_gone_are_told():
     batch, fill = brought(1, 1, 10), filled(3, 15, 2)
     assert sentences(told(whole(batch) | {3: [(15, 1)]}, batch, fill)) == [
-        "batch 3 brought 2 rows, 1 of them are gone; replay 15 to 16"
+        "batch 3 added 2 rows, 1 of them are missing; replay 15 to 16"
     ]
 
 
@@ -254,7 +255,9 @@ def test_what_a_rewind_took_of_a_batch_cannot_be_proven_by_their_number(left):
     ((sentence, certain),) = told(
         whole(batches[0], again) | {2: [left]}, *batches, again, rewinds=[rewound(15, 5)]
     )
-    assert sentence.startswith("batch 2 brought 10 rows, 5 of them are gone: rows after a position")
+    assert sentence.startswith(
+        "batch 2 added 10 rows, 5 of them are missing: a seek removed rows after the position"
+    )
     assert "cannot be proven" in sentence
     assert not certain
 
@@ -271,7 +274,7 @@ def test_more_rows_than_a_rewind_took_are_lost():
     batches, again = (brought(1, 1, 10), brought(2, 11, 10)), brought(4, 16, 8)
     found = whole(batches[0], again) | {2: [(11, 4)]}
     assert sentences(told(found, *batches, again, rewinds=[rewound(15, 5)])) == [
-        "6 rows are gone, more than the 5 that were taken out by hand"
+        "6 rows are missing, more than the 5 that seeks removed"
     ]
 
 
@@ -282,8 +285,8 @@ def test_a_rewind_explains_neither_a_batch_before_its_place_nor_one_that_came_la
         sentence for sentence, certain in told(found, *batches, again, rewinds=[rewound(15, 5)]) if certain
     ]
     assert lost == [
-        "batch 1 brought 10 rows, 1 of them are gone; replay 1 to 10",
-        "batch 4 brought 8 rows, 1 of them are gone; replay 16 to 23",
+        "batch 1 added 10 rows, 1 of them are missing; replay 1 to 10",
+        "batch 4 added 8 rows, 1 of them are missing; replay 16 to 23",
     ]
 
 

@@ -60,7 +60,7 @@ def test_a_row_that_was_removed_is_found(ward, read_rows, numbers):
     ward.delta.delete(f"sequence_number = '{numbers[4]}'")
     ((check, shard, sentence),) = ward.problems(read_rows=read_rows)
     assert (check, shard) == ("rows", A)
-    assert sentence.endswith(f"brought 3 rows, 1 of them are gone; replay {numbers[3]} to {numbers[5]}")
+    assert sentence.endswith(f"added 3 rows, 1 of them are missing; replay {numbers[3]} to {numbers[5]}")
     assert ward.problems() == []  # only the rows tell
 
 
@@ -75,7 +75,7 @@ def test_a_row_that_is_there_twice_is_found_whatever_batch_it_carries(ward, read
         ("rows", A),
     ]
     assert any(
-        "1 records are there more than once" in sentence
+        "1 records are in the table more than once" in sentence
         for *_, sentence in ward.problems(read_rows=read_rows)
     )
 

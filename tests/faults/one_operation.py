@@ -14,8 +14,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.replay.run import Span, replay
+from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
+from kinesis_assets.replay.window import Span
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit_loop
 from kinesis_assets.table.maintenance.retention import lower_floor

@@ -29,8 +29,9 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.replay.run import Span, replay
+from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group, filling_of
+from kinesis_assets.replay.window import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

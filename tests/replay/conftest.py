@@ -17,7 +17,9 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.replay import run as replay_module
-from kinesis_assets.replay.run import Fill, ReplayResult, Span, replay
+from kinesis_assets.replay.outcome import ReplayResult
+from kinesis_assets.replay.run import Fill, replay
+from kinesis_assets.replay.window import Span
 from kinesis_assets.table import commit_loop
 from kinesis_assets.table.amendments import Past
 from kinesis_assets.table.commit_ids import draw_token
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.replay.outcome import ReplayResult
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -38,7 +38,8 @@ from kinesis_assets.kinesis.transport.memory_limiter import Room
 from kinesis_assets.replay import task as fill_module
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import ShardFilling
-from kinesis_assets.replay.run import ReplayState, Span
+from kinesis_assets.replay.outcome import ReplayState
+from kinesis_assets.replay.window import Span
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
 from kinesis_assets.table import table as table_module
@@ -646,7 +647,7 @@ def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, hours):
 
     assert states(result) == {A: (ReplayState.FAILED, 1)}
     assert isinstance(result.errors[A], ReplayUnfinished)
-    assert f"alone from {numbers[2]}" in str(result.errors[A])
+    assert f"replay this shard from {numbers[2]}" in str(result.errors[A])
     assert bench.items == [0, 1, 2, 3, 5]
     assert states(bench.replay(numbers[2], None, A)) == {A: (ReplayState.FAILED, 1)}
     assert states(bench.replay(numbers[4], None, A)) == {A: (ReplayState.WHOLE, 0)}
@@ -680,7 +681,7 @@ def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, fau
     before = faults.count("GetRecords")
     (error,) = bench.replay(first, None, A, fill=fill).errors.values()
     assert isinstance(error, ReplayUnfinished)
-    assert error.sentence.startswith("not all of it was read")
+    assert error.sentence.startswith("the range was not read completely")
     assert faults.count("GetRecords") == before
 
 
@@ -899,7 +900,7 @@ def test_a_sequence_number_needs_one_shard(bench):
     numbers = bench.put(0)
     bench.run()
     for start, end in ((numbers[0], None), ("TRIM_HORIZON", numbers[0])):
-        with pytest.raises(InvalidInput, match="name that shard alone"):
+        with pytest.raises(InvalidInput, match="name one shard"):
             bench.replay(start, end)
 
 
@@ -908,7 +909,7 @@ def test_another_shards_number_is_refused_before_anything_is_read(bench):
     numbers = bench.put(0, part=0.9)
     bench.put(1)
     bench.run()
-    with pytest.raises(InvalidInput, match="refused"):
+    with pytest.raises(InvalidInput, match="rejects"):
         bench.replay(numbers[0], None, A)
 
 
@@ -924,7 +925,7 @@ def test_a_start_in_the_future_is_refused(bench):
     bench.create()
     bench.put(0)
     bench.run()
-    with pytest.raises(InvalidInput, match="future"):
+    with pytest.raises(InvalidInput, match=r"later than the service.s clock"):
         bench.replay(text(bench.now + timedelta(hours=1)))
 
 

@@ -24,8 +24,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import Starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.replay.run import Span, replay
+from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill
+from kinesis_assets.replay.window import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

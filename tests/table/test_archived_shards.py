@@ -175,7 +175,7 @@ def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
     ended.snapshot().commit([], identity=STREAM, positions=lost)
     newest, *_ = links(ended)
-    assert sorted(breaks(*newest)) == [("a", "its position is gone"), ("b", "its position is gone")]
+    assert sorted(breaks(*newest)) == [("a", "its position is missing"), ("b", "its position is missing")]
 
 
 # Older formats, and crashes

@@ -15,7 +15,7 @@ from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tag
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
-    from kinesis_assets.replay.run import ReplayOutcome, ReplayResult
+    from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
 
 _MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
@@ -51,8 +51,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     @dg.op(name=op_key(name), required_resource_keys={manager_key})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-        from kinesis_assets.replay.run import Span, replay  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.replay.task import fill  # noqa: PLC0415
+        from kinesis_assets.replay.window import Span  # noqa: PLC0415
 
         span = Span.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)

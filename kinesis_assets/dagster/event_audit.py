@@ -1,0 +1,177 @@
+"""The doctor's check of Dagster's runs and events against the commits of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.commit_links import FILLED, Link
+from kinesis_assets.dagster.dead_runs import dead_runs
+from kinesis_assets.dagster.event_log import fact, told_since, untold
+from kinesis_assets.dagster.missing_events import MOST_FILES
+from kinesis_assets.dagster.sensor_runs import DEAD
+from kinesis_assets.doctor.finding import Finding, Level, or_ok
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.table.commit_ids import drawn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import dagster as dg
+
+    from kinesis_assets.doctor.history import Commit, History
+    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.table import PositionedTable
+
+_COMMITS_PER_QUERY = 200
+"""Number of commits whose events are queried together."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventAudit:
+    """Compares a table's commits with the events of a Dagster instance.
+
+    Attributes:
+        instance: The Dagster instance.
+        stream: Name of the stream.
+        table: The stream's table, with the heartbeats of its runs.
+        add_events: Add missing events to the instance.
+    """
+
+    instance: dg.DagsterInstance
+    stream: str
+    table: PositionedTable
+    add_events: bool = False
+
+    def __call__(self, history: History) -> Iterator[Finding]:
+        """Report dead runs, missing events, and events of rows that no commit added.
+
+        Args:
+            history: The commits of the table.
+        """
+        dead: set[str] = set()
+        try:
+            dead = dead_runs(self.instance, self.stream, self.table)
+        except OSError as error:
+            yield Finding("runs", Level.PROBLEM, f"heartbeats cannot be listed: {error}")
+        else:
+            silent = [Finding("runs", Level.PROBLEM, DEAD % run_id) for run_id in sorted(dead)]
+            yield from or_ok("runs", silent, "the sensor considers no unfinished run dead")
+        findings = chain(self._missing_events(history, dead), self._extra_events(history))
+        yield from or_ok("events", findings, "each commit has its events, and each event has its commit")
+
+    def _missing_events(self, history: History, dead: Collection[str]) -> Iterator[Finding]:
+        """Report commits without events.
+
+        The sensor adds events of the newest commits only, and so does the doctor.
+        """
+        commits = sorted([*history.commits, *history.amendments], key=lambda commit: commit.token)
+        too_old = {
+            commit.token
+            for newest_first in (history.commits, history.amendments)
+            for commit in newest_first[MOST_FILES:]
+        }
+        skipped: list[Link] = []
+        links = map(_link, commits)
+        while some := list(islice(links, _COMMITS_PER_QUERY)):
+            lacking, unfinished = untold(self.instance, self.stream, some, dead)
+            for link in unfinished:
+                yield Finding(
+                    "events",
+                    Level.INFO,
+                    f"batch {link.batch_id}: its run {link.by} is unfinished; if its process no longer "
+                    "exists, terminate it in the UI",
+                )
+            for link, shard_ids in lacking:
+                if link.token in too_old:
+                    skipped.append(link)
+                    continue
+                for shard_id in shard_ids:
+                    yield self._missing_event(link, shard_id)
+        if skipped:
+            yield Finding(
+                "events",
+                Level.INFO,
+                f"{len(skipped)} commits up to batch {skipped[-1].batch_id} have no event in this instance; "
+                f"events are added for the newest {MOST_FILES} commits only",
+            )
+
+    def _missing_event(self, link: Link, shard_id: str) -> Finding:
+        sentence = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed without an event"
+        if not self.add_events:
+            sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
+            return Finding("events", Level.PROBLEM, sentence, shard_id)
+        self.instance.report_runless_asset_event(link.event(self.stream, shard_id))
+        return Finding("events", Level.INFO, f"{sentence}; the event was added", shard_id)
+
+    def _extra_events(self, history: History) -> Iterator[Finding]:
+        """Report events whose rows no commit added."""
+        commits = [*history.commits, *history.amendments]
+        committed: dict[tuple[str, str], Landed] = {
+            (str(commit.batch_id), shard_id): landed
+            for commit in commits
+            for shard_id, landed in commit.landed.items()
+        }
+        oldest = min((commit.token for commit in commits), default=history.positions.token)
+        since = drawn_at(oldest) if history.since else 0.0
+        extra: list[tuple[str, str, object]] = []
+        for event in told_since(self.instance, self.stream, since):
+            batch_id, rows, shard_id = fact(event, "batch_id"), fact(event, "rows"), event.partition
+            if not isinstance(batch_id, str) or not batch_id.isdecimal() or not rows or shard_id is None:
+                continue
+            landed = committed.get((batch_id, shard_id))
+            if landed is not None:
+                checksum = fact(event, "checksum")
+                if rows != landed.rows or checksum not in {None, str(landed.checksum)}:
+                    yield Finding(
+                        "events",
+                        Level.PROBLEM,
+                        f"batch {batch_id}: its event reports {rows} rows, but the commit added "
+                        f"{landed.rows} rows or different ones; trust the commit",
+                        shard_id,
+                    )
+            elif int(batch_id) >= history.since and int(batch_id) not in history.unproven:
+                extra.append((batch_id, shard_id, rows))
+        known = self._committed_meanwhile(history) if extra else set()
+        for batch_id, shard_id, rows in extra:
+            if (batch_id, shard_id) not in known:
+                yield Finding(
+                    "events",
+                    Level.PROBLEM,
+                    f"batch {batch_id}: an event reports {rows} rows, but no commit added any; was the table "
+                    "restored or replaced?",
+                    shard_id,
+                )
+
+    def _committed_meanwhile(self, history: History) -> set[tuple[str, str]]:
+        """Return batch id and shard id of what was committed after the history was read."""
+        snapshot = self.table.snapshot()
+        identity = history.positions.identity
+        found: set[tuple[str, str]] = set()
+        positions = snapshot.positions(identity, or_older=True)
+        while positions is not None and positions.token > history.positions.token:
+            found |= {(str(positions.batch_id), shard_id) for shard_id in positions.landed}
+            positions = None if positions.previous is None else snapshot.positions_at(positions.previous)
+        past = snapshot.past(identity)
+        while past is not None and (history.past is None or past.token > history.past.token):
+            found |= {(str(past.batch_id), shard_id) for shard_id in past.filled}
+            past = None if past.previous is None else snapshot.past_at(past.previous)
+        return found
+
+
+def _link(commit: Commit) -> Link:
+    return Link(
+        token=commit.token,
+        previous=commit.previous,
+        batch_id=commit.batch_id,
+        by=commit.by,
+        landed=commit.landed,
+        states={shard_id: _state(commit, shard_id) for shard_id in commit.landed},
+    )
+
+
+def _state(commit: Commit, shard_id: str) -> str:
+    if commit.filled:
+        return FILLED
+    return str(ShardState.FINISHED if shard_id in commit.finished else ShardState.COMMITTED)

@@ -1,0 +1,84 @@
+"""The rows that a table should have according to its commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import date
+
+    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.row_predicates import Passed
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The rows of one shard that a commit added.
+
+    Attributes:
+        token: Id of the commit.
+        batch_id: Batch id that the rows carry.
+        shard_id: Shard id.
+        landed: Count, checksum and range of the rows, as recorded with the commit.
+        arrived_from: No row arrived before this day (UTC); None if unknown.
+        arrived_through: The last row arrived on this day (UTC); None if unknown.
+        filled: A replay filled the rows in behind the position: they may be rows that another batch lacks.
+    """
+
+    token: int
+    batch_id: int
+    shard_id: str
+    landed: Landed
+    arrived_from: date | None = None
+    arrived_through: date | None = None
+    filled: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The first and the last sequence number."""
+        return int(self.landed.first_sequence_number), int(self.landed.last_sequence_number)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A seek that moved a shard's position back and removed its rows.
+
+    Attributes:
+        token: Id of the commit.
+        shard_id: Shard id.
+        after: The rows after this were removed; None for all rows.
+        rows: Number of rows removed.
+    """
+
+    token: int
+    shard_id: str
+    after: Passed | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Everything that the commits record about rows.
+
+    Attributes:
+        committed: The rows that each commit added, by commit and shard.
+        rewinds: The rows that seeks removed.
+        floor: Rows that arrived before this day (UTC) were deleted; None if none were.
+        unproven: Batch ids of commits that did not record the rows that they added.
+        since: Nothing is known about batches with a smaller id.
+        lowered: Id of each commit that lowered the floor, with the floor before it.
+    """
+
+    committed: Sequence[Brought]
+    rewinds: Sequence[Rewind]
+    floor: date | None
+    unproven: Collection[int]
+    since: int
+    lowered: Sequence[tuple[int, date]] = ()
+
+    def floor_since(self, token: int) -> date | None:
+        """Return the highest floor since a commit: its rows that arrived before may have been deleted."""
+        floors = [self.floor, *(floor for at, floor in self.lowered if at > token)]
+        return max((floor for floor in floors if floor is not None), default=None)

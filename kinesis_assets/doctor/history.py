@@ -1,0 +1,217 @@
+"""The history of a table's commits, read from its positions files and amendment files.
+
+The two kinds of files form two chains. Each file names its predecessor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kinesis_assets.doctor.chain import PROVEN_SINCE, breaks
+from kinesis_assets.doctor.expected_rows import Brought, Rewind
+from kinesis_assets.doctor.finding import Finding, Level
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.row_predicates import passed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from datetime import date
+
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.positions import Landed, StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a chain.
+
+    Attributes:
+        token: Id of the commit.
+        previous: Id of the previous commit; None for the first commit.
+        batch_id: Batch id of the rows that it added.
+        by: Id of the Dagster run or name of the person that made it; None if not recorded.
+        landed: The rows that it added, by shard id.
+        finished: The shards that are finished after it.
+        filled: Whether its rows were filled in by a replay.
+    """
+
+    token: int
+    previous: int | None
+    batch_id: int
+    by: str | None
+    landed: Mapping[str, Landed]
+    finished: Collection[str] = ()
+    filled: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """The commits of a table, as far as its chains can be read.
+
+    Attributes:
+        positions: The newest positions.
+        past: The newest amendment; None if there is none.
+        commits: The commits that moved positions, newest first.
+        amendments: The amendments, newest first.
+        committed: The rows that they added.
+        rewinds: The rows that a seek removed.
+        unproven: Batch ids of commits by older versions, which did not record the rows that they added.
+        lowered: Id of each commit that lowered the floor, with the floor before it.
+        since: Nothing is known about commits before this id; 0 if the chains are complete.
+    """
+
+    positions: StreamPositions
+    past: Past | None
+    commits: list[Commit] = field(default_factory=list)
+    amendments: list[Commit] = field(default_factory=list)
+    committed: list[Brought] = field(default_factory=list)
+    rewinds: list[Rewind] = field(default_factory=list)
+    unproven: set[int] = field(default_factory=set)
+    lowered: list[tuple[int, date]] = field(default_factory=list)
+    since: int = 0
+
+
+def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
+    """Read the chain of positions files from the newest to the oldest that was not pruned.
+
+    Args:
+        snapshot: The table.
+        history: Receives the commits.
+    """
+    current = snapshot.with_archive(history.positions)
+    while True:
+        try:
+            before = None
+            if current.previous is not None:
+                before = snapshot.with_archive(snapshot.positions_at(current.previous))
+        except PositionsUnreadable as error:
+            yield from _pruned(error, current.previous or 0, history, current.token)
+            before = None
+        history.commits.append(_commit_of(current))
+        _add_rows(history, before, current)
+        if current.adopted:  # no commit is known for the rows before an adoption
+            history.since = max(history.since, current.token)
+        if before is None:
+            return
+        for shard_id, sentence in breaks(before, current):
+            yield Finding(
+                "continuity", Level.PROBLEM, f"generation {current.generation}: {sentence}", shard_id
+            )
+        current = before
+
+
+def _commit_of(positions: StreamPositions) -> Commit:
+    return Commit(
+        token=positions.token,
+        previous=positions.previous,
+        batch_id=positions.batch_id,
+        by=positions.by,
+        landed=positions.landed,
+        finished=frozenset(
+            shard_id
+            for shard_id in positions.landed
+            if shard_id in positions.shards and positions.shards[shard_id].finished
+        ),
+    )
+
+
+def _add_rows(history: History, before: StreamPositions | None, current: StreamPositions) -> None:
+    """Record the rows that one commit added, and those that its seeks removed."""
+    if current.format < PROVEN_SINCE:
+        history.unproven.add(current.batch_id)
+    shards = {} if before is None else before.shards
+    for shard_id, landed in current.landed.items():
+        # No record can have arrived before the stream was created.
+        arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or current.identity.created
+        through = current.shards[shard_id].last_arrival if shard_id in current.shards else None
+        history.committed.append(
+            Brought(
+                token=current.token,
+                batch_id=current.batch_id,
+                shard_id=shard_id,
+                landed=landed,
+                arrived_from=arrived.date(),
+                arrived_through=None if through is None else through.date(),
+            )
+        )
+    for shard_id, shard in current.shards.items():
+        known = len(shards[shard_id].seeks) if shard_id in shards else len(shard.seeks)
+        history.rewinds += [
+            Rewind(current.token, shard_id, passed(seek.after), seek.rows_removed)
+            for seek in shard.seeks[known:]
+            if seek.rows_removed
+        ]
+
+
+def walk_past(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
+    """Read the chain of amendment files from the newest to the oldest that was not pruned.
+
+    Args:
+        snapshot: The table.
+        history: Receives the amendments.
+    """
+    current = history.past
+    while current is not None:
+        history.amendments.append(
+            Commit(
+                token=current.token,
+                previous=current.previous,
+                batch_id=current.batch_id,
+                by=current.by,
+                landed=current.filled,
+                filled=True,
+            )
+        )
+        # Rows that the table's retention deleted are never filled in again.
+        history.committed += [
+            Brought(
+                current.token, current.batch_id, shard_id, landed, arrived_from=current.floor, filled=True
+            )
+            for shard_id, landed in current.filled.items()
+        ]
+        try:
+            before = None if current.previous is None else snapshot.past_at(current.previous)
+        except PositionsUnreadable as error:
+            yield from _pruned(error, current.previous or 0, history, current.token)
+            return
+        if current.lowered_from is not None:
+            history.lowered.append((current.token, current.lowered_from))
+            yield Finding(
+                "continuity",
+                Level.INFO,
+                f"the floor was lowered from {current.lowered_from} to {current.floor} by "
+                f"{current.by or 'someone'} at {current.at:%Y-%m-%dT%H:%M:%SZ}",
+            )
+        floor = None if before is None else before.floor
+        went_back = floor is not None and (current.floor is None or current.floor < floor)
+        if went_back and floor != current.lowered_from:
+            sentence = f"the floor went back from {floor} to {current.floor}"
+            yield Finding("continuity", Level.PROBLEM, sentence)
+        current = before
+
+
+def _pruned(error: PositionsUnreadable, token: int, history: History, oldest: int) -> Iterator[Finding]:
+    """Report a file that cannot be read, unless maintenance can have pruned it.
+
+    Args:
+        error: The error of reading it.
+        token: Id of the file.
+        history: Receives the id from which commits are known.
+        oldest: Id of the oldest file of the chain that can be read.
+    """
+    history.since = max(history.since, oldest)
+    age = datetime.now(UTC) - datetime.fromtimestamp(drawn_at(token), UTC)
+    if age >= CHAIN_KEPT:
+        return
+    if age < CHAIN_NEEDED:
+        yield Finding("continuity", Level.PROBLEM, f"{error}; it is too recent to have been pruned")
+    else:
+        sentence = (
+            f"{error}. Maintenance prunes it early if there are many commits; older ones are not checked"
+        )
+        yield Finding("continuity", Level.INFO, sentence)

@@ -1,0 +1,122 @@
+"""Checks of the table's rows, log and files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.doctor.chain import unlike_the_log
+from kinesis_assets.doctor.expected_rows import Accounts
+from kinesis_assets.doctor.finding import Finding, Level
+from kinesis_assets.doctor.row_audit import differences, unproven_rows
+from kinesis_assets.table.delta_log import folder_files, named_files
+from kinesis_assets.table.ownership import application, past_application
+from kinesis_assets.table.rewrites import rewrites_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kinesis_assets.doctor.history import History
+    from kinesis_assets.doctor.row_scan import Scan
+    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.log_entries import LogEntry
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+
+def row_findings(
+    read_rows: Callable[[Sequence[tuple[str, int]]], Scan], snapshot: TableSnapshot, history: History
+) -> Iterator[Finding]:
+    """Check all rows against the commits.
+
+    Args:
+        read_rows: Scans data files, given as path and size in bytes.
+        snapshot: The table.
+        history: The commits up to that version.
+    """
+    read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
+    accounts = Accounts(
+        committed=history.committed,
+        rewinds=history.rewinds,
+        floor=None if history.past is None else history.past.floor,
+        unproven=history.unproven,
+        since=history.since,
+        lowered=history.lowered,
+    )
+    for difference in differences(accounts, read.counted):
+        level = Level.PROBLEM if difference.certain else Level.INFO
+        yield Finding("rows", level, difference.sentence, difference.shard_id)
+    for shard_id, records in sorted(read.doubled.items()):
+        yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
+    if unproven := unproven_rows(accounts, read.counted):
+        sentence = (
+            f"{unproven} rows belong to commits whose row counts were pruned or never recorded: they were "
+            "checked for duplicates only"
+        )
+        yield Finding("rows", Level.INFO, sentence)
+
+
+def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Finding]:
+    """Check the chains against the transactions in the table's log.
+
+    Args:
+        history: The chains.
+        entries: The versions that the log still has, newest first.
+    """
+    identity = history.positions.identity
+    for chain, name in (
+        (history.commits, application(identity)),
+        (history.amendments, past_application(identity)),
+    ):
+        for sentence in unlike_the_log([commit.token for commit in chain], entries, name):
+            yield Finding("log", Level.PROBLEM, sentence)
+
+
+def restore_findings(entries: Sequence[LogEntry], past: Past | None, *, proven: bool) -> Iterator[Finding]:
+    """Report the versions in the log that restored or overwrote the table.
+
+    Args:
+        entries: The versions that the log still has.
+        past: The newest amendment.
+        proven: The rows were read, and they are the rows that the commits added.
+    """
+    accepted = -1 if past is None or past.accepted is None else past.accepted
+    for rewrite in (rewrite for entry in entries for rewrite in rewrites_of(entry)):
+        sentence = f"{rewrite} replaced rows, but not the positions"
+        if proven:
+            sentence = f"{sentence}; the rows are nevertheless those that the commits added"
+            yield Finding("restore", Level.INFO, sentence)
+        elif rewrite.version <= accepted:
+            yield Finding("restore", Level.INFO, f"{sentence}; an operator accepted it")
+        else:
+            sentence = (
+                f"{sentence}: find missing rows with --rows, replay them, then accept the rest with adopt"
+            )
+            yield Finding("restore", Level.PROBLEM, sentence)
+
+
+def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:
+    """Check the files in the table's folder against the log."""
+    in_snapshot = {file.path: file for file in snapshot.standing_files()}
+    # The folder is listed before the log is read, so that a file committed in between is in the log.
+    folder = list(folder_files(table.files))
+    named = named_files(table.files)
+    if unnamed := [file for file in folder if file.path not in named]:
+        oldest = min(unnamed, key=lambda file: file.modified)
+        age = timedelta(seconds=int((datetime.now(UTC) - oldest.modified).total_seconds()))
+        yield Finding(
+            "files",
+            Level.INFO,
+            f"{len(unnamed)} files of {sum(file.size for file in unnamed)} bytes belong to no version; the "
+            f"oldest, {oldest.path}, is {age} old. Maintenance will delete them",
+        )
+    sizes = {file.path: file.size for file in folder}
+    for path, file in in_snapshot.items():
+        if path not in sizes:
+            sentence = f"{path}: {file.rows} rows; the log names this file, but it does not exist"
+            yield Finding(
+                "files", Level.PROBLEM, f"{sentence}; restore it, or find with --rows what to replay"
+            )
+        elif sizes[path] != file.size:
+            sentence = f"{path}: {sizes[path]} bytes, but the log says {file.size}"
+            yield Finding("files", Level.PROBLEM, f"{sentence}; restore it")

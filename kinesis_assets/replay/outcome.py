@@ -1,0 +1,83 @@
+"""The result of a replay, for each shard and as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.errors import ShardError
+    from kinesis_assets.kinesis.position import Position
+
+
+class ReplayState(StrEnum):
+    """The state of a shard after a replay."""
+
+    FILLED = "filled"
+    """Records that the table lacked were committed."""
+    WHOLE = "whole"
+    """The table lacked no record of the range."""
+    UNREAD = "unread"
+    """No run has read the shard yet, so there is nothing to read again."""
+    GONE = "gone"
+    """The stream no longer lists the shard, and the range contains no record of it."""
+    FAILED = "failed"
+    """Part of the range could not be read again. Records that the table lacked of the rest were committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """The result of a replay for one shard.
+
+    Attributes:
+        shard_id: Shard id.
+        state: See `ReplayState`.
+        start: Start of the range; None if nothing was read.
+        through: How far the range was read, as the position where the next read would start; None if nothing
+            was read.
+        rows: Number of records filled in.
+        bytes: Their payload bytes.
+        first_sequence_number: Sequence number of the first record filled in; None if there is none.
+        last_sequence_number: Sequence number of the last one; None if there is none.
+        checksum: Checksum over all of them, see `checksums.checksum`; None if there is none.
+        gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
+        error: Why the state is `FAILED`; None otherwise.
+    """
+
+    shard_id: str
+    state: ReplayState
+    start: Position | None = None
+    through: Position | None = None
+    rows: int = 0
+    bytes: int = 0
+    first_sequence_number: str | None = None
+    last_sequence_number: str | None = None
+    checksum: int | None = None
+    gaps_filled: int = 0
+    error: ShardError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """The result of a replay.
+
+    Attributes:
+        batch_id: Batch id of the rows that were filled in.
+        outcomes: One outcome for each requested shard, by shard id.
+        version: Version of the table that holds the rows; None if there are none, or if it is no longer among
+            the newest hundred versions of the log.
+        seconds: Duration.
+    """
+
+    batch_id: int
+    outcomes: Mapping[str, ReplayOutcome]
+    version: int | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def errors(self) -> dict[str, ShardError]:
+        """The reasons of the shards whose ranges could not be read completely, by shard id."""
+        return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
