@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 
@@ -86,7 +86,7 @@ def landing_of(url: str, stream: str, folder: str) -> Callable[[], Landing]:
         ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)
         for shard in client_of(stream, settings).list_shards()
     ]
-    job = LandingJob(stream, settings, TableFolder.at(folder), draw_token(), math.inf)
+    job = LandingJob(stream, settings, TableFolder.at(folder), new_id(), math.inf)
 
     def land() -> Landing:
         landing = land_group(job, ranges, Allowance())

@@ -14,7 +14,7 @@ from benchmarks.contention import STREAM
 from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHARDS = 1000
 MOVING = (1, 10, 100, 1000)
-CYCLE = ChainPolicy().most_files + 1
+CYCLE = ChainPolicy().max_files + 1
 """Commits from one base to the next, at the most."""
 
 THREE_DAYS = 259_200
@@ -101,14 +101,14 @@ def positions_of(
     stream: BusyStream, previous: StreamPositions | None, landed: Mapping[str, Landed]
 ) -> StreamPositions:
     """The positions after a commit."""
-    token = draw_token()
+    commit_id = new_id()
     return StreamPositions(
         format=FORMAT,
         identity=STREAM,
-        token=token,
-        previous=None if previous is None else previous.token,
+        commit_id=commit_id,
+        previous=None if previous is None else previous.commit_id,
         generation=0 if previous is None else previous.generation + 1,
-        batch_id=token,
+        batch_id=commit_id,
         shards=stream.shards,
         landed=dict(landed),
         by=RUN_ID,

@@ -28,7 +28,7 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.positions import Landed
@@ -174,7 +174,7 @@ def compare(copies: Path, few: int, many: int, *, rounds: int) -> list[Log]:
             if where == BUCKET:
                 upload(copy, copy.name)
             tables.append(PositionedTable(f"{uri}/{copy.name}" if where == BUCKET else str(copy)))
-        files = [len(table.snapshot().standing_files()) for table in tables]
+        files = [len(table.snapshot().active_files()) for table in tables]
         turns = [[_load_and_commit(table) for table in tables] for _ in range(rounds)]
     return [
         Log(where, of, *numbers, _row(count, standing, times))
@@ -185,7 +185,7 @@ def compare(copies: Path, few: int, many: int, *, rounds: int) -> list[Log]:
 
 
 def _measured(table: PositionedTable, count: int, rounds: int) -> Row:
-    files = len(table.snapshot().standing_files())
+    files = len(table.snapshot().active_files())
     return _row(count, files, [_load_and_commit(table) for _ in range(rounds)])
 
 
@@ -207,7 +207,7 @@ def _load_and_commit(table: PositionedTable) -> tuple[float, float, float, float
     shard_id, start = SHARDS[0], expected.shards[SHARDS[0]].position
     number = str(int(start.sequence_number or 0) + 1)
     record = Record(number, LISTING.summary.service_time.timestamp(), b"order", "k")
-    batch_id, through = draw_token(), Position.after(number)
+    batch_id, through = new_id(), Position.after(number)
     writer = DataFileWriter(table.files, batch_id)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
     files = writer.close()

@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.table import PositionedTable
@@ -83,7 +83,7 @@ def attempt(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
     start = expected.shards[shard_id].position
     number = str(int(start.sequence_number or 0) + 1)
     record = Record(number, LISTING.summary.service_time.timestamp(), b"order", "k")
-    batch_id = draw_token()
+    batch_id = new_id()
     writer = DataFileWriter(table.files, batch_id)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
     through = Position.after(number)

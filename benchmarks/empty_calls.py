@@ -62,6 +62,6 @@ def _by_session(client: StreamClient, iterator: str) -> Callable[[], object]:
     def call() -> object:
         request = AWSRequest("POST", direct._url, direct._headers, body)  # noqa: SLF001
         direct._signing.signer.sign("GetRecords", request)  # noqa: SLF001
-        return direct._decoder.decode(session.send(request.prepare()).content).answer()  # noqa: SLF001
+        return direct._decoder.decode(session.send(request.prepare()).content).to_result()  # noqa: SLF001
 
     return call

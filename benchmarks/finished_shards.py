@@ -24,7 +24,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
@@ -126,7 +126,7 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
 
 def _end(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
     """Record so many shards as read to their end; their ids are before those of the open ones."""
-    archiving = PositionedTable(uri, ChainPolicy(most_files=0, least_archived=1))
+    archiving = PositionedTable(uri, ChainPolicy(max_files=0, min_archived=1))
     snapshot = archiving.snapshot()
     positions = snapshot.positions(listing.summary.identity)
     assert positions is not None
@@ -149,20 +149,20 @@ def _end(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dic
         part = ids[first : first + size]
         positions = _following(positions, {shard_id: recorded[shard_id] for shard_id in part})
         archiving.chain.write(positions, retired=part if archived else ())
-        positions = archiving.chain.positions_at(positions.token)
+        positions = archiving.chain.positions_at(positions.commit_id)
     if count:
         snapshot.commit([], identity=positions.identity, positions=_following(positions, {}))
     return ended
 
 
 def _following(positions: StreamPositions, ended: Mapping[str, ShardPosition]) -> StreamPositions:
-    token = draw_token()
+    commit_id = new_id()
     return msgspec.structs.replace(
         positions,
-        token=token,
-        previous=positions.token,
+        commit_id=commit_id,
+        previous=positions.commit_id,
         generation=positions.generation + 1,
-        batch_id=token,
+        batch_id=commit_id,
         shards={**positions.shards, **ended},
     )
 

@@ -27,7 +27,7 @@ from benchmarks.marks import Order
 from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
 from kinesis_assets.ingest.shard_group import CALLS as CALLS_AT_ONCE
-from kinesis_assets.ingest.worker_tuning import give_memory_back
+from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -36,14 +36,14 @@ from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.signed_call import DirectCall
+from kinesis_assets.kinesis.transport.signed_call import SignedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from benchmarks.replay import ReplayServer
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 WHOLE = StreamSpec("whole", shards=32, pages=12, page_records=1000)
@@ -89,10 +89,10 @@ class _Parts:
             for index in range(0, SPEC.shard_records, SPEC.page_records)
         }
         self._decode = msgspec.json.Decoder(WirePage).decode
-        self._undecoded = self._client_that(DirectCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
+        self._undecoded = self._client_that(SignedCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
         self._undecoded._get_records._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
         self._local = self._client_that(
-            _Pages({begin: self._decode(body).answer() for begin, body in self._bodies.items()})
+            _Pages({begin: self._decode(body).to_result() for begin, body in self._bodies.items()})
         )
         self._shards = self._client.list_shards()
 
@@ -109,7 +109,7 @@ class _Parts:
 
     def decode(self) -> None:
         for body in self._bodies.values():
-            self._decode(body).answer()
+            self._decode(body).to_result()
 
     def check(self) -> None:
         """Every shard read and its batches made, from pages that are there."""
@@ -135,7 +135,7 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _seat: object) -> Waits[tuple[Page, str]]:
+    def __call__(self, arguments: Mapping[str, Any], _reservation: object) -> Awaitable[tuple[Page, str]]:
         yield from ()  # it waits for nothing
         page = self._pages[arguments["ShardIterator"]]
         return replace(page, records=page.records[:]), _DATE  # whose columns are not made yet
@@ -167,7 +167,7 @@ KINDS = {"alone": _alone, "whole": _whole}
 
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
     """CPU seconds of each part over the whole of its stream, median."""
-    give_memory_back()  # as a task does
+    configure_allocators()  # as a task does
     with tempfile.TemporaryDirectory() as folder, unpaced():
         work = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in work}

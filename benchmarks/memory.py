@@ -26,7 +26,7 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -122,7 +122,7 @@ def landed(url: str, stream: str) -> dict[str, float]:
         for shard in listing.shards
     ]
     with tempfile.TemporaryDirectory() as folder:
-        job = LandingJob(stream, client.settings, TableFolder.at(folder), draw_token(), math.inf)
+        job = LandingJob(stream, client.settings, TableFolder.at(folder), new_id(), math.inf)
         idle = _peak_mib()
         landing = land_group(job, ranges, Allowance())
     assert not any(shard.error for shard in landing.shards)

@@ -15,7 +15,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 
 def main(url: str, stream: str, records: str, folder: str) -> None:
     """As `kinesis-assets run`, which sets some of what is compared here itself."""
-    project = StreamProject.unnamed(
+    project = StreamProject.from_settings(
         stream,
         table=folder,
         endpoint_url=url,
@@ -23,7 +23,7 @@ def main(url: str, stream: str, records: str, folder: str) -> None:
         spark_config={"spark.log.level": "ERROR"},
     )
     with project.manager() as manager:
-        shard_ids = list(manager.standing_shards(manager.client().listing()))
+        shard_ids = list(manager.current_shards(manager.client().listing()))
     told = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
     assert sum(each["rows"] for each in told) == int(records), told
 

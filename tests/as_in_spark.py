@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.replay.task import fill_group, filling_of
+from kinesis_assets.replay.task import fill_group, fill_result_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.manifest import FillResult
     from kinesis_assets.replay.task import FillJob
 
 
@@ -24,5 +24,5 @@ def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: A
     return landing_of([encode(land_group(job, ranges, allowance))], job, ranges)
 
 
-def fill_as_in_spark(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-    return filling_of([encode(fill_group(job, ranges))], job, ranges)
+def fill_as_in_spark(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+    return fill_result_of([encode(fill_group(job, ranges))], job, ranges)

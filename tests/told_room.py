@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.awaitables import Waits
-    from kinesis_assets.kinesis.transport.memory_limiter import Seat
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.memory_limiter import Reservation
 
 
-class ToldRoom(Room):
+class RecordingLimiter(MemoryLimiter):
     """Likewise.
 
     Attributes:
         asked: The bytes that were asked for, in order.
-        most_taken: The most bytes that were taken at once so far.
+        max_reserved: The most bytes that were taken at once so far.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self.asked: list[int] = []
-        self.most_taken = 0
+        self.max_reserved = 0
 
-    def take(self, amount: int, seat: Seat) -> Waits[int]:
+    def acquire(self, amount: int, reservation: Reservation) -> Awaitable[int]:
         self.asked.append(amount)
-        taken = yield from super().take(amount, seat)
-        self.most_taken = max(self.most_taken, self._taken)
+        taken = yield from super().acquire(amount, reservation)
+        self.max_reserved = max(self.max_reserved, self._reserved)
         return taken

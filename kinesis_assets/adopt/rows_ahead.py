@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.adopt.newest_rows import newest_rows
 from kinesis_assets.errors import TableUnsuitable
-from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.rewrites import Rewrite
-    from kinesis_assets.table.row_predicates import Passed
+    from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -49,7 +49,7 @@ def refuse_rows_ahead(
         StreamError: The shards cannot be listed.
         TableUnreachable: The rows cannot be read.
     """
-    listing = relisted(client, lambda listing: listing)
+    listing = retry_listing(client, lambda listing: listing)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
     rows = newest_rows(table.uri, snapshot).get(client.stream, {})
     ahead = {
@@ -70,7 +70,7 @@ def refuse_rows_ahead(
         )
 
 
-def _is_ahead(row: NewestRow, position: Position, start: Passed | None) -> bool:
+def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) -> bool:
     """Whether a run that starts at a position reads a row again.
 
     Args:

@@ -26,13 +26,13 @@ from kinesis_assets.ingest.stale_list import check_first_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import confirmed, relisted
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.seek.probe import probe_shard
-from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table import amendments as amendment_file
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
-from kinesis_assets.table.rewrite_checks import unaccepted
+from kinesis_assets.table.rewrite_checks import unaccepted_rewrites
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +100,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     # A restored table of an older stream must be accepted before runs of a recreated stream can start.
     positions = snapshot.positions(identity, or_older=True)
     if positions is not None:
-        rewrites = unaccepted(table, snapshot, positions)
+        rewrites = unaccepted_rewrites(table, snapshot, positions)
         if not rewrites:
             snapshot.positions(identity)  # raises if they belong to an older stream
             raise InvalidInput(
@@ -114,7 +114,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)
     rows = _rows(table, snapshot, client.stream)
-    listing = relisted(client, lambda listing: _with_all_unexpired(client, listing, rows))
+    listing = retry_listing(client, lambda listing: _with_all_unexpired(client, listing, rows))
     shards = _adopted(client, listing, rows)
     expired = _expired(listing, rows)
     # Checked after reading, so that every record was read from the stream that adopts the rows.
@@ -133,22 +133,22 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
 
 
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
-    batch_id = draw_token()
+    batch_id = new_id()
 
-    def attempt(*, and_try: bool) -> bool | None:
+    def attempt(*, may_commit: bool) -> bool | None:
         snapshot = table.snapshot()
-        past = snapshot.past(identity)
-        if past is not None and past.accepted is not None and past.accepted >= version:
+        amendment = snapshot.amendment(identity)
+        if amendment is not None and amendment.accepted is not None and amendment.accepted >= version:
             return True
-        if and_try:
+        if may_commit:
             # Whether the rows that filled a gap are still there is unknown.
-            change = past_file.following(
-                past, batch_id=batch_id, at=datetime.now(UTC), by=by, cleared={}, accepted=version
+            change = amendment_file.next_amendment(
+                amendment, batch_id=batch_id, at=datetime.now(UTC), by=by, cleared={}, accepted=version
             )
-            snapshot.commit([], identity=identity, past=change)
+            snapshot.commit([], identity=identity, amendment=change)
         return None
 
-    until_told(table, attempt)
+    commit_until_known(table, attempt)
 
 
 def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
@@ -197,7 +197,7 @@ def _with_all_unexpired(
     """
     check_first_list(listing)
     # The positions are permanent, so they must not depend on a single response.
-    hours = max(listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours)
+    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     listing = listing.with_retention(hours)
     check_unlisted_parents(client, listing, rows)
     summary = listing.summary
@@ -258,29 +258,29 @@ def _commit(
     *,
     by: str,
 ) -> None:
-    identity, batch_id = listing.summary.identity, draw_token()
-    files = set(computed_from.standing_files())
+    identity, batch_id = listing.summary.identity, new_id()
+    files = set(computed_from.active_files())
 
-    def attempt(*, and_try: bool) -> bool | None:
+    def attempt(*, may_commit: bool) -> bool | None:
         nonlocal files
         snapshot = table.snapshot()
         positions = snapshot.positions(identity)
         if positions is not None and _first(snapshot, positions).batch_id == batch_id:
             return True
-        found = set(snapshot.standing_files())
+        found = set(snapshot.active_files())
         # The same files contain the same rows, and reading them takes long.
         if positions is not None or (found != files and _rows(table, snapshot, identity.name) != rows):
             raise CommitFailed(
                 table.uri, "it changed in the meantime; nothing was committed. Run the command again"
             )
         files = found
-        if and_try and snapshot.owner is None:
+        if may_commit and snapshot.owner is None:
             snapshot.claim(identity)
-        elif and_try:
+        elif may_commit:
             first = StreamPositions(
                 format=FORMAT,
                 identity=identity,
-                token=draw_token(),
+                commit_id=new_id(),
                 previous=None,
                 generation=0,
                 batch_id=batch_id,
@@ -293,7 +293,7 @@ def _commit(
             snapshot.commit([], identity=identity, positions=first)
         return None
 
-    until_told(table, attempt)
+    commit_until_known(table, attempt)
 
 
 def _first(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions:

@@ -36,7 +36,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     Missing events are added. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
     from kinesis_assets.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.doctor.finding import Level, row  # noqa: PLC0415
+    from kinesis_assets.doctor.finding import Level, facts_of_finding  # noqa: PLC0415
 
     project = project_of(**stream)
     # Without DAGSTER_HOME there is no instance whose events could be missing.
@@ -59,14 +59,14 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             read_rows=read_rows if rows else None,
         )
         findings = list(examination.findings())
-    print_rows([row(project.stream, finding) for finding in findings], as_json=as_json)
+    print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 
 def _read_rows(manager: ShardIOManager, files: Sequence[tuple[str, int]]) -> Scan:
     from kinesis_assets.doctor.row_scan import scan  # noqa: PLC0415
-    from kinesis_assets.spark.session import failures_told, prepare  # noqa: PLC0415
+    from kinesis_assets.spark.session import prepare, wrap_spark_errors  # noqa: PLC0415
 
     prepare(manager.pyspark.spark_config)
-    with failures_told(manager.stream):
+    with wrap_spark_errors(manager.stream):
         return scan(manager.pyspark.spark_session, manager.positioned_table().folder, manager.stream, files)

@@ -82,7 +82,7 @@ def project_of(
         # A Spark Connect server has its own settings and warns of others.
         spark_config = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
         given["spark_config"] = spark_config | given.get("spark_config", {})
-        return StreamProject.unnamed(stream, table=table, **given)
+        return StreamProject.from_settings(stream, table=table, **given)
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; for a stream with a YAML, set it there")

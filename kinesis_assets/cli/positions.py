@@ -11,7 +11,7 @@ from kinesis_assets.cli.options import json_option, print_rows, project_of, stre
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import Predecessor, ShardPosition, StreamPositions
 
 
@@ -24,21 +24,21 @@ def positions(*, as_json: bool, **stream: Any) -> None:
     with project.manager() as manager:
         identity = manager.client().describe().identity
         snapshot = manager.positioned_table().snapshot()
-        current, past = snapshot.positions(identity), snapshot.past(identity)
+        current, amendment = snapshot.positions(identity), snapshot.amendment(identity)
         if current is not None:
             current = snapshot.with_archive(current)
-    rows = [] if current is None else [{"stream": project.stream, **row} for row in _rows(current, past)]
+    rows = [] if current is None else [{"stream": project.stream, **row} for row in _rows(current, amendment)]
     print_rows(rows, as_json=as_json)
 
 
-def _rows(current: StreamPositions, past: Past | None) -> Iterator[dict[str, Any]]:
+def _rows(current: StreamPositions, amendment: Amendment | None) -> Iterator[dict[str, Any]]:
     for shard_id, shard in current.shards.items():
-        yield _row(shard_id, shard, past)
+        yield _row(shard_id, shard, amendment)
     for predecessor in current.predecessors:
         yield from _given_up(predecessor)
 
 
-def _row(shard_id: str, shard: ShardPosition, past: Past | None) -> dict[str, Any]:
+def _row(shard_id: str, shard: ShardPosition, amendment: Amendment | None) -> dict[str, Any]:
     return {
         "shard": shard_id,
         "parents": list(shard.parents),
@@ -47,7 +47,9 @@ def _row(shard_id: str, shard: ShardPosition, past: Past | None) -> dict[str, An
         "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
         "tip_time": shard.tip_time and shard.tip_time.isoformat(),
         "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
-        "gaps": [str(gap) for gap in shard.gaps if past is None or not past.has_cleared(shard_id, gap)],
+        "gaps": [
+            str(gap) for gap in shard.gaps if amendment is None or not amendment.has_cleared(shard_id, gap)
+        ],
         "last_seek": str(shard.seeks[-1]) if shard.seeks else None,
     }
 

@@ -14,14 +14,14 @@ from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, build_maintenance_
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
 from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
-from kinesis_assets.dagster.partition_ranges import seconds_followed
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated, RunPlan
 from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.storage import TableFolder
@@ -128,7 +128,7 @@ def build_kinesis_stream(
     manager = ShardIOManager(
         stream=str(address),
         table=table,
-        start=str(Starts.of(start)),
+        start=str(StartPositions.of(start)),
         max_records=max_records,
         max_bytes=max_bytes,
         max_seconds=max_seconds,
@@ -185,7 +185,7 @@ def build_kinesis_stream(
     @raw_asset
     def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
         context = dg.AssetExecutionContext.get()
-        seconds = None if follow_for is None else seconds_followed(context.run.tags)
+        seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
         if seconds is None:
             yield dg.Output(plan)
         else:

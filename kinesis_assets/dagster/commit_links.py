@@ -16,7 +16,7 @@ from kinesis_assets.ingest.outcome import ShardState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import Landed, StreamPositions
 
 EventKey = tuple[str, str]
@@ -25,12 +25,12 @@ EventKey = tuple[str, str]
 FILLED = "filled"
 """The state in a shard's event after a replay added rows behind its position."""
 
-_BETWEEN = 10
+_MAX_COMMITS_BETWEEN = 10
 """The maximum number of commits between two segments that are joined, which are then compared again. Without
 a limit, a run that never ends would keep every later commit."""
 
 
-class Stretch(msgspec.Struct, frozen=True, array_like=True):
+class ChainSegment(msgspec.Struct, frozen=True, array_like=True):
     """A segment of a chain.
 
     Attributes:
@@ -46,11 +46,11 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CommitLink:
     """The facts of one commit that its events need.
 
     Attributes:
-        token: The token that names the commit's file.
+        commit_id: The token that names the commit's file.
         previous: The token of the commit before it; None for the first.
         batch_id: The batch id of its rows.
         by: The id of the Dagster run, or the name of the person, that made the commit.
@@ -58,7 +58,7 @@ class Link:
         states: The state of each of these shards, as in their events.
     """
 
-    token: int
+    commit_id: int
     previous: int | None
     batch_id: int
     by: str | None
@@ -66,7 +66,7 @@ class Link:
     states: Mapping[str, str]
 
     @classmethod
-    def of_positions(cls, positions: StreamPositions) -> Link:
+    def of_positions(cls, positions: StreamPositions) -> CommitLink:
         """Return the link of a commit that moved positions."""
         states = {
             shard_id: str(
@@ -75,7 +75,7 @@ class Link:
             for shard_id in positions.landed
         }
         return cls(
-            token=positions.token,
+            commit_id=positions.commit_id,
             previous=positions.previous,
             batch_id=positions.batch_id,
             by=positions.by,
@@ -84,18 +84,18 @@ class Link:
         )
 
     @classmethod
-    def of_past(cls, past: Past) -> Link:
+    def of_amendment(cls, amendment: Amendment) -> CommitLink:
         """Return the link of a commit that changed rows behind the positions."""
         return cls(
-            token=past.token,
-            previous=past.previous,
-            batch_id=past.batch_id,
-            by=past.by,
-            landed=past.filled,
-            states=dict.fromkeys(past.filled, FILLED),
+            commit_id=amendment.commit_id,
+            previous=amendment.previous,
+            batch_id=amendment.batch_id,
+            by=amendment.by,
+            landed=amendment.filled,
+            states=dict.fromkeys(amendment.filled, FILLED),
         )
 
-    def told(self, shard_id: str) -> EventKey:
+    def event_key(self, shard_id: str) -> EventKey:
         """Return the key of a shard's event."""
         return str(self.batch_id), shard_id
 
@@ -108,8 +108,8 @@ class Link:
 
 
 def read_links(
-    link_at: Callable[[int], Link], segment: Stretch, max_links: int, is_over: Callable[[], bool]
-) -> tuple[list[Link], Stretch | None]:
+    link_at: Callable[[int], CommitLink], segment: ChainSegment, max_links: int, is_over: Callable[[], bool]
+) -> tuple[list[CommitLink], ChainSegment | None]:
     """Read the commits of a segment, newest first, up to a number of commits or a time limit.
 
     Args:
@@ -121,25 +121,27 @@ def read_links(
     Returns:
         The commits, and the rest of the segment; None if nothing is left to read.
     """
-    links: list[Link] = []
-    token: int | None = segment.newest
-    while token is not None and token != segment.until:
+    links: list[CommitLink] = []
+    commit_id: int | None = segment.newest
+    while commit_id is not None and commit_id != segment.until:
         if len(links) >= max_links or (links and is_over()):
-            return links, Stretch(token, segment.until)
+            return links, ChainSegment(commit_id, segment.until)
         try:
-            links.append(link_at(token))
+            links.append(link_at(commit_id))
         except PositionsUnreadable:
             break  # maintenance has deleted the older files
-        token = links[-1].previous
+        commit_id = links[-1].previous
     return links, None
 
 
-def segment_of(link: Link) -> Stretch:
+def segment_of(link: CommitLink) -> ChainSegment:
     """Return the segment that consists of one commit."""
-    return Stretch(link.token, link.previous)
+    return ChainSegment(link.commit_id, link.previous)
 
 
-def join_segments(segments: Iterable[Stretch], before: Mapping[int, int | None]) -> Iterator[Stretch]:
+def join_segments(
+    segments: Iterable[ChainSegment], before: Mapping[int, int | None]
+) -> Iterator[ChainSegment]:
     """Join adjacent segments, newest first, if both or neither of them wait for runs.
 
     Segments that wait are joined across a few commits of other runs, which are then compared again. Otherwise
@@ -149,10 +151,10 @@ def join_segments(segments: Iterable[Stretch], before: Mapping[int, int | None])
         segments: The segments, newest first.
         before: The token before each commit that was just read.
     """
-    last: Stretch | None = None
+    last: ChainSegment | None = None
     for segment in segments:
         if last is not None and bool(last.runs) == bool(segment.runs) and _is_near(last, segment, before):
-            last = Stretch(last.newest, segment.until, tuple(dict.fromkeys((*last.runs, *segment.runs))))
+            last = ChainSegment(last.newest, segment.until, tuple(dict.fromkeys((*last.runs, *segment.runs))))
             continue
         if last is not None:
             yield last
@@ -161,11 +163,11 @@ def join_segments(segments: Iterable[Stretch], before: Mapping[int, int | None])
         yield last
 
 
-def _is_near(newer: Stretch, older: Stretch, before: Mapping[int, int | None]) -> bool:
+def _is_near(newer: ChainSegment, older: ChainSegment, before: Mapping[int, int | None]) -> bool:
     """Whether two segments are adjacent; or, if they wait for runs, only a few commits apart."""
-    token = newer.until
-    for _ in range(_BETWEEN if newer.runs else 0):
-        if token is None or token == older.newest:
+    commit_id = newer.until
+    for _ in range(_MAX_COMMITS_BETWEEN if newer.runs else 0):
+        if commit_id is None or commit_id == older.newest:
             break
-        token = before.get(token)
-    return token == older.newest
+        commit_id = before.get(commit_id)
+    return commit_id == older.newest

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.commit_links import FILLED, Link
+from kinesis_assets.dagster.commit_links import FILLED, CommitLink
 from kinesis_assets.dagster.dead_runs import dead_runs
-from kinesis_assets.dagster.event_log import fact, told_since, untold
-from kinesis_assets.dagster.missing_events import MOST_FILES
+from kinesis_assets.dagster.event_log import commits_without_events, materializations_since, metadata_value
+from kinesis_assets.dagster.missing_events import MAX_FILES
 from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -66,16 +66,16 @@ class EventAudit:
 
         The sensor adds events of the newest commits only, and so does the doctor.
         """
-        commits = sorted([*history.commits, *history.amendments], key=lambda commit: commit.token)
+        commits = sorted([*history.commits, *history.amendments], key=lambda commit: commit.commit_id)
         too_old = {
-            commit.token
+            commit.commit_id
             for newest_first in (history.commits, history.amendments)
-            for commit in newest_first[MOST_FILES:]
+            for commit in newest_first[MAX_FILES:]
         }
-        skipped: list[Link] = []
+        skipped: list[CommitLink] = []
         links = map(_link, commits)
         while some := list(islice(links, _COMMITS_PER_QUERY)):
-            lacking, unfinished = untold(self.instance, self.stream, some, dead)
+            lacking, unfinished = commits_without_events(self.instance, self.stream, some, dead)
             for link in unfinished:
                 yield Finding(
                     "events",
@@ -84,7 +84,7 @@ class EventAudit:
                     "exists, terminate it in the UI",
                 )
             for link, shard_ids in lacking:
-                if link.token in too_old:
+                if link.commit_id in too_old:
                     skipped.append(link)
                     continue
                 for shard_id in shard_ids:
@@ -94,10 +94,10 @@ class EventAudit:
                 "events",
                 Level.INFO,
                 f"{len(skipped)} commits up to batch {skipped[-1].batch_id} have no event in this instance; "
-                f"events are added for the newest {MOST_FILES} commits only",
+                f"events are added for the newest {MAX_FILES} commits only",
             )
 
-    def _missing_event(self, link: Link, shard_id: str) -> Finding:
+    def _missing_event(self, link: CommitLink, shard_id: str) -> Finding:
         sentence = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed without an event"
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
@@ -113,16 +113,20 @@ class EventAudit:
             for commit in commits
             for shard_id, landed in commit.landed.items()
         }
-        oldest = min((commit.token for commit in commits), default=history.positions.token)
-        since = drawn_at(oldest) if history.since else 0.0
+        oldest = min((commit.commit_id for commit in commits), default=history.positions.commit_id)
+        since = time_of_id(oldest) if history.since else 0.0
         extra: list[tuple[str, str, object]] = []
-        for event in told_since(self.instance, self.stream, since):
-            batch_id, rows, shard_id = fact(event, "batch_id"), fact(event, "rows"), event.partition
+        for event in materializations_since(self.instance, self.stream, since):
+            batch_id, rows, shard_id = (
+                metadata_value(event, "batch_id"),
+                metadata_value(event, "rows"),
+                event.partition,
+            )
             if not isinstance(batch_id, str) or not batch_id.isdecimal() or not rows or shard_id is None:
                 continue
             landed = committed.get((batch_id, shard_id))
             if landed is not None:
-                checksum = fact(event, "checksum")
+                checksum = metadata_value(event, "checksum")
                 if rows != landed.rows or checksum not in {None, str(landed.checksum)}:
                     yield Finding(
                         "events",
@@ -150,19 +154,21 @@ class EventAudit:
         identity = history.positions.identity
         found: set[tuple[str, str]] = set()
         positions = snapshot.positions(identity, or_older=True)
-        while positions is not None and positions.token > history.positions.token:
+        while positions is not None and positions.commit_id > history.positions.commit_id:
             found |= {(str(positions.batch_id), shard_id) for shard_id in positions.landed}
             positions = None if positions.previous is None else snapshot.positions_at(positions.previous)
-        past = snapshot.past(identity)
-        while past is not None and (history.past is None or past.token > history.past.token):
-            found |= {(str(past.batch_id), shard_id) for shard_id in past.filled}
-            past = None if past.previous is None else snapshot.past_at(past.previous)
+        amendment = snapshot.amendment(identity)
+        while amendment is not None and (
+            history.amendment is None or amendment.commit_id > history.amendment.commit_id
+        ):
+            found |= {(str(amendment.batch_id), shard_id) for shard_id in amendment.filled}
+            amendment = None if amendment.previous is None else snapshot.amendment_at(amendment.previous)
         return found
 
 
-def _link(commit: Commit) -> Link:
-    return Link(
-        token=commit.token,
+def _link(commit: Commit) -> CommitLink:
+    return CommitLink(
+        commit_id=commit.commit_id,
         previous=commit.previous,
         batch_id=commit.batch_id,
         by=commit.by,

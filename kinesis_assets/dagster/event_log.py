@@ -9,12 +9,12 @@ import dagster as dg
 from kinesis_assets.dagster.commit_links import EventKey
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_events import events_of
-from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from kinesis_assets.dagster.commit_links import Link
+    from kinesis_assets.dagster.commit_links import CommitLink
 
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which an event may appear to be older than its commit."""
@@ -22,9 +22,9 @@ _CLOCKS_DIFFER = 3600.0
 _PAGE_SIZE = 500
 
 
-def untold(
-    instance: dg.DagsterInstance, stream: str, links: Iterable[Link], dead: Collection[str] = ()
-) -> tuple[list[tuple[Link, list[str]]], list[Link]]:
+def commits_without_events(
+    instance: dg.DagsterInstance, stream: str, links: Iterable[CommitLink], dead: Collection[str] = ()
+) -> tuple[list[tuple[CommitLink, list[str]]], list[CommitLink]]:
     """Find the shards of some commits that have no event.
 
     Args:
@@ -44,12 +44,12 @@ def untold(
         for link in landing
         if (run := runs.get(link.by or "")) and not run.is_finished and run.run_id not in dead
     ]
-    waiting = {link.token for link in unfinished}
-    ended = [link for link in landing if link.token not in waiting]
+    waiting = {link.commit_id for link in unfinished}
+    ended = [link for link in landing if link.commit_id not in waiting]
     wanted: dict[str, set[EventKey]] = {}
     for link in ended:
         if link.by in runs:
-            wanted.setdefault(link.by, set()).update(map(link.told, link.landed))
+            wanted.setdefault(link.by, set()).update(map(link.event_key, link.landed))
     reported = set[EventKey]().union(
         *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
     )
@@ -57,7 +57,7 @@ def untold(
     return _without_event(candidates, _reported_later(instance, stream, candidates)), unfinished
 
 
-def told_since(
+def materializations_since(
     instance: dg.DagsterInstance, stream: str, since: float, shard_ids: Collection[str] | None = None
 ) -> Iterator[dg.AssetMaterialization]:
     """Yield the materializations of a stream's shards since a point in time, newest first.
@@ -84,7 +84,7 @@ def told_since(
         cursor = page.cursor
 
 
-def fact(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
+def metadata_value(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
     """Return a value of an event's metadata; None if it has no such key."""
     value = event.metadata.get(name)
     return None if value is None else value.value
@@ -101,11 +101,11 @@ def known_runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[s
 
 
 def _without_event(
-    links: Iterable[tuple[Link, Iterable[str]]], reported: Collection[EventKey]
-) -> list[tuple[Link, list[str]]]:
+    links: Iterable[tuple[CommitLink, Iterable[str]]], reported: Collection[EventKey]
+) -> list[tuple[CommitLink, list[str]]]:
     """Return the commits' shards that were not reported, without the commits that have none."""
     found = [
-        (link, [shard_id for shard_id in shard_ids if link.told(shard_id) not in reported])
+        (link, [shard_id for shard_id in shard_ids if link.event_key(shard_id) not in reported])
         for link, shard_ids in links
     ]
     return [(link, shard_ids) for link, shard_ids in found if shard_ids]
@@ -124,20 +124,20 @@ def _reported_by_run(
         if not left:
             break
         if event.asset_key == raw_key(stream) and event.partition is not None:
-            left.discard((str(fact(event, "batch_id")), event.partition))
+            left.discard((str(metadata_value(event, "batch_id")), event.partition))
     return set(wanted) - left
 
 
 def _reported_later(
-    instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[Link, list[str]]]
+    instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[CommitLink, list[str]]]
 ) -> set[EventKey]:
     """Return the events that were added later for runs that did not report them."""
     if not candidates:
         return set()
-    since = min(drawn_at(link.batch_id) for link, _ in candidates)
+    since = min(time_of_id(link.batch_id) for link, _ in candidates)
     wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
     return {
-        (str(fact(event, "batch_id")), event.partition)
-        for event in told_since(instance, stream, since, wanted)
+        (str(metadata_value(event, "batch_id")), event.partition)
+        for event in materializations_since(instance, stream, since, wanted)
         if event.partition is not None
     }

@@ -22,7 +22,7 @@ _LAST_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Closing:
+class GracefulStop:
     """Delays the interrupt of a run: the first one only asks its tasks to stop.
 
     Args:
@@ -58,7 +58,7 @@ class Closing:
         return self.stop_requested and not self._over.is_set()
 
     @contextmanager
-    def holding_back(self) -> Iterator[None]:
+    def delayed_interrupts(self) -> Iterator[None]:
         """Delay interrupts within the block until the timeout; at the end of the block, raise them.
 
         Only the main thread receives signals. In other threads this does nothing.

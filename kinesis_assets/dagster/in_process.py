@@ -13,11 +13,11 @@ import dagster as dg
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
-from kinesis_assets.dagster.partition_ranges import contiguous_spans, span_tags
-from kinesis_assets.dagster.run_events import QUIET, told_by
+from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
+from kinesis_assets.dagster.run_events import QUIET, metadata_of_events
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spark.session import begin_session, prepare
+from kinesis_assets.spark.session import prepare, start_session_in_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class StreamProject:
         return cls(address.name, definitions)
 
     @classmethod
-    def unnamed(cls, stream: str, **fields: Any) -> StreamProject:
+    def from_settings(cls, stream: str, **fields: Any) -> StreamProject:
         """Return a stream that no YAML defines. Takes the arguments of `build_kinesis_stream`."""
         return cls(StreamAddress.parse(stream).name, build_kinesis_stream(stream, **fields))
 
@@ -103,9 +103,9 @@ class StreamProject:
         known = partitions.get_partition_keys(dynamic_partitions_store=instance)
         new = [shard_id for shard_id in shard_ids if shard_id not in known]
         instance.add_dynamic_partitions(str(partitions.name), new)
-        for range_ in contiguous_spans([*known, *new], set(shard_ids)):
+        for range_ in contiguous_ranges([*known, *new], set(shard_ids)):
             try:
-                events = self.run(instance, span_tags(range_))
+                events = self.run(instance, range_tags(range_))
             except RunCanceled as canceled:
                 yield from canceled.events
                 raise
@@ -123,7 +123,7 @@ class StreamProject:
             KinesisAssetsError: The run failed as a whole.
         """
         with self.manager() as manager:
-            begin_session(manager.spark_config)  # it starts while Dagster plans the run
+            start_session_in_background(manager.spark_config)  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
         try:
@@ -137,11 +137,11 @@ class StreamProject:
                     run_config=QUIET,
                 )
         except dg.DagsterExecutionInterruptedError as interrupt:
-            raise RunCanceled(self.stream, told_by(instance, run_id)) from interrupt
+            raise RunCanceled(self.stream, metadata_of_events(instance, run_id)) from interrupt
         except KeyboardInterrupt:
             _report_canceled(instance, run_id)
             raise
-        return told_by(instance, run_id)
+        return metadata_of_events(instance, run_id)
 
 
 def run_replay(
@@ -168,18 +168,18 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
     """
-    from kinesis_assets.replay.window import Span  # noqa: PLC0415  # only replays need it
+    from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415  # only replays need it
 
-    Span.of(start, end)  # raises if the range is invalid
+    ReplayWindow.of(start, end)  # raises if the range is invalid
     name, run_id = replay_name(project.stream), str(uuid4())
     config = {"start": start, "end": end, "shards": list(shard_ids)}
     with project.manager() as manager:
         # The job makes the same checks, but only after Spark has started.
         table = manager.positioned_table()
-        table.snapshot().refuse_another(manager.client().describe().identity)
+        table.snapshot().refuse_other_stream(manager.client().describe().identity)
         prepare(manager.spark_config)
         table.require_writable()
-        begin_session(manager.spark_config)
+        start_session_in_background(manager.spark_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:
         # Each shard's event contains its error, if any.
@@ -188,8 +188,8 @@ def run_replay(
                 instance=instance, run_id=run_id, run_config=run_config
             )
     except dg.DagsterExecutionInterruptedError as interrupt:
-        raise RunCanceled(project.stream, told_by(instance, run_id)) from interrupt
-    return told_by(instance, run_id)
+        raise RunCanceled(project.stream, metadata_of_events(instance, run_id)) from interrupt
+    return metadata_of_events(instance, run_id)
 
 
 def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:

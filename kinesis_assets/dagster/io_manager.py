@@ -10,20 +10,20 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
-from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
-from kinesis_assets.dagster.partition_ranges import seconds_followed
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
-from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, plan_run, standing_shards
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL, Pace
+from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, current_shards, plan_run
+from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL, RunTiming
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
-from kinesis_assets.kinesis.relist import relisted
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spark.session import failures_told, prepare
+from kinesis_assets.spark.session import prepare, wrap_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         stream: The stream's name. If an ARN is given, the name is taken from it.
         stream_arn: The stream's ARN, if an ARN was given.
         table: Path or URI of the stream's table.
-        start: The start positions of the stream's first plan, in the format of `Starts.of`.
+        start: The start positions of the stream's first plan, in the format of `StartPositions.of`.
         max_records: Limit of each shard's range, see `Bounds`.
         max_bytes: Limit of each shard's range, see `Bounds`.
         max_seconds: Limit of each shard's range, see `Bounds`.
@@ -67,8 +67,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
         retention_days: Age in days after which maintenance deletes rows; None to keep all rows.
         follow_for: Duration in seconds of the continuous runs that the sensor requests; None for runs that
             read one range.
-        commit_interval: Seconds between the iterations of a continuous run, see `Pace`.
-        handover: Seconds before the end of a continuous run in which the next one may take over, see `Pace`.
+        commit_interval: Seconds between the iterations of a continuous run, see `RunTiming`.
+        handover: Seconds before the end of a continuous run in which the next one may take over, see
+            `RunTiming`.
         kinesis: The connection to Kinesis.
         spark_config: Settings of the Spark session that lands the records.
     """
@@ -94,7 +95,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     kinesis: KinesisResource
     spark_config: dict[str, Any] = Field(default={})
     _pyspark: SparkResource | None = PrivateAttr(default=None)
-    _closing: Closing | None = PrivateAttr(default=None)
+    _graceful_stop: GracefulStop | None = PrivateAttr(default=None)
     _heartbeat: Heartbeat | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
@@ -122,7 +123,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
     @property
     def is_closing(self) -> bool:
         """Whether a run in this process was interrupted and is still committing what it has read."""
-        return self._closing is not None and self._closing.is_closing
+        return self._graceful_stop is not None and self._graceful_stop.is_closing
 
     def client(self) -> StreamClient:
         """Return the client of the stream."""
@@ -135,7 +136,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
             InvalidInput: A setting is invalid.
         """
         return ReadPolicy(
-            starts=Starts.of(self.start),
+            starts=StartPositions.of(self.start),
             bounds=Bounds(
                 max_records=self.max_records, max_bytes=self.max_bytes, max_seconds=self.max_seconds
             ),
@@ -147,13 +148,13 @@ class ShardIOManager(dg.ConfigurableIOManager):
             max_bad_records=self.max_bad_records,
         )
 
-    def standing_shards(self, listing: StreamListing, asked: Iterable[str] = ()) -> dict[str, ShardPosition]:
-        """Return the current position of every shard, see `plan.standing_shards`."""
-        return standing_shards(listing, self.positioned_table(), self.policy().on_recreated, asked)
+    def current_shards(self, listing: StreamListing, asked: Iterable[str] = ()) -> dict[str, ShardPosition]:
+        """Return the current position of every shard, see `plan.current_shards`."""
+        return current_shards(listing, self.positioned_table(), self.policy().on_recreated, asked)
 
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
-        """List the shards, and return the listing with the position of every shard; see `relist.relisted`."""
-        return relisted(self.client(), lambda listing: (listing, self.standing_shards(listing, asked)))
+        """List the shards; return the listing and each shard's position. See `relist.retry_listing`."""
+        return retry_listing(self.client(), lambda listing: (listing, self.current_shards(listing, asked)))
 
     def positioned_table(self) -> PositionedTable:
         """Return the stream's table."""
@@ -190,14 +191,14 @@ class ShardIOManager(dg.ConfigurableIOManager):
         Raises:
             TableNotWritable: The table cannot be written to.
         """
-        from kinesis_assets.table.commit import OLDEST_ATTEMPT  # noqa: PLC0415  # as above
+        from kinesis_assets.table.commit import MAX_ATTEMPT_AGE  # noqa: PLC0415  # as above
         from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
 
         if self._heartbeat is None:
-            duration = 0.0 if self.follow_for is None else seconds_followed(step.run_tags) or 0.0
-            seconds = OLDEST_ATTEMPT.total_seconds() + duration + self.handover
+            duration = 0.0 if self.follow_for is None else continuous_run_seconds(step.run_tags) or 0.0
+            seconds = MAX_ATTEMPT_AGE.total_seconds() + duration + self.handover
             heartbeat = Heartbeat(table, step.run_id, seconds=seconds)
-            heartbeat.begin()
+            heartbeat.start()
             self._heartbeat = heartbeat
 
     def follow(self, context: dg.AssetExecutionContext, asked: Sequence[str], seconds: float) -> None:
@@ -214,33 +215,35 @@ class ShardIOManager(dg.ConfigurableIOManager):
             LandingFailed: A Spark job failed.
             ShardsNotCommitted: Some shards are failing at the end.
         """
-        from kinesis_assets.ingest.continuous_run import Follow  # noqa: PLC0415  # only runs need it
-        from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.ingest.continuous_run import ContinuousRun  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.ingest.land import cancel_landing, land  # noqa: PLC0415
 
         prepare(self.spark_config)
-        with failures_told(self.stream):
+        with wrap_spark_errors(self.stream):
             spark = self.pyspark.spark_session  # before the signal handler is set, see handle_output
         step = context.get_step_execution_context()
-        continuous = Follow(
+        continuous = ContinuousRun(
             partial(land, spark),
             self.client(),
             self.positioned_table(),
             self.policy(),
-            Pace(seconds, self.commit_interval, self.handover),
-            tell=partial(_report_each, context, self.stream),
+            RunTiming(seconds, self.commit_interval, self.handover),
+            report=partial(_report_each, context, self.stream),
             by=step.run_id,
         )
 
         def give_up() -> None:
             if continuous.batch_id is not None:
-                end_landing(spark, continuous.batch_id)
+                cancel_landing(spark, continuous.batch_id)
 
-        closing = self._closing = Closing(self.stop_timeout, request_stop=continuous.stop, give_up=give_up)
+        graceful_stop = self._graceful_stop = GracefulStop(
+            self.stop_timeout, request_stop=continuous.stop, give_up=give_up
+        )
         try:
-            with closing.holding_back(), failures_told(self.stream):
+            with graceful_stop.delayed_interrupts(), wrap_spark_errors(self.stream):
                 continuous.run(asked)
         finally:
-            if closing.stop_requested:
+            if graceful_stop.stop_requested:
                 _mark_as_canceled(step)
 
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
@@ -254,9 +257,9 @@ class ShardIOManager(dg.ConfigurableIOManager):
             ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
                 materialized.
         """
-        from kinesis_assets.ingest.land import end_landing, land  # noqa: PLC0415
+        from kinesis_assets.ingest.land import cancel_landing, land  # noqa: PLC0415
         from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
-        from kinesis_assets.table.stop_marker import StopObject  # noqa: PLC0415
+        from kinesis_assets.table.stop_marker import StopMarker  # noqa: PLC0415
 
         if not isinstance(obj, RunPlan):
             raise InvalidInput(
@@ -265,22 +268,22 @@ class ShardIOManager(dg.ConfigurableIOManager):
             )
         prepare(self.spark_config)
         table = self.positioned_table()
-        with failures_told(self.stream):
+        with wrap_spark_errors(self.stream):
             # Spark sets its own handler for interrupts, so the session must start before ours is set.
             spark = self.pyspark.spark_session
-        closing = self._closing = Closing(
+        graceful_stop = self._graceful_stop = GracefulStop(
             self.stop_timeout,
-            request_stop=StopObject(table.folder, obj.batch_id).set,
-            give_up=partial(end_landing, spark, obj.batch_id),
+            request_stop=StopMarker(table.folder, obj.batch_id).set,
+            give_up=partial(cancel_landing, spark, obj.batch_id),
         )
         try:
-            with closing.holding_back():
-                with failures_told(self.stream):
+            with graceful_stop.delayed_interrupts():
+                with wrap_spark_errors(self.stream):
                     result = execute_run(partial(land, spark), self.client(), table, obj, by=context.run_id)
-                if closing.stop_requested:
+                if graceful_stop.stop_requested:
                     _log_each(context, self.stream, result.read())
         finally:
-            if closing.stop_requested:
+            if graceful_stop.stop_requested:
                 _mark_as_canceled(context.step_context)
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.

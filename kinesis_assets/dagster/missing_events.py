@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.commit_links import Stretch, join_segments, read_links, segment_of
-from kinesis_assets.dagster.event_log import known_runs, untold
+from kinesis_assets.dagster.commit_links import ChainSegment, join_segments, read_links, segment_of
+from kinesis_assets.dagster.event_log import commits_without_events, known_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     import dagster as dg
 
-    from kinesis_assets.dagster.commit_links import Link
+    from kinesis_assets.dagster.commit_links import CommitLink
 
-MOST_FILES = 200
+MAX_FILES = 200
 """The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""
 
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 """The maximum number of events that are added in one comparison. A single commit may have more."""
 
-MOST_SECONDS = 3.0
+MAX_SECONDS = 3.0
 """The maximum time for reading commits, and then for searching events. The rest is left to the next
 comparison, because a sensor tick must end within a minute."""
 
-_LOOKED_FOR_AT_ONCE = 500
+_EVENTS_PER_SEARCH = 500
 """The number of events that are searched together before the time is checked again."""
 
 
-class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
+class ComparisonProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress of comparing a chain with the events.
 
     Attributes:
@@ -47,20 +47,20 @@ class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     through: int | None = None
-    left: tuple[Stretch, ...] = ()
+    left: tuple[ChainSegment, ...] = ()
 
 
 def find_missing_events(
     instance: dg.DagsterInstance,
     stream: str,
-    link_at: Callable[[int], Link],
+    link_at: Callable[[int], CommitLink],
     newest: int | None,
-    done: Reconciled,
+    done: ComparisonProgress,
     *,
     dead: Collection[str] = (),
-    max_files: int = MOST_FILES,
+    max_files: int = MAX_FILES,
     clock: Callable[[], float] = time.monotonic,
-) -> tuple[list[dg.AssetMaterialization], Reconciled]:
+) -> tuple[list[dg.AssetMaterialization], ComparisonProgress]:
     """Find the events that an instance lacks for the commits since the last comparison.
 
     The first comparison of a chain covers only its newest commits.
@@ -73,7 +73,7 @@ def find_missing_events(
         done: The progress so far.
         dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
             alive, its later events are duplicates.
-        max_files: The maximum number of commits to read. `MOST_SECONDS` may end the reading earlier.
+        max_files: The maximum number of commits to read. `MAX_SECONDS` may end the reading earlier.
         clock: Returns the time in seconds.
 
     Returns:
@@ -84,9 +84,9 @@ def find_missing_events(
     """
     if newest is None:
         return [], done
-    segments = [*([Stretch(newest, done.through)] if newest != done.through else []), *done.left]
-    links: list[Link] = []
-    left: list[Stretch] = []
+    segments = [*([ChainSegment(newest, done.through)] if newest != done.through else []), *done.left]
+    links: list[CommitLink] = []
+    left: list[ChainSegment] = []
     is_over = _timer(clock)
     runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
     unfinished = {run_id for run_id, run in runs.items() if not run.is_finished and run_id not in dead}
@@ -102,13 +102,13 @@ def find_missing_events(
             left.append(rest)
     events, kept = _events_of_ended_runs(instance, stream, links, dead, _timer(clock))
     left = sorted([*left, *kept], key=_newest, reverse=True)
-    before = {link.token: link.previous for link in links}
-    return events, Reconciled(newest, tuple(join_segments(left, before)))
+    before = {link.commit_id: link.previous for link in links}
+    return events, ComparisonProgress(newest, tuple(join_segments(left, before)))
 
 
 def _timer(clock: Callable[[], float]) -> Callable[[], bool]:
-    """Return a function that returns whether `MOST_SECONDS` have passed since now."""
-    until = clock() + MOST_SECONDS
+    """Return a function that returns whether `MAX_SECONDS` have passed since now."""
+    until = clock() + MAX_SECONDS
     return lambda: clock() > until
 
 
@@ -119,36 +119,36 @@ def _never() -> bool:
 def _events_of_ended_runs(
     instance: dg.DagsterInstance,
     stream: str,
-    links: Sequence[Link],
+    links: Sequence[CommitLink],
     dead: Collection[str],
     is_over: Callable[[], bool],
-) -> tuple[list[dg.AssetMaterialization], list[Stretch]]:
+) -> tuple[list[dg.AssetMaterialization], list[ChainSegment]]:
     """Return the missing events, oldest commit first, and the segments that are still to be compared."""
-    found: list[tuple[Link, list[str]]] = []
-    kept: list[Stretch] = []
+    found: list[tuple[CommitLink, list[str]]] = []
+    kept: list[ChainSegment] = []
     for number, group in enumerate(_groups(links)):
         if number and is_over():
             kept += map(segment_of, group)
             continue
-        lacking, unfinished = untold(instance, stream, group, dead)
+        lacking, unfinished = commits_without_events(instance, stream, group, dead)
         found += lacking
         # The commit of an unfinished run always names its run.
-        kept += [Stretch(link.token, link.previous, (link.by,)) for link in unfinished if link.by]
+        kept += [ChainSegment(link.commit_id, link.previous, (link.by,)) for link in unfinished if link.by]
     events: list[dg.AssetMaterialization] = []
-    for link, shard_ids in sorted(found, key=lambda item: item[0].token):
-        if events and len(events) + len(shard_ids) > MOST_EVENTS:
+    for link, shard_ids in sorted(found, key=lambda item: item[0].commit_id):
+        if events and len(events) + len(shard_ids) > MAX_EVENTS:
             kept.append(segment_of(link))
         else:
             events += [link.event(stream, shard_id) for shard_id in shard_ids]
     return events, kept
 
 
-def _groups(links: Sequence[Link]) -> Iterator[list[Link]]:
+def _groups(links: Sequence[CommitLink]) -> Iterator[list[CommitLink]]:
     """Yield groups of commits whose events are searched together. Adjacent commits of a run are one group."""
-    group: list[Link] = []
+    group: list[CommitLink] = []
     shards = 0
     for link in links:
-        if shards >= _LOOKED_FOR_AT_ONCE and (link.by is None or link.by != group[-1].by):
+        if shards >= _EVENTS_PER_SEARCH and (link.by is None or link.by != group[-1].by):
             yield group
             group, shards = [], 0
         group.append(link)
@@ -157,5 +157,5 @@ def _groups(links: Sequence[Link]) -> Iterator[list[Link]]:
         yield group
 
 
-def _newest(segment: Stretch) -> int:
+def _newest(segment: ChainSegment) -> int:
     return segment.newest

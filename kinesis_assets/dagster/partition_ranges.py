@@ -25,24 +25,24 @@ _START_AND_END = 600
 """Seconds that a continuous run may take to start and to end, in addition to its duration."""
 
 
-def contiguous_spans(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
+def contiguous_ranges(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
     """Return the ranges of wanted keys that are adjacent in `keys`, in their order."""
     return [list(range_) for is_wanted, range_ in groupby(keys, key=lambda key: key in wanted) if is_wanted]
 
 
-def span_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
+def range_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, str]:
     """Return the tags that the UI would set for a run over a range of partitions.
 
     Args:
         range_: Adjacent partitions.
-        as_range: Whether a single partition is also written as a range, see `following_tags`.
+        as_range: Whether a single partition is also written as a range, see `continuous_run_tags`.
     """
     if len(range_) == 1 and not as_range:
         return {PARTITION_TAG: range_[0]}
     return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
 
 
-def following_tags(range_: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
+def continuous_run_tags(range_: Sequence[str], seconds: float, handover: float) -> dict[str, str]:
     """Return the tags of a continuous run over a range of partitions.
 
     A single shard is written as a range too: an instance may be configured to queue a run until no other run
@@ -51,7 +51,7 @@ def following_tags(range_: Sequence[str], seconds: float, handover: float) -> di
     Args:
         range_: Adjacent partitions.
         seconds: The run's duration.
-        handover: Seconds before and after the end in which the next run may take over, see `Pace`.
+        handover: Seconds before and after the end in which the next run may take over, see `RunTiming`.
     """
     return {
         RANGE_START_TAG: range_[0],
@@ -61,7 +61,7 @@ def following_tags(range_: Sequence[str], seconds: float, handover: float) -> di
     }
 
 
-def seconds_followed(tags: Mapping[str, str]) -> float | None:
+def continuous_run_seconds(tags: Mapping[str, str]) -> float | None:
     """Return the duration of a continuous run in seconds; None for any other run.
 
     Raises:
@@ -79,7 +79,7 @@ def seconds_followed(tags: Mapping[str, str]) -> float | None:
     return seconds
 
 
-def tagged_span(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
+def tagged_partitions(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[str]:
     """Return the partitions that a run's tags name. The ends of a range are inclusive.
 
     Args:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config for a run whose events are read afterwards: nothing is logged to the console."""
 
-AT_ONCE = 500
+PAGE_SIZE = 500
 """Number of events in a page."""
 
 _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
@@ -24,7 +24,7 @@ def events_of(
     """Yield the events in the order in which they were stored, or newest first. Pages are read as needed."""
     cursor: str | None = None
     while True:
-        page = instance.get_records_for_run(run_id, cursor, _EVENTS, AT_ONCE, ascending=not newest_first)
+        page = instance.get_records_for_run(run_id, cursor, _EVENTS, PAGE_SIZE, ascending=not newest_first)
         for entry in (record.event_log_entry for record in page.records):
             event = entry.asset_materialization or entry.asset_observation
             if event is not None:
@@ -34,7 +34,7 @@ def events_of(
         cursor = page.cursor
 
 
-def told_by(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
+def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
     """Return the metadata of each event, in the order in which they were stored."""
     return [
         {name: value.value for name, value in event.metadata.items()} for event in events_of(instance, run_id)

@@ -27,12 +27,12 @@ SECONDS_TO_START = 1800.0
 SECONDS_TO_PLAN = 1800.0
 """A run whose step has started is dead after this time without a heartbeat. The first follows the plan."""
 
-_MOST_PER_TICK = 1 / 5
+_MAX_FRACTION_PER_TICK = 1 / 5
 """The maximum fraction of these times that counts between two ticks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunObservation:
     """What a tick observes of an unfinished run.
 
     Attributes:
@@ -46,7 +46,7 @@ class Seen:
     patience: float
 
 
-class Sign(msgspec.Struct, frozen=True, array_like=True):
+class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
     """The last sign of life of a run.
 
     Attributes:
@@ -61,7 +61,7 @@ class Sign(msgspec.Struct, frozen=True, array_like=True):
     since: float
     is_dead: bool = False
 
-    def after(self, seen: Seen, at: float, now: float) -> Sign:
+    def after(self, seen: RunObservation, at: float, now: float) -> SignOfLife:
         """Return the sign after a later tick.
 
         Args:
@@ -71,12 +71,12 @@ class Sign(msgspec.Struct, frozen=True, array_like=True):
         """
         beat = seen.beat or self._beat_without_object()
         if seen.status != self.status or beat != self.beat or now < self.since:
-            return Sign(seen.status, beat, now)
+            return SignOfLife(seen.status, beat, now)
         if beat == ENDED:
             return self
         patience = seen.patience if beat is None else SECONDS_SILENT
-        since = self.since + max(0.0, now - at - patience * _MOST_PER_TICK)
-        return Sign(self.status, beat, since, self.is_dead or now - since >= patience)
+        since = self.since + max(0.0, now - at - patience * _MAX_FRACTION_PER_TICK)
+        return SignOfLife(self.status, beat, since, self.is_dead or now - since >= patience)
 
     def _beat_without_object(self) -> str | None:
         """Return the heartbeat of a run whose heartbeat object does not exist, or no longer.
@@ -94,7 +94,7 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
         at: The time of the last tick, in seconds since the epoch; None if it observed no run.
     """
 
-    signs: dict[str, Sign] = {}
+    signs: dict[str, SignOfLife] = {}
     at: float | None = None
 
     @property
@@ -107,7 +107,7 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
         """The ids of the runs that commit nothing more: dead ones, and those whose heartbeat has ended."""
         return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
 
-    def after(self, runs: Mapping[str, Seen], now: float) -> Liveness:
+    def after(self, runs: Mapping[str, RunObservation], now: float) -> Liveness:
         """Return the state after a later tick. Runs that the tick does not observe are forgotten.
 
         Args:
@@ -119,7 +119,7 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
             {
                 run_id: self.signs[run_id].after(seen, at, now)
                 if run_id in self.signs
-                else Sign(seen.status, seen.beat, now)
+                else SignOfLife(seen.status, seen.beat, now)
                 for run_id, seen in runs.items()
             },
             now if runs else None,

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.commit_links import Link
-from kinesis_assets.dagster.missing_events import Reconciled, find_missing_events
+from kinesis_assets.dagster.commit_links import CommitLink
+from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import (
-    contiguous_spans,
-    following_tags,
-    span_tags,
-    tagged_span,
+    contiguous_ranges,
+    continuous_run_tags,
+    range_tags,
+    tagged_partitions,
 )
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import Liveness
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.sensor_backoff import Failing
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 _log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     last_asked: str | None = None
     backoff: Backoff = Backoff()
-    commits: Reconciled = Reconciled()
-    fills: Reconciled = Reconciled()
+    commits: ComparisonProgress = ComparisonProgress()
+    fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
 
     @classmethod
@@ -122,16 +122,16 @@ def evaluate(
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
-    wanted = contiguous_spans(keys, readable - busy - waiting.keys())
+    wanted = contiguous_ranges(keys, readable - busy - waiting.keys())
     ranges = _rotated(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
     missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, over)
     after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
-    # An unfinished run may block its single partition in Dagster's queue, see `following_tags`.
+    # An unfinished run may block its single partition in Dagster's queue, see `continuous_run_tags`.
     blocked = {
         shard_id
         for record in unfinished
         if record.dagster_run.run_id in over
-        for shard_id in tagged_span(record.dagster_run.tags, keys)
+        for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
     return dg.SensorResult(
         # There is no run key, because the key of a failed run would block its shards forever.
@@ -167,8 +167,8 @@ def _rotated(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> 
 def _tags(manager: ShardIOManager, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
     """Return the tags of the run that is requested over a range. Runs that are over may block some shards."""
     if manager.follow_for is None:
-        return span_tags(range_, as_range=not set(range_).isdisjoint(blocked))
-    return following_tags(range_, manager.follow_for, manager.handover)
+        return range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
+    return continuous_run_tags(range_, manager.follow_for, manager.handover)
 
 
 def _ended_runs(
@@ -192,7 +192,7 @@ def _ended_runs(
             record.end_time is not None and record.end_time < since
         ):
             continue
-        range_ = tagged_span(run.tags, keys)
+        range_ = tagged_partitions(run.tags, keys)
         # The events are read only for a failed run.
         done = range_ if run.is_success else _materialized_by(instance, stream, run.run_id)
         failed = [shard_id for shard_id in range_ if shard_id not in done]
@@ -214,7 +214,7 @@ def _missing_events(
     identity: StreamIdentity,
     before: Cursor,
     over: Collection[str],
-) -> tuple[list[dg.AssetMaterialization], Reconciled, Reconciled]:
+) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
     """Find the events of runs that died between the commit and its event.
 
     If the table cannot be read, the tick requests runs anyway and the next tick repeats the search: events
@@ -233,12 +233,14 @@ def _missing_events(
     events: list[dg.AssetMaterialization] = []
 
     def compare(
-        newest: Callable[[], StreamPositions | Past | None], link_at: Callable[[int], Link], done: Reconciled
-    ) -> Reconciled:
+        newest: Callable[[], StreamPositions | Amendment | None],
+        link_at: Callable[[int], CommitLink],
+        done: ComparisonProgress,
+    ) -> ComparisonProgress:
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, manager.stream, link_at, last.token if last else None, done, dead=over
+                instance, manager.stream, link_at, last.commit_id if last else None, done, dead=over
             )
         except TableError as error:
             _log.warning(_NOT_COMPARED, manager.stream, error)
@@ -248,11 +250,13 @@ def _missing_events(
 
     commits = compare(
         lambda: snapshot.positions(identity, or_older=True),
-        lambda token: Link.of_positions(snapshot.positions_at(token)),
+        lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
         before.commits,
     )
     fills = compare(
-        lambda: snapshot.past(identity), lambda token: Link.of_past(snapshot.past_at(token)), before.fills
+        lambda: snapshot.amendment(identity),
+        lambda commit_id: CommitLink.of_amendment(snapshot.amendment_at(commit_id)),
+        before.fills,
     )
     return events, commits, fills
 

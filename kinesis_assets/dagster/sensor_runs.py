@@ -9,16 +9,16 @@ import dagster as dg
 
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
-from kinesis_assets.dagster.partition_ranges import seconds_followed, tagged_span
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.run_liveness import (
     SECONDS_SILENT,
     SECONDS_TO_PLAN,
     SECONDS_TO_START,
     Liveness,
-    Seen,
+    RunObservation,
 )
 from kinesis_assets.errors import InvalidInput, TableError
-from kinesis_assets.table.commit import OLDEST_ATTEMPT
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ def liveness_of(
         except (OSError, TableError) as error:
             _log.warning(_NOT_OBSERVED, manager.stream, error)
             return before
-    seen: dict[str, Seen] = {}
+    seen: dict[str, RunObservation] = {}
     for run in launched:
         beat, sign = beats.get(run.run_id), before.signs.get(run.run_id)
         if run.status not in _HAVE_A_PROCESS:
-            seen[run.run_id] = Seen(run.status.value, None, SECONDS_TO_START)
+            seen[run.run_id] = RunObservation(run.status.value, None, SECONDS_TO_START)
         elif beat is not None or (sign is not None and sign.beat is not None):
-            seen[run.run_id] = Seen(run.status.value, beat, SECONDS_SILENT)
+            seen[run.run_id] = RunObservation(run.status.value, beat, SECONDS_SILENT)
         else:
             seen[run.run_id] = _without_heartbeat(manager, instance, run)
     liveness = before.after(seen, now)
@@ -107,19 +107,21 @@ def liveness_of(
     return liveness
 
 
-def _without_heartbeat(manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Seen:
+def _without_heartbeat(
+    manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun
+) -> RunObservation:
     """Return the observation of a run that never had a heartbeat: how far its step is."""
     status, step = run.status.value, _last_event_of_step(instance, run, manager.stream)
     if step in _STEP_ENDED:
-        return Seen(status, ENDED, SECONDS_SILENT)
+        return RunObservation(status, ENDED, SECONDS_SILENT)
     if step in _STEP_PLANS:
-        return Seen(f"{status} {step.value}", None, SECONDS_TO_PLAN)
+        return RunObservation(f"{status} {step.value}", None, SECONDS_TO_PLAN)
     # The step may start late, after other steps of the run, and lasts at most as long as it can commit.
     try:
-        duration = seconds_followed(run.tags) or 0.0
+        duration = continuous_run_seconds(run.tags) or 0.0
     except InvalidInput:
         duration = 0.0
-    return Seen(status, None, OLDEST_ATTEMPT.total_seconds() + duration + manager.handover)
+    return RunObservation(status, None, MAX_ATTEMPT_AGE.total_seconds() + duration + manager.handover)
 
 
 def _last_event_of_step(
@@ -145,14 +147,14 @@ def shards_of(
         for record in records
         if record.dagster_run.job_name != replay_name(manager.stream)  # a replay moves no position
         and not _hands_over(record, manager.handover, now)
-        for shard_id in tagged_span(record.dagster_run.tags, keys)
+        for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
 
 
 def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
     """Whether a continuous run is in its last seconds, in which the next one may take over."""
     try:
-        seconds = seconds_followed(record.dagster_run.tags)
+        seconds = continuous_run_seconds(record.dagster_run.tags)
     except InvalidInput:
         return False  # the run fails with this error
     return (

@@ -29,7 +29,7 @@ class _Compressed:
 
     def make_step(self) -> Callable[[Decoding], None]:
         def step(decoding: Decoding) -> None:
-            decoding.value = uncompressed(decoding.value, self.name, self.max_bytes)
+            decoding.value = decompress(decoding.value, self.name, self.max_bytes)
 
         return step
 
@@ -56,7 +56,7 @@ class Zstd(_Compressed):
     name: ClassVar[str] = "zstd"
 
 
-def uncompressed(data: bytes, codec: str, max_bytes: int) -> bytes:
+def decompress(data: bytes, codec: str, max_bytes: int) -> bytes:
     """Decompress data.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from uuid import UUID
 
 from kinesis_assets.decoders.avro import avro_reader
-from kinesis_assets.decoders.compression import uncompressed
+from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
@@ -81,7 +81,7 @@ class Glue:
         def step(decoding: Decoding) -> None:
             compression, decoding.schema_id, payload = _unframed(decoding.value)
             if compression == _ZLIB:
-                payload = uncompressed(payload, "gzip", self.max_bytes)
+                payload = decompress(payload, "gzip", self.max_bytes)
             if self.spark_type is None:
                 decoding.value = payload
                 return

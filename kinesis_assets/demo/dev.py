@@ -20,14 +20,14 @@ from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.server import SparkServer
-from kinesis_assets.spark.supervisor import Keeper
+from kinesis_assets.spark.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 _ORDER_INTERVAL_SECONDS = 0.2
-_SECONDS_BETWEEN_LOOKS = 1
+_CHECK_INTERVAL_SECONDS = 1
 _STOP_SECONDS = 60
 
 
@@ -81,7 +81,7 @@ def run_dev(project: Path, port: int) -> int:
             start_new_session=True,
         )
         try:
-            return _ended(dagster, Keeper(spark, click.echo))
+            return _wait_for_dagster(dagster, Supervisor(spark, click.echo))
         except KeyboardInterrupt:
             return 0
         finally:
@@ -95,12 +95,12 @@ def _warm_spark(log: Path) -> SparkServer:
     return SparkServer(log, preload=["kinesis_assets.replay.task"])
 
 
-def _ended(dagster: subprocess.Popen[bytes], spark: Keeper) -> int:
+def _wait_for_dagster(dagster: subprocess.Popen[bytes], spark: Supervisor) -> int:
     """Wait for Dagster and return its exit code. Until then, keep the Spark server running."""
     while True:
         with suppress(subprocess.TimeoutExpired):
-            return dagster.wait(_SECONDS_BETWEEN_LOOKS)
-        spark.look()
+            return dagster.wait(_CHECK_INTERVAL_SECONDS)
+        spark.check()
 
 
 def _stop(dagster: subprocess.Popen[bytes]) -> None:

@@ -25,7 +25,7 @@ _OVERWRITTEN = "Check the rows with --rows; the store must refuse to overwrite a
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 
 
-def breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str | None, str]]:
+def chain_breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str | None, str]]:
     """Find changes of the positions that the commit does not explain.
 
     Args:
@@ -48,7 +48,7 @@ def breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str 
         yield shard_id, "rows were added for a shard that has no position"
 
 
-def unlike_the_log(chain: Sequence[int], entries: Sequence[LogEntry], name: str) -> Iterator[str]:
+def log_mismatches(chain: Sequence[int], entries: Sequence[LogEntry], name: str) -> Iterator[str]:
     """Find differences between a chain of files and the versions of the table.
 
     Delta writes each version once, and the file that a version points at names the file of the version before
@@ -64,27 +64,27 @@ def unlike_the_log(chain: Sequence[int], entries: Sequence[LogEntry], name: str)
         A sentence for each difference.
     """
     pointed = {entry.transactions[name]: entry.version for entry in entries if name in entry.transactions}
-    known = [token for token in chain if token in pointed]
+    known = [commit_id for commit_id in chain if commit_id in pointed]
     if not known:
         if pointed and chain:
             yield f"no version in the log points at commit {chain[0]}, the newest one"
         return
     # Versions before the oldest known one may point at files that were pruned.
     oldest, members = known[-1], frozenset(chain)
-    for token, version in pointed.items():
-        if token not in members and version > pointed[oldest]:
+    for commit_id, version in pointed.items():
+        if commit_id not in members and version > pointed[oldest]:
             yield (
-                f"version {version} points at commit {token}, which is not an ancestor of the newest one: "
-                f"another commit overwrote a version, or the log was restored from a copy. "
+                f"version {version} points at commit {commit_id}, which is not an ancestor of the newest "
+                f"one: another commit overwrote a version, or the log was restored from a copy. "
                 f"{_OVERWRITTEN}"
             )
-    for token in chain[: chain.index(oldest)]:
-        if token not in pointed:
+    for commit_id in chain[: chain.index(oldest)]:
+        if commit_id not in pointed:
             yield (
-                f"no version in the log points at commit {token}, though one points at an older commit: "
-                f"another commit overwrote its version. {_OVERWRITTEN}"
+                f"no version in the log points at commit {commit_id}, though one points at an older commit: "
+                f"one: another commit overwrote its version. {_OVERWRITTEN}"
             )
-    versions = [pointed[token] for token in known]
+    versions = [pointed[commit_id] for commit_id in known]
     if versions != sorted(versions, reverse=True):
         yield "the versions in the log point at the commits in a different order than the chain"
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
-from kinesis_assets.doctor.history import History, walk_past, walk_positions
+from kinesis_assets.doctor.history import History, walk_amendments, walk_positions
 from kinesis_assets.doctor.stream_checks import floor_findings, shard_findings, stream_findings
 from kinesis_assets.doctor.table_checks import file_findings, log_findings, restore_findings, row_findings
 from kinesis_assets.errors import ShardListStale, StreamError, StreamRecreated, TableError
 from kinesis_assets.ingest.stale_list import check_list
-from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.table.log_entries import log_entries
 
 if TYPE_CHECKING:
     from kinesis_assets.doctor.row_scan import Scan
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
@@ -49,7 +49,7 @@ class Doctor:
     def findings(self) -> Iterator[Finding]:
         """Run every check. A check without a problem yields one finding of level OK."""
         try:
-            listing = relisted(self.client, lambda listing: listing)
+            listing = retry_listing(self.client, lambda listing: listing)
         except StreamError as error:
             yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
             return
@@ -57,7 +57,7 @@ class Doctor:
             # Read the table as it is now, not as this process has cached it.
             snapshot = self.table.reopened().snapshot()
             positions = snapshot.positions(listing.summary.identity, or_older=True)
-            past = snapshot.past(listing.summary.identity)
+            amendment = snapshot.amendment(listing.summary.identity)
         except StreamRecreated as error:
             yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
             return
@@ -70,17 +70,17 @@ class Doctor:
             return
         yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
         yield from or_ok("stream", stream_findings(positions, listing), "the positions belong to this stream")
-        yield from floor_findings(past, listing)
+        yield from floor_findings(amendment, listing)
         try:
             recorded = snapshot.with_archive(positions)
         except TableError as error:
             yield Finding("positions", Level.PROBLEM, f"{error}; nothing else was checked")
             return
         yield from or_ok(
-            "shards", self._shards(recorded, past, listing), "the stream lists all unfinished shards"
+            "shards", self._shards(recorded, amendment, listing), "the stream lists all unfinished shards"
         )
-        history = History(positions, past)
-        breaks = [*walk_positions(snapshot, history), *walk_past(snapshot, history)]
+        history = History(positions, amendment)
+        breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
         commits = len(history.commits) + len(history.amendments)
         yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")
         entries = list(log_entries(self.table.files, snapshot.version))
@@ -97,7 +97,7 @@ class Doctor:
         proven = self.read_rows is not None and not any(finding.shard is not None for finding in rows)
         yield from or_ok(
             "restore",
-            restore_findings(entries, past, proven=proven),
+            restore_findings(entries, amendment, proven=proven),
             "no version in the log restored or overwrote the table",
         )
         if self.audit_events is None:
@@ -109,7 +109,7 @@ class Doctor:
         )
 
     def _shards(
-        self, positions: StreamPositions, past: Past | None, listing: StreamListing
+        self, positions: StreamPositions, amendment: Amendment | None, listing: StreamListing
     ) -> Iterator[Finding]:
         """Check the positions against a list of shards, which is requested again if it contradicts them."""
         if positions.identity != listing.summary.identity:
@@ -120,7 +120,7 @@ class Doctor:
             return listing
 
         try:
-            yield from shard_findings(positions, past, relisted(self.client, consistent, listing))
+            yield from shard_findings(positions, amendment, retry_listing(self.client, consistent, listing))
         except ShardListStale as error:
             for shard_id, reason in error.reasons.items():
                 yield Finding("shards", Level.PROBLEM, reason, shard_id)

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.positions import Landed
-    from kinesis_assets.table.row_predicates import Passed
+    from kinesis_assets.table.row_predicates import PassedRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class CommittedRows:
     """The rows of one shard that a commit added.
 
     Attributes:
-        token: Id of the commit.
+        commit_id: Id of the commit.
         batch_id: Batch id that the rows carry.
         shard_id: Shard id.
         landed: Count, checksum and range of the rows, as recorded with the commit.
@@ -27,7 +27,7 @@ class Brought:
         filled: A replay filled the rows in behind the position: they may be rows that another batch lacks.
     """
 
-    token: int
+    commit_id: int
     batch_id: int
     shard_id: str
     landed: Landed
@@ -46,20 +46,20 @@ class Rewind:
     """A seek that moved a shard's position back and removed its rows.
 
     Attributes:
-        token: Id of the commit.
+        commit_id: Id of the commit.
         shard_id: Shard id.
         after: The rows after this were removed; None for all rows.
         rows: Number of rows removed.
     """
 
-    token: int
+    commit_id: int
     shard_id: str
-    after: Passed | None
+    after: PassedRecord | None
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class ExpectedRows:
     """Everything that the commits record about rows.
 
     Attributes:
@@ -71,14 +71,14 @@ class Accounts:
         lowered: Id of each commit that lowered the floor, with the floor before it.
     """
 
-    committed: Sequence[Brought]
+    committed: Sequence[CommittedRows]
     rewinds: Sequence[Rewind]
     floor: date | None
     unproven: Collection[int]
     since: int
     lowered: Sequence[tuple[int, date]] = ()
 
-    def floor_since(self, token: int) -> date | None:
+    def floor_since(self, commit_id: int) -> date | None:
         """Return the highest floor since a commit: its rows that arrived before may have been deleted."""
-        floors = [self.floor, *(floor for at, floor in self.lowered if at > token)]
+        floors = [self.floor, *(floor for at, floor in self.lowered if at > commit_id)]
         return max((floor for floor in floors if floor is not None), default=None)

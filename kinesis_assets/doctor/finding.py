@@ -52,7 +52,7 @@ def or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Fi
         yield Finding(check, Level.OK, sentence)
 
 
-def row(stream: str, finding: Finding) -> dict[str, Any]:
+def facts_of_finding(stream: str, finding: Finding) -> dict[str, Any]:
     """Return a finding as the command prints it."""
     return {
         "stream": stream,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kinesis_assets.doctor.chain import PROVEN_SINCE, breaks
-from kinesis_assets.doctor.expected_rows import Brought, Rewind
+from kinesis_assets.doctor.chain import PROVEN_SINCE, chain_breaks
+from kinesis_assets.doctor.expected_rows import CommittedRows, Rewind
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.commit_ids import drawn_at
+from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.row_predicates import passed
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import date
 
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import Landed, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
 
@@ -31,7 +31,7 @@ class Commit:
     """One commit of a chain.
 
     Attributes:
-        token: Id of the commit.
+        commit_id: Id of the commit.
         previous: Id of the previous commit; None for the first commit.
         batch_id: Batch id of the rows that it added.
         by: Id of the Dagster run or name of the person that made it; None if not recorded.
@@ -40,7 +40,7 @@ class Commit:
         filled: Whether its rows were filled in by a replay.
     """
 
-    token: int
+    commit_id: int
     previous: int | None
     batch_id: int
     by: str | None
@@ -55,7 +55,7 @@ class History:
 
     Attributes:
         positions: The newest positions.
-        past: The newest amendment; None if there is none.
+        amendment: The newest amendment; None if there is none.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.
         committed: The rows that they added.
@@ -66,10 +66,10 @@ class History:
     """
 
     positions: StreamPositions
-    past: Past | None
+    amendment: Amendment | None
     commits: list[Commit] = field(default_factory=list)
     amendments: list[Commit] = field(default_factory=list)
-    committed: list[Brought] = field(default_factory=list)
+    committed: list[CommittedRows] = field(default_factory=list)
     rewinds: list[Rewind] = field(default_factory=list)
     unproven: set[int] = field(default_factory=set)
     lowered: list[tuple[int, date]] = field(default_factory=list)
@@ -90,15 +90,15 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
             if current.previous is not None:
                 before = snapshot.with_archive(snapshot.positions_at(current.previous))
         except PositionsUnreadable as error:
-            yield from _pruned(error, current.previous or 0, history, current.token)
+            yield from _pruned(error, current.previous or 0, history, current.commit_id)
             before = None
         history.commits.append(_commit_of(current))
         _add_rows(history, before, current)
         if current.adopted:  # no commit is known for the rows before an adoption
-            history.since = max(history.since, current.token)
+            history.since = max(history.since, current.commit_id)
         if before is None:
             return
-        for shard_id, sentence in breaks(before, current):
+        for shard_id, sentence in chain_breaks(before, current):
             yield Finding(
                 "continuity", Level.PROBLEM, f"generation {current.generation}: {sentence}", shard_id
             )
@@ -107,7 +107,7 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
 
 def _commit_of(positions: StreamPositions) -> Commit:
     return Commit(
-        token=positions.token,
+        commit_id=positions.commit_id,
         previous=positions.previous,
         batch_id=positions.batch_id,
         by=positions.by,
@@ -130,8 +130,8 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
         arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or current.identity.created
         through = current.shards[shard_id].last_arrival if shard_id in current.shards else None
         history.committed.append(
-            Brought(
-                token=current.token,
+            CommittedRows(
+                commit_id=current.commit_id,
                 batch_id=current.batch_id,
                 shard_id=shard_id,
                 landed=landed,
@@ -142,24 +142,24 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
     for shard_id, shard in current.shards.items():
         known = len(shards[shard_id].seeks) if shard_id in shards else len(shard.seeks)
         history.rewinds += [
-            Rewind(current.token, shard_id, passed(seek.after), seek.rows_removed)
+            Rewind(current.commit_id, shard_id, passed(seek.after), seek.rows_removed)
             for seek in shard.seeks[known:]
             if seek.rows_removed
         ]
 
 
-def walk_past(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
+def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
     """Read the chain of amendment files from the newest to the oldest that was not pruned.
 
     Args:
         snapshot: The table.
         history: Receives the amendments.
     """
-    current = history.past
+    current = history.amendment
     while current is not None:
         history.amendments.append(
             Commit(
-                token=current.token,
+                commit_id=current.commit_id,
                 previous=current.previous,
                 batch_id=current.batch_id,
                 by=current.by,
@@ -169,18 +169,18 @@ def walk_past(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
         )
         # Rows that the table's retention deleted are never filled in again.
         history.committed += [
-            Brought(
-                current.token, current.batch_id, shard_id, landed, arrived_from=current.floor, filled=True
+            CommittedRows(
+                current.commit_id, current.batch_id, shard_id, landed, arrived_from=current.floor, filled=True
             )
             for shard_id, landed in current.filled.items()
         ]
         try:
-            before = None if current.previous is None else snapshot.past_at(current.previous)
+            before = None if current.previous is None else snapshot.amendment_at(current.previous)
         except PositionsUnreadable as error:
-            yield from _pruned(error, current.previous or 0, history, current.token)
+            yield from _pruned(error, current.previous or 0, history, current.commit_id)
             return
         if current.lowered_from is not None:
-            history.lowered.append((current.token, current.lowered_from))
+            history.lowered.append((current.commit_id, current.lowered_from))
             yield Finding(
                 "continuity",
                 Level.INFO,
@@ -195,17 +195,17 @@ def walk_past(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
         current = before
 
 
-def _pruned(error: PositionsUnreadable, token: int, history: History, oldest: int) -> Iterator[Finding]:
+def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest: int) -> Iterator[Finding]:
     """Report a file that cannot be read, unless maintenance can have pruned it.
 
     Args:
         error: The error of reading it.
-        token: Id of the file.
+        commit_id: Id of the file.
         history: Receives the id from which commits are known.
         oldest: Id of the oldest file of the chain that can be read.
     """
     history.since = max(history.since, oldest)
-    age = datetime.now(UTC) - datetime.fromtimestamp(drawn_at(token), UTC)
+    age = datetime.now(UTC) - datetime.fromtimestamp(time_of_id(commit_id), UTC)
     if age >= CHAIN_KEPT:
         return
     if age < CHAIN_NEEDED:

@@ -19,7 +19,7 @@ from kinesis_assets.table.row_predicates import at
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from kinesis_assets.doctor.expected_rows import Accounts, Brought, Rewind
+    from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rewind
     from kinesis_assets.table.positions import Landed
 
 
@@ -42,12 +42,12 @@ class Difference:
 class _Shortfall:
     """The rows of a shard that a batch lacks."""
 
-    committed: Brought
+    committed: CommittedRows
     lacking: Counted
 
     @property
-    def token(self) -> int:
-        return self.committed.token
+    def commit_id(self) -> int:
+        return self.committed.commit_id
 
     @property
     def is_whole(self) -> bool:
@@ -58,7 +58,7 @@ class _Shortfall:
 _NOTHING = Counted(0, 0)
 
 
-def differences(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
+def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
     """Compare the rows with the commits.
 
     Args:
@@ -85,7 +85,7 @@ def differences(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) 
             )
 
 
-def unproven_rows(expected: Accounts, counted: Mapping[tuple[int, str], Counted]) -> int:
+def unproven_rows(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> int:
     """Return the number of rows whose commits are unknown or did not record them.
 
     Args:
@@ -99,9 +99,9 @@ def unproven_rows(expected: Accounts, counted: Mapping[tuple[int, str], Counted]
     )
 
 
-def _by_shard(expected: Accounts, shard_ids: Collection[str]) -> dict[str, Accounts]:
+def _by_shard(expected: ExpectedRows, shard_ids: Collection[str]) -> dict[str, ExpectedRows]:
     """Split the expected rows by shard."""
-    committed: dict[str, list[Brought]] = {shard_id: [] for shard_id in shard_ids}
+    committed: dict[str, list[CommittedRows]] = {shard_id: [] for shard_id in shard_ids}
     rewinds: dict[str, list[Rewind]] = {shard_id: [] for shard_id in shard_ids}
     for each in expected.committed:
         committed.get(each.shard_id, []).append(each)
@@ -113,13 +113,13 @@ def _by_shard(expected: Accounts, shard_ids: Collection[str]) -> dict[str, Accou
     }
 
 
-def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[Difference]:
+def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Iterator[Difference]:
     """Report the shortfalls of a shard that cannot be verified."""
     fills = [committed for committed in shard.committed if committed.filled]
     partial = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     closed, used = _filled_again(partial, fills)
-    shortfalls = [shortfall for shortfall in shortfalls if shortfall.token not in closed]
-    spare = [fill for fill in fills if fill.token not in used]
+    shortfalls = [shortfall for shortfall in shortfalls if shortfall.commit_id not in closed]
+    spare = [fill for fill in fills if fill.commit_id not in used]
     left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     without_cause = [shortfall for shortfall in left if not _possible_causes(shortfall, shard)]
     for group, filled in _groups(without_cause, spare):
@@ -133,7 +133,7 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[
                 yield _unproven(shortfall, f"a replay filled in {rows} rows of this range")
     for shortfall in left:
         if "floor" in _possible_causes(shortfall, shard):
-            floor = shard.floor_since(shortfall.token)
+            floor = shard.floor_since(shortfall.commit_id)
             yield _unproven(shortfall, f"some may have arrived before {floor}, the first day that was kept")
     yield from _not_matching_rewinds(
         [shortfall for shortfall in shortfalls if _possible_causes(shortfall, shard) == {"rewind"}],
@@ -142,18 +142,20 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: Accounts) -> Iterator[
     )
 
 
-def _should_be_empty(shortfall: _Shortfall, shard: Accounts) -> bool:
+def _should_be_empty(shortfall: _Shortfall, shard: ExpectedRows) -> bool:
     """Whether no row of a batch is left, and none should be: all were removed by a seek, or expired."""
     committed = shortfall.committed
     if not shortfall.is_whole:
         return False
-    floor = shard.floor_since(committed.token)
+    floor = shard.floor_since(committed.commit_id)
     if floor is not None and committed.arrived_through is not None and committed.arrived_through < floor:
         return True
     return any(_removed_all(rewind, committed) for rewind in shard.rewinds)
 
 
-def _filled_again(shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]) -> tuple[set[int], set[int]]:
+def _filled_again(
+    shortfalls: Sequence[_Shortfall], fills: Sequence[CommittedRows]
+) -> tuple[set[int], set[int]]:
     """Find the shortfalls that replays have provably filled in.
 
     Counts and checksums must match exactly: of one shortfall and one fill, of all shortfalls that a fill
@@ -165,30 +167,30 @@ def _filled_again(shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]) ->
     """
     closed: set[int] = set()
     used: set[int] = set()
-    by_sum: dict[Counted, list[Brought]] = defaultdict(list)
+    by_sum: dict[Counted, list[CommittedRows]] = defaultdict(list)
     for fill in fills:
         by_sum[_sum([fill])].append(fill)
     # The newest shortfall first: fewer fills are later than it.
-    for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.token, reverse=True):
-        matching = (fill for fill in by_sum.get(shortfall.lacking, ()) if fill.token not in used)
+    for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.commit_id, reverse=True):
+        matching = (fill for fill in by_sum.get(shortfall.lacking, ()) if fill.commit_id not in used)
         closing = next((fill for fill in matching if _may_close(fill, shortfall)), None)
         if closing is not None:
-            closed.add(shortfall.token)
-            used.add(closing.token)
-    shortfalls = [shortfall for shortfall in shortfalls if shortfall.token not in closed]
-    fills = [fill for fill in fills if fill.token not in used]
+            closed.add(shortfall.commit_id)
+            used.add(closing.commit_id)
+    shortfalls = [shortfall for shortfall in shortfalls if shortfall.commit_id not in closed]
+    fills = [fill for fill in fills if fill.commit_id not in used]
     for candidates, overlapping in _candidates(shortfalls, fills):
-        lacking = [shortfall for shortfall in candidates if shortfall.token not in closed]
-        filled = [fill for fill in overlapping if fill.token not in used]
+        lacking = [shortfall for shortfall in candidates if shortfall.commit_id not in closed]
+        filled = [fill for fill in overlapping if fill.commit_id not in used]
         if lacking and _lacking(lacking) == _sum(filled):
-            closed |= {shortfall.token for shortfall in lacking}
-            used |= {fill.token for fill in filled}
+            closed |= {shortfall.commit_id for shortfall in lacking}
+            used |= {fill.commit_id for fill in filled}
     return closed, used
 
 
 def _candidates(
-    shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]
-) -> Iterator[tuple[Sequence[_Shortfall], Sequence[Brought]]]:
+    shortfalls: Sequence[_Shortfall], fills: Sequence[CommittedRows]
+) -> Iterator[tuple[Sequence[_Shortfall], Sequence[CommittedRows]]]:
     """Yield shortfalls and fills that may be the same rows, the simplest combinations first."""
     for fill in fills:
         yield [shortfall for shortfall in shortfalls if _may_close(fill, shortfall)], [fill]
@@ -198,31 +200,31 @@ def _candidates(
 
 
 def _groups(
-    shortfalls: Sequence[_Shortfall], fills: Sequence[Brought]
-) -> Iterator[tuple[list[_Shortfall], list[Brought]]]:
+    shortfalls: Sequence[_Shortfall], fills: Sequence[CommittedRows]
+) -> Iterator[tuple[list[_Shortfall], list[CommittedRows]]]:
     """Group shortfalls with all the fills that may have closed any of them."""
     ungrouped, unused = list(shortfalls), list(fills)
     while ungrouped:
         group = [ungrouped.pop(0)]
-        overlapping: list[Brought] = []
+        overlapping: list[CommittedRows] = []
         while more := [fill for fill in unused if any(_may_close(fill, shortfall) for shortfall in group)]:
             overlapping += more
-            added = {fill.token for fill in more}
-            unused = [fill for fill in unused if fill.token not in added]
+            added = {fill.commit_id for fill in more}
+            unused = [fill for fill in unused if fill.commit_id not in added]
             joined = {
-                shortfall.token
+                shortfall.commit_id
                 for shortfall in ungrouped
                 if any(_may_close(fill, shortfall) for fill in more)
             }
-            group += [shortfall for shortfall in ungrouped if shortfall.token in joined]
-            ungrouped = [shortfall for shortfall in ungrouped if shortfall.token not in joined]
+            group += [shortfall for shortfall in ungrouped if shortfall.commit_id in joined]
+            ungrouped = [shortfall for shortfall in ungrouped if shortfall.commit_id not in joined]
         yield group, overlapping
 
 
-def _may_close(fill: Brought, shortfall: _Shortfall) -> bool:
+def _may_close(fill: CommittedRows, shortfall: _Shortfall) -> bool:
     """Whether a fill is later than a shortfall and overlaps its range."""
     (first, last), (begin, end) = fill.numbers, shortfall.committed.numbers
-    return fill.token > shortfall.token and first <= end and begin <= last
+    return fill.commit_id > shortfall.commit_id and first <= end and begin <= last
 
 
 def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
@@ -232,19 +234,19 @@ def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
     )
 
 
-def _sum(committed: Sequence[Brought]) -> Counted:
+def _sum(committed: Sequence[CommittedRows]) -> Counted:
     return Counted(
         sum(each.landed.rows for each in committed), sum(each.landed.checksum for each in committed)
     )
 
 
-def _possible_causes(shortfall: _Shortfall, shard: Accounts) -> set[str]:
+def _possible_causes(shortfall: _Shortfall, shard: ExpectedRows) -> set[str]:
     """Return what may have removed some rows of a batch: "rewind", "floor", both or neither."""
     committed = shortfall.committed
     causes: set[str] = set()
     if any(_removed_some(rewind, committed) for rewind in shard.rewinds):
         causes.add("rewind")
-    floor = shard.floor_since(committed.token)
+    floor = shard.floor_since(committed.commit_id)
     if floor is None or (committed.arrived_from is not None and committed.arrived_from > floor):
         return causes
     # The floor keeps the last row of a batch that ends after it, unless a replay added that row again.
@@ -255,20 +257,24 @@ def _possible_causes(shortfall: _Shortfall, shard: Accounts) -> set[str]:
     return causes
 
 
-def _removed_some(rewind: Rewind, committed: Brought) -> bool:
+def _removed_some(rewind: Rewind, committed: CommittedRows) -> bool:
     """Whether a seek removed rows of an older batch, if the batch had any after the new position."""
     _, last = committed.numbers
-    return rewind.token >= committed.token and (rewind.after is None or (last, math.inf) > rewind.after)
+    return rewind.commit_id >= committed.commit_id and (
+        rewind.after is None or (last, math.inf) > rewind.after
+    )
 
 
-def _removed_all(rewind: Rewind, committed: Brought) -> bool:
+def _removed_all(rewind: Rewind, committed: CommittedRows) -> bool:
     """Whether a seek removed all rows of an older batch."""
     first, _ = committed.numbers
-    return rewind.token >= committed.token and (rewind.after is None or at(str(first)) >= rewind.after)
+    return rewind.commit_id >= committed.commit_id and (
+        rewind.after is None or at(str(first)) >= rewind.after
+    )
 
 
 def _not_matching_rewinds(
-    shortfalls: Sequence[_Shortfall], spare: Sequence[Brought], shard: Accounts
+    shortfalls: Sequence[_Shortfall], spare: Sequence[CommittedRows], shard: ExpectedRows
 ) -> Iterator[Difference]:
     """Report shortfalls that only seeks can explain and that do not match them.
 
@@ -291,7 +297,7 @@ def _not_matching_rewinds(
         yield _unproven(shortfall, "a seek removed rows after the position that it set")
 
 
-def _was_read_again(shortfalls: Sequence[_Shortfall], shard: Accounts) -> bool:
+def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bool:
     """Whether the batches after the only seek start with exactly the rows that are missing."""
     if len(shard.rewinds) != 1:
         return False
@@ -299,9 +305,9 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: Accounts) -> bool:
     later = [
         committed
         for committed in shard.committed
-        if committed.token > shard.rewinds[0].token and not committed.filled
+        if committed.commit_id > shard.rewinds[0].commit_id and not committed.filled
     ]
-    for committed in sorted(later, key=lambda committed: committed.token):
+    for committed in sorted(later, key=lambda committed: committed.commit_id):
         read = Counted(read.rows + committed.landed.rows, read.checksum + committed.landed.checksum)
         if read == lacking:
             return True
@@ -324,7 +330,7 @@ def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
     )
 
 
-def _differs(committed: Brought, rows: int) -> str:
+def _differs(committed: CommittedRows, rows: int) -> str:
     """Describe how the rows of a batch differ from its commit.
 
     Args:

@@ -51,11 +51,11 @@ class Scan:
 
     Attributes:
         counted: The rows by batch id and shard id.
-        doubled: Number of records that are in the table more than once, by shard id, without zeros.
+        duplicates: Number of records that are in the table more than once, by shard id, without zeros.
     """
 
     counted: Mapping[tuple[int, str], Counted]
-    doubled: Mapping[str, int]
+    duplicates: Mapping[str, int]
 
 
 def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[tuple[str, int]]) -> Scan:
@@ -85,7 +85,7 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     doubles = keys.groupBy(*_KEYS).count().where("count > 1").groupBy("shard_id").count()
     return Scan(
         counted={key: Counted(*total) for key, total in counted.items()},
-        doubled={row["shard_id"]: row["count"] for row in doubles.collect()},
+        duplicates={row["shard_id"]: row["count"] for row in doubles.collect()},
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
 
 
@@ -26,21 +26,21 @@ def stream_findings(positions: StreamPositions, listing: StreamListing) -> Itera
         )
 
 
-def floor_findings(past: Past | None, listing: StreamListing) -> Iterator[Finding]:
+def floor_findings(amendment: Amendment | None, listing: StreamListing) -> Iterator[Finding]:
     """Check that the floor, the first arrival date that the table keeps, is not in the future."""
     today = listing.summary.service_time.date()
-    if past is not None and past.floor is not None and past.floor > today:
+    if amendment is not None and amendment.floor is not None and amendment.floor > today:
         yield Finding(
             "floor",
             Level.PROBLEM,
-            f"the floor is {past.floor}, which is in the future: maintenance raised it on a machine with a "
-            "wrong clock; lower it with `kinesis-assets maintain --lower-floor`, then replay the range that "
+            f"the floor is {amendment.floor}, which is in the future: maintenance raised it on a machine with "
+            "a wrong clock; lower it with `kinesis-assets maintain --lower-floor`, then replay the range that "
             "the stream still has",
         )
 
 
 def shard_findings(
-    positions: StreamPositions, past: Past | None, listing: StreamListing
+    positions: StreamPositions, amendment: Amendment | None, listing: StreamListing
 ) -> Iterator[Finding]:
     """Check each shard's position against a list of shards that is consistent with the positions."""
     listed = {shard.shard_id for shard in listing.shards}
@@ -49,7 +49,7 @@ def shard_findings(
         yield Finding("shards", Level.INFO, "new: no run has listed it yet", shard_id)
     for shard_id, shard in positions.shards.items():
         for gap in shard.gaps:
-            filled = past is not None and past.has_cleared(shard_id, gap)
+            filled = amendment is not None and amendment.has_cleared(shard_id, gap)
             sentence = "a gap was recorded, and a replay has filled it" if filled else "a gap is recorded"
             yield Finding("shards", Level.INFO, f"{sentence}: {gap}", shard_id)
         if shard.finished:

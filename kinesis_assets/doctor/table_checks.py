@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.doctor.chain import unlike_the_log
-from kinesis_assets.doctor.expected_rows import Accounts
+from kinesis_assets.doctor.chain import log_mismatches
+from kinesis_assets.doctor.expected_rows import ExpectedRows
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.table.delta_log import folder_files, named_files
-from kinesis_assets.table.ownership import application, past_application
+from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.rewrites import rewrites_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.doctor.history import History
     from kinesis_assets.doctor.row_scan import Scan
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -34,11 +34,11 @@ def row_findings(
         snapshot: The table.
         history: The commits up to that version.
     """
-    read = read_rows([(file.path, file.size) for file in snapshot.standing_files()])
-    accounts = Accounts(
+    read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
+    accounts = ExpectedRows(
         committed=history.committed,
         rewinds=history.rewinds,
-        floor=None if history.past is None else history.past.floor,
+        floor=None if history.amendment is None else history.amendment.floor,
         unproven=history.unproven,
         since=history.since,
         lowered=history.lowered,
@@ -46,7 +46,7 @@ def row_findings(
     for difference in differences(accounts, read.counted):
         level = Level.PROBLEM if difference.certain else Level.INFO
         yield Finding("rows", level, difference.sentence, difference.shard_id)
-    for shard_id, records in sorted(read.doubled.items()):
+    for shard_id, records in sorted(read.duplicates.items()):
         yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
     if unproven := unproven_rows(accounts, read.counted):
         sentence = (
@@ -66,21 +66,23 @@ def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Find
     identity = history.positions.identity
     for chain, name in (
         (history.commits, application(identity)),
-        (history.amendments, past_application(identity)),
+        (history.amendments, amendment_application(identity)),
     ):
-        for sentence in unlike_the_log([commit.token for commit in chain], entries, name):
+        for sentence in log_mismatches([commit.commit_id for commit in chain], entries, name):
             yield Finding("log", Level.PROBLEM, sentence)
 
 
-def restore_findings(entries: Sequence[LogEntry], past: Past | None, *, proven: bool) -> Iterator[Finding]:
+def restore_findings(
+    entries: Sequence[LogEntry], amendment: Amendment | None, *, proven: bool
+) -> Iterator[Finding]:
     """Report the versions in the log that restored or overwrote the table.
 
     Args:
         entries: The versions that the log still has.
-        past: The newest amendment.
+        amendment: The newest amendment.
         proven: The rows were read, and they are the rows that the commits added.
     """
-    accepted = -1 if past is None or past.accepted is None else past.accepted
+    accepted = -1 if amendment is None or amendment.accepted is None else amendment.accepted
     for rewrite in (rewrite for entry in entries for rewrite in rewrites_of(entry)):
         sentence = f"{rewrite} replaced rows, but not the positions"
         if proven:
@@ -97,7 +99,7 @@ def restore_findings(entries: Sequence[LogEntry], past: Past | None, *, proven: 
 
 def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:
     """Check the files in the table's folder against the log."""
-    in_snapshot = {file.path: file for file in snapshot.standing_files()}
+    in_snapshot = {file.path: file for file in snapshot.active_files()}
     # The folder is listed before the log is read, so that a file committed in between is in the log.
     folder = list(folder_files(table.files))
     named = named_files(table.files)

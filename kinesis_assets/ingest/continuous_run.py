@@ -19,9 +19,9 @@ from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
-from kinesis_assets.table.stop_marker import StopObject
+from kinesis_assets.table.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
-    from kinesis_assets.ingest.poll_interval import Pace
+    from kinesis_assets.ingest.poll_interval import RunTiming
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
-SECONDS_LISTED = 10.0
+MAX_LISTING_AGE = 10.0
 """Maximum age of a shard list before the shards are listed again. The streams of an account share 20
 DescribeStreamSummary calls a second (AWS API reference, DescribeStreamSummary)."""
 
-ANSWER_WITHIN = 5.0
+FIRST_RESPONSE_TIMEOUT = 5.0
 """Seconds for which an unresponsive shard may delay the other shards. They double with each timeout of the
 shard, up to `READ_TIMEOUT`, so that a slow shard is eventually read."""
 
@@ -49,7 +49,7 @@ _PAUSE = 1.5
 runs iterated without a pause, the one that started its iteration first would win every commit."""
 
 
-class Follow:
+class ContinuousRun:
     """A continuous run over some shards of a stream.
 
     Args:
@@ -58,7 +58,7 @@ class Follow:
         table: The stream's table.
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
         timing: How long the run lasts and how often it commits.
-        tell: Called with the result of an iteration right after its commit. The result is limited to the
+        report: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `STALL_SECONDS`.
         by: Name of the run, kept with each commit.
@@ -73,9 +73,9 @@ class Follow:
         client: StreamClient,
         table: PositionedTable,
         policy: ReadPolicy,
-        timing: Pace,
+        timing: RunTiming,
         *,
-        tell: Callable[[RunResult], object],
+        report: Callable[[RunResult], object],
         by: str | None = None,
     ) -> None:
         self.batch_id: int | None = None
@@ -84,7 +84,7 @@ class Follow:
         self._table = table
         self._policy = policy
         self._timing = timing
-        self._report = tell
+        self._report = report
         self._by = by
         self._shard_list = _ShardList(client)
         self._stopped = threading.Event()
@@ -101,7 +101,7 @@ class Follow:
         self._stopped.set()
         batch_id = self.batch_id
         if batch_id is not None:
-            StopObject(self._table.folder, batch_id).set()
+            StopMarker(self._table.folder, batch_id).set()
 
     def run(self, asked: Sequence[str]) -> None:
         """Run until the time is over, another run replaces this one, all shards are finished, or `stop`.
@@ -118,7 +118,7 @@ class Follow:
             Exception: Any other error that a landing raises.
         """
         # With the SDK's own parser, the read timeout is fixed.
-        within = READ_TIMEOUT if self._client.settings.sdk_parser else ANSWER_WITHIN
+        within = READ_TIMEOUT if self._client.settings.sdk_parser else FIRST_RESPONSE_TIMEOUT
         self._shards = {shard_id: ShardTracker(within) for shard_id in asked}
         started = time.monotonic()
         end = started + self._timing.ends_after
@@ -154,8 +154,8 @@ class Follow:
         ranges = {
             shard_id: structs.replace(
                 range_,
-                patience=interval,
-                answer_within=self._shards[shard_id].answer_within,
+                retry_seconds=interval,
+                response_timeout=self._shards[shard_id].response_timeout,
             )
             for shard_id, range_ in plan.ranges.items()
         }
@@ -215,7 +215,7 @@ class Follow:
 
 
 class _ShardList:
-    """A stream's shards, listed again every `SECONDS_LISTED`, and an estimate of the service's time."""
+    """A stream's shards, listed again every `MAX_LISTING_AGE`, and an estimate of the service's time."""
 
     def __init__(self, client: StreamClient) -> None:
         self._client = client
@@ -225,10 +225,10 @@ class _ShardList:
     def get(self) -> tuple[StreamListing, datetime]:
         """Return a recent listing and the service's time, which is never ahead of the service's clock.
 
-        Raises what `relisted` raises.
+        Raises what `retry_listing` raises.
         """
-        if self._listing is None or time.monotonic() - self._listed_at >= SECONDS_LISTED:
-            self._listing = relisted(self._client, lambda listing: listing)
+        if self._listing is None or time.monotonic() - self._listed_at >= MAX_LISTING_AGE:
+            self._listing = retry_listing(self._client, lambda listing: listing)
             self._listed_at = time.monotonic()
         elapsed = timedelta(seconds=time.monotonic() - self._listed_at)
         return self._listing, self._listing.summary.service_time + elapsed

@@ -13,7 +13,7 @@ from kinesis_assets.ingest.manifest import Landing, decode_all
 from kinesis_assets.ingest.manifest_checks import check_landing
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.task import landing_task
-from kinesis_assets.spark.session import end_tagged, parallelism, tagged
+from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +65,9 @@ def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[Sha
     return landing
 
 
-def end_landing(spark: SparkSession, batch_id: int) -> None:
+def cancel_landing(spark: SparkSession, batch_id: int) -> None:
     """Cancel the landing of a batch from another thread; `land` then raises."""
-    end_tagged(spark, _tag(batch_id))
+    cancel_tagged(spark, _tag(batch_id))
 
 
 def _tag(batch_id: int) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Maximum size of a task's manifest. The manifest of 1,000 shards in 100 files takes about 3 MB."""
 
 _SHARD_ERRORS = {
@@ -137,8 +137,8 @@ def invalid(stream: str, reason: str) -> LandingFailed:
 def _decoded(stream: str, content: object, kind: type[_Manifest]) -> _Manifest:
     if not isinstance(content, bytes | bytearray):
         raise invalid(stream, f"{type(content).__name__} instead of bytes")
-    if len(content) > MOST_BYTES:
-        raise invalid(stream, f"{len(content)} bytes, more than {MOST_BYTES}")
+    if len(content) > MAX_BYTES:
+        raise invalid(stream, f"{len(content)} bytes, more than {MAX_BYTES}")
     try:
         manifest: _Manifest = _decoder(kind).decode(content)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

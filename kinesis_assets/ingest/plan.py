@@ -16,10 +16,10 @@ from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import initial_positions
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-PATIENCE = 30.0
+RETRY_SECONDS = 30.0
 """Seconds for which a failing shard is retried while the run's other shards wait for the commit."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -67,7 +67,7 @@ class ReadPolicy:
         InvalidInput: A number is out of range.
     """
 
-    starts: Starts = field(default_factory=Starts)
+    starts: StartPositions = field(default_factory=StartPositions)
     bounds: Bounds = field(default_factory=Bounds)
     allowance: Allowance = field(default_factory=Allowance)
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
@@ -135,7 +135,7 @@ class RunPlan:
         return replace(self, ranges=ranges)
 
 
-def standing_shards(
+def current_shards(
     listing: StreamListing,
     table: PositionedTable,
     on_recreated: OnRecreated = OnRecreated.FAIL,
@@ -147,7 +147,8 @@ def standing_shards(
     shard that no run has planned yet is at TRIM_HORIZON. Parents that may have expired are not checked with
     the service; only a plan does that, see `unlisted_parents`.
 
-    Raises what `plan_run` raises for the table, and for a list that contradicts it; see `relist.relisted`.
+    Raises what `plan_run` raises for the table, and for a list that contradicts it; see
+    `relist.retry_listing`.
     """
     _, positions = _read_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:
@@ -196,7 +197,7 @@ def plan_run(
         check_unlisted_parents(client, listing, found.shards, found.listed_at)
         return listing, found
 
-    listing, recorded = relisted(client, read_positions, listing)
+    listing, recorded = retry_listing(client, read_positions, listing)
     expected = recorded.with_listing(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
@@ -218,12 +219,12 @@ def plan_run(
                     shard_id=shard_id,
                     start=shard.position,
                     bounds=msgspec.structs.replace(policy.bounds, until=until),
-                    hash_range=listing.judged_by(shard.hash_range),
+                    hash_range=listing.hash_range_to_check(shard.hash_range),
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
                     expected=_bytes_unread(shard, now),
-                    patience=PATIENCE,
+                    retry_seconds=RETRY_SECONDS,
                 )
             )
         elif error := reason_to_keep(
@@ -234,7 +235,7 @@ def plan_run(
             given_up[shard_id] = give_up(shard, now)
     ranges.sort(key=lambda range_: expected.shards[range_.shard_id].safe_until or _LONG_AGO)
     return RunPlan(
-        batch_id=draw_token(),
+        batch_id=new_id(),
         expected=expected,
         listing=listing,
         asked=asked,
@@ -288,7 +289,7 @@ def _positions_or_first(
             return positions
     check_first_list(listing)
     # The committed starts are final, so they must not depend on one response.
-    summary = confirmed(client, listing.summary)
+    summary = confirm_summary(client, listing.summary)
     if summary.identity != listing.summary.identity:
         raise StreamRecreated(
             client.stream, "deleted and created again during this run; nothing was changed. Run again"

@@ -9,7 +9,7 @@ COMMIT_INTERVAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RunTiming:
     """How long a continuous run lasts and how often it commits, all in seconds.
 
     Attributes:

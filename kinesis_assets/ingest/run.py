@@ -20,7 +20,7 @@ from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
-from kinesis_assets.kinesis.relist import confirmed
+from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit import CommitResult, commit, read_until
@@ -101,7 +101,7 @@ def execute_run(
     result, moved, listing = CommitResult(None), read, plan.listing
     if read or plan.given_up or plan.lowered or not repeated:
         # After reading, so that every record is known to be from the planned stream.
-        summary = confirmed(client, plan.listing.summary)
+        summary = confirm_summary(client, plan.listing.summary)
         if summary.identity != plan.identity:
             raise StreamRecreated(
                 client.stream, "deleted and created again since the plan; nothing was committed. Run again"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from kinesis_assets.kinesis.reading.reading import ShardReading
-    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
 
     Handler = Callable[[ShardReading, Records], Iterable[Wait]]
 
@@ -23,7 +23,7 @@ CALLS = CONNECTIONS
 """Maximum concurrent calls of a task, each for another shard. Shards that pause between calls make none."""
 
 
-class SideBySide:
+class ShardGroup:
     """Readings of different shards. They can be read once.
 
     Args:
@@ -38,9 +38,9 @@ class SideBySide:
         self._errors: list[ShardError | None] = [None] * len(readings)
         self._loop = EventLoop(CALLS)
 
-    def hurry(self) -> None:
+    def cancel_pauses(self) -> None:
         """End the pauses of all shards from now on. Any thread may call this."""
-        self._loop.hurry()
+        self._loop.cancel_pauses()
 
     def read(self, handler: Handler) -> list[ShardError | None]:
         """Read all ranges to their ends. Raises errors that are not a shard's own.
@@ -54,7 +54,7 @@ class SideBySide:
         self._loop.run([self._read(number, handler) for number in range(len(self._readings))])
         return self._errors
 
-    def _read(self, number: int, handler: Handler) -> Waits[None]:
+    def _read(self, number: int, handler: Handler) -> Awaitable[None]:
         reading = self._readings[number]
         try:
             with closing(reading.steps()) as steps:

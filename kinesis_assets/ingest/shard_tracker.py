@@ -20,9 +20,9 @@ FIRST_WAIT = 1.0
 """Seconds before a shard is read again after its first failure; they double with each further failure."""
 
 LONGEST_WAIT = 30.0
-"""Maximum of that wait in seconds. An unresponsive shard may wait longer; see `ALONE`."""
+"""Maximum of that wait in seconds. An unresponsive shard may wait longer; see `UNRESPONSIVE_WAIT_FACTOR`."""
 
-ALONE = 4.0
+UNRESPONSIVE_WAIT_FACTOR = 4.0
 """Minimum wait after an unresponsive shard's timeout, as a multiple of the timeout."""
 
 _LONGEST_POWER = 10
@@ -33,7 +33,7 @@ class ShardTracker:
     """The state of one shard of a continuous run.
 
     Attributes:
-        answer_within: Seconds for which the shard may delay the other shards without a response.
+        response_timeout: Seconds for which the shard may delay the other shards without a response.
         position: The position after its last iteration; None if that is not known.
         finished: Whether it is read to its end.
         behind: Whether its last iteration did not reach the tip.
@@ -50,7 +50,7 @@ class ShardTracker:
         reported_success: Whether its last report was a success.
     """
 
-    answer_within: float
+    response_timeout: float
     position: Position | None = None
     finished: bool = False
     behind: bool = False
@@ -100,8 +100,8 @@ class ShardTracker:
             wait = min(FIRST_WAIT * 2.0 ** min(self.failures, _LONGEST_POWER), LONGEST_WAIT)
             self.failures += 1
             if isinstance(self.error, ShardSilent):
-                wait = max(wait, ALONE * self.answer_within)
-                self.answer_within = min(2 * self.answer_within, READ_TIMEOUT)
+                wait = max(wait, UNRESPONSIVE_WAIT_FACTOR * self.response_timeout)
+                self.response_timeout = min(2 * self.response_timeout, READ_TIMEOUT)
             self.due = time.monotonic() + wait
         if self._is_throttled_briefly:
             return bool(outcome.rows)

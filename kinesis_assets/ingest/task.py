@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
-from kinesis_assets.ingest.shard_group import SideBySide
-from kinesis_assets.ingest.worker_tuning import freeze_loaded_objects, give_memory_back
+from kinesis_assets.ingest.shard_group import ShardGroup
+from kinesis_assets.ingest.worker_tuning import configure_allocators, freeze_loaded_objects
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.stop_marker import StopObject
+from kinesis_assets.table.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
 largest possible size, or fifty with bodies of 1 MB."""
 
-SECONDS_BETWEEN_LOOKS = 1.0
+STOP_POLL_SECONDS = 1.0
 """Seconds between a task's checks of the stop marker."""
 
 
@@ -84,13 +84,13 @@ def landing_task(
 
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """Read a task's shards concurrently and write their records to shared files."""
-    give_memory_back()
-    budget, room = Budget(allowance.within(job.read_until - time.time())), Room(BYTES_IN_FLIGHT)
+    configure_allocators()
+    budget, limiter = Quota(allowance.within(job.read_until - time.time())), MemoryLimiter(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id)
     stop_event = threading.Event()
-    readings = [ShardReading(client, range_, budget, stop_event, room) for range_ in ranges]
-    group = SideBySide(readings, stop_event)
+    readings = [ShardReading(client, range_, budget, stop_event, limiter) for range_ in ranges]
+    group = ShardGroup(readings, stop_event)
 
     def write(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
@@ -98,13 +98,13 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
         return ()
 
     with writer:
-        with _watched(StopObject(job.folder, job.batch_id), stop_event, group.hurry):
+        with _watched(StopMarker(job.folder, job.batch_id), stop_event, group.cancel_pauses):
             errors = group.read(write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager
-def _watched(marker: StopObject, stop_event: threading.Event, on_stop: Callable[[], None]) -> Iterator[None]:
+def _watched(marker: StopMarker, stop_event: threading.Event, on_stop: Callable[[], None]) -> Iterator[None]:
     """Watch for a stop marker within the context.
 
     Args:
@@ -121,7 +121,7 @@ def _watched(marker: StopObject, stop_event: threading.Event, on_stop: Callable[
                 if marker.is_set():
                     stop_event.set()
                     on_stop()
-            if done.wait(SECONDS_BETWEEN_LOOKS):
+            if done.wait(STOP_POLL_SECONDS):
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)

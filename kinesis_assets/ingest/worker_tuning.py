@@ -14,7 +14,7 @@ _LARGE = 32 << 20  # glibc's maximum; mapping memory for each page of records wo
 
 
 @cache
-def give_memory_back() -> None:
+def configure_allocators() -> None:
     """Make all threads share freed memory, and return most of it to the system.
 
     By default each thread keeps the memory that it has freed: Arrow's own allocator uses one heap for each

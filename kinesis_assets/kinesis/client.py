@@ -27,22 +27,22 @@ from kinesis_assets.kinesis.shards import (
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread, waited_out
+from kinesis_assets.kinesis.transport.awaitables import run_until_complete, to_thread
 from kinesis_assets.kinesis.transport.http_connection import ResponseTooLong
-from kinesis_assets.kinesis.transport.memory_limiter import Room, Seat
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter, Reservation
 from kinesis_assets.kinesis.transport.sdk_internals import (
     SdkInternalMissing,
     data_endpoint,
     parser_error,
-    warn_that_the_sdk_calls,
+    warn_about_missing_internal,
 )
-from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY, DirectCall
+from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE, SignedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
@@ -91,8 +91,8 @@ class StreamClient:
         self.stream = self.address.name
         self.wait = wait
         settings = replace(settings, region_name=self.address.region_name(settings.region_name))
-        self._get_records: DirectCall[Page] | None = None
-        self._get_shard_iterator: DirectCall[str] | None = None
+        self._get_records: SignedCall[Page] | None = None
+        self._get_shard_iterator: SignedCall[str] | None = None
         try:
             self._client = sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
@@ -108,13 +108,13 @@ class StreamClient:
 
     def _call_directly(self, attempts: int, endpoint_url: str) -> None:
         try:
-            get_records = DirectCall(self._client, "GetRecords", WirePage, endpoint_url)
+            get_records = SignedCall(self._client, "GetRecords", WirePage, endpoint_url)
             if attempts == 1:  # direct calls are not retried
-                self._get_shard_iterator = DirectCall(
+                self._get_shard_iterator = SignedCall(
                     self._client, "GetShardIterator", WireIterator, endpoint_url
                 )
         except SdkInternalMissing as missing:
-            warn_that_the_sdk_calls(str(missing))
+            warn_about_missing_internal(str(missing))
         else:
             self._get_records = get_records
 
@@ -201,19 +201,17 @@ class StreamClient:
 
         The SDK makes the call, unless `attempts` is 1.
         """
-        return waited_out(self.getting_iterator(shard_id, position))[0]
+        return run_until_complete(self.getting_iterator(shard_id, position))[0]
 
-    def getting_iterator(self, shard_id: str, position: Position) -> Waits[tuple[str, datetime]]:
+    def getting_iterator(self, shard_id: str, position: Position) -> Awaitable[tuple[str, datetime]]:
         """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
-            response = yield from by_a_thread(
-                lambda: self._call("GetShardIterator", "ShardIterator", **named)
-            )
+            response = yield from to_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
             return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
-        given, date = yield from self._directly(self._get_shard_iterator, named, _seat(None))
+        given, date = yield from self._directly(self._get_shard_iterator, named, _reservation(None))
         return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
@@ -221,37 +219,37 @@ class StreamClient:
 
         A direct call is made once, regardless of `attempts`; the SDK retries its own calls.
         """
-        return waited_out(self.getting_records(iterator, limit))
+        return run_until_complete(self.getting_records(iterator, limit))
 
     def getting_records(
-        self, iterator: str, limit: int, seat: Seat | None = None
-    ) -> Waits[tuple[Page, datetime]]:
+        self, iterator: str, limit: int, reservation: Reservation | None = None
+    ) -> Awaitable[tuple[Page, datetime]]:
         """`get_records` as a generator that yields its waits; memory is reserved before the body is read."""
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
         if self._get_records is None:
-            given = yield from self._get_records_by_sdk(arguments, _seat(seat))
+            given = yield from self._get_records_by_sdk(arguments, _reservation(reservation))
             page, date = self._whole("GetRecords", given)
             del given
         else:
-            page, date = yield from self._directly(self._get_records, arguments, _seat(seat))
+            page, date = yield from self._directly(self._get_records, arguments, _reservation(reservation))
         try:
             return page, self._time("GetRecords", date)
         finally:
             del page  # the traceback of an error must not keep the page alive
 
     def _directly(
-        self, call: DirectCall[AnswerT_co], arguments: Mapping[str, Any], seat: Seat
-    ) -> Waits[tuple[AnswerT_co, str | None]]:
+        self, call: SignedCall[AnswerT_co], arguments: Mapping[str, Any], reservation: Reservation
+    ) -> Awaitable[tuple[AnswerT_co, str | None]]:
         with self._failures(call.operation):
-            given = yield from call(arguments, seat)
+            given = yield from call(arguments, reservation)
         return self._whole(call.operation, given)
 
     def _get_records_by_sdk(
-        self, arguments: Mapping[str, Any], seat: Seat
-    ) -> Waits[tuple[Page | IncompleteBody, str | None]]:
-        yield from seat.take(int(COPIES * LARGEST_BODY))
+        self, arguments: Mapping[str, Any], reservation: Reservation
+    ) -> Awaitable[tuple[Page | IncompleteBody, str | None]]:
+        yield from reservation.acquire(int(MEMORY_PER_BODY_BYTE * LARGEST_BODY))
 
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
@@ -261,7 +259,7 @@ class StreamClient:
             except (parser_error(), *_NOT_A_PAGE) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
-        return (yield from by_a_thread(page))  # the SDK reads the body and parses it in one go
+        return (yield from to_thread(page))  # the SDK reads the body and parses it in one go
 
     def _check_length(self, response: dict[str, Any]) -> None:
         """Reject a response that is too long for the direct call.
@@ -335,6 +333,6 @@ def _date(response: dict[str, Any]) -> str | None:
     return date
 
 
-def _seat(seat: Seat | None) -> Seat:
+def _reservation(reservation: Reservation | None) -> Reservation:
     """Return the given reservation, or one in a limiter for this call alone."""
-    return Room(LARGEST_BODY).seat() if seat is None else seat
+    return MemoryLimiter(LARGEST_BODY).reservation() if reservation is None else reservation

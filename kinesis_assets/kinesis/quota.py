@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.record import Records
 
 
-class Budget:
+class Quota:
     """An allowance that any number of readings use up together."""
 
     def __init__(self, allowance: Allowance) -> None:
@@ -27,7 +27,7 @@ class Budget:
         return self._records == 0 or self._bytes == 0
 
     @property
-    def late(self) -> bool:
+    def timed_out(self) -> bool:
         """Whether the time of the allowance is over."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 

@@ -18,7 +18,7 @@ WAITS = (0.5, 1.0, 2.0)
 _T = TypeVar("_T")
 
 
-def relisted(
+def retry_listing(
     client: StreamClient, use: Callable[[StreamListing], _T], listing: StreamListing | None = None
 ) -> _T:
     """Pass lists of the stream's shards to a function until it accepts one.
@@ -43,7 +43,7 @@ def relisted(
     return _tried(client, lambda: use(client.listing()))
 
 
-def confirmed(client: StreamClient, summary: StreamSummary) -> StreamSummary:
+def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSummary:
     """Describe a stream a second time, before something permanent is recorded.
 
     A caller that records a retention uses the longer of the two: a shorter one needs two responses.

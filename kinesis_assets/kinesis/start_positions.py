@@ -24,7 +24,7 @@ _DEFAULT = "default"
 _FILE = "file://"
 
 
-class Starts(msgspec.Struct, frozen=True):
+class StartPositions(msgspec.Struct, frozen=True):
     """The start position of each shard at the first plan of a stream.
 
     Attributes:
@@ -37,7 +37,7 @@ class Starts(msgspec.Struct, frozen=True):
     shards: Mapping[str, Position] = {}
 
     @classmethod
-    def of(cls, start: str | Mapping[str, str]) -> Starts:
+    def of(cls, start: str | Mapping[str, str]) -> StartPositions:
         """Parse a start in one of its written forms.
 
         Args:

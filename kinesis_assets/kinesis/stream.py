@@ -98,7 +98,7 @@ class StreamListing:
     summary: StreamSummary
     shards: Sequence[Shard]
 
-    def judged_by(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
+    def hash_range_to_check(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
         """Return the hash range for checking a shard's sub-records; None for no check, see `aggregation`."""
         return None if self.summary.on_demand else hash_range
 

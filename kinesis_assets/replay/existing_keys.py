@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-    from kinesis_assets.table.file_stats import HeldFile
+    from kinesis_assets.table.file_stats import FileStats
 
 _KEYS = ["sequence_number", "sub_sequence_number"]
 _COLUMNS = ["shard_id", *_KEYS]
@@ -30,7 +30,7 @@ _OPEN_FILES = 4
 """Files that a task reads at once. Each takes memory for the key columns of one row group."""
 
 
-class HeldKeys:
+class ExistingKeys:
     """Finds the records of a page that the table lacks. Safe to share between threads.
 
     A record has the same arrival time in the stream and in the table. So only files and row groups that may
@@ -42,9 +42,9 @@ class HeldKeys:
         files: The data files of one version of the table.
     """
 
-    def __init__(self, filesystem: FileSystem, files: Sequence[HeldFile]) -> None:
+    def __init__(self, filesystem: FileSystem, files: Sequence[FileStats]) -> None:
         self._filesystem = filesystem
-        self._by_date: defaultdict[date, list[HeldFile]] = defaultdict(list)
+        self._by_date: defaultdict[date, list[FileStats]] = defaultdict(list)
         for file in files:
             self._by_date[file.arrival_date].append(file)
         self._open_files = threading.BoundedSemaphore(_OPEN_FILES)
@@ -66,7 +66,7 @@ class HeldKeys:
                     held.update(_keys(found.filter(pc.is_in(found["sequence_number"], numbers))))
         return pa.array([key not in held for key in _keys(batch)], pa.bool_())
 
-    def _files(self, shard_id: str, first: datetime, last: datetime) -> Iterator[HeldFile]:
+    def _files(self, shard_id: str, first: datetime, last: datetime) -> Iterator[FileStats]:
         for days in range((last.date() - first.date()).days + 1):
             for file in self._by_date.get(first.date() + timedelta(days), ()):
                 if file.may_hold_shard(shard_id) and file.may_hold_arrivals(first, last):

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.replay.manifest import ShardFilling
+    from kinesis_assets.replay.manifest import ShardFillResult
 
 
 def filled_gaps(
-    gaps: Sequence[Gap], result: ShardFilling, *, not_before: datetime, up_to_position: bool
+    gaps: Sequence[Gap], result: ShardFillResult, *, not_before: datetime, up_to_position: bool
 ) -> tuple[ClearedGap, ...]:
     """Return the gaps of a shard that a replay has read completely.
 
@@ -31,7 +31,7 @@ def filled_gaps(
         not_before: Records that arrived before this time were skipped.
         up_to_position: The range ended at the shard's committed position, which is after every gap.
     """
-    if result.error is not None or result.end in {None, RangeEnd.LATE} or result.first_read is None:
+    if result.error is not None or result.end in {None, RangeEnd.TIME_LIMIT} or result.first_read is None:
         return ()
     first, through = at(result.first_read), passed(result.through)
     filled = []

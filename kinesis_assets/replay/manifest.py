@@ -9,7 +9,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.data_file import DataFile
 
 
-class ShardFilling(ShardResult, frozen=True, forbid_unknown_fields=True):
+class ShardFillResult(ShardResult, frozen=True, forbid_unknown_fields=True):
     """The result of reading one shard again. Its rows are the records that the table lacked.
 
     Attributes:
@@ -27,11 +27,11 @@ class ShardFilling(ShardResult, frozen=True, forbid_unknown_fields=True):
     last_sequence_number: str | None
 
 
-class Filling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FillResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The result of a replay's Spark job: its files and its shards. Nothing is committed yet."""
 
     files: tuple[DataFile, ...] = ()
-    shards: tuple[ShardFilling, ...] = ()
+    shards: tuple[ShardFillResult, ...] = ()
 
-    def __add__(self, other: Filling) -> Filling:
-        return Filling(self.files + other.files, self.shards + other.shards)
+    def __add__(self, other: FillResult) -> FillResult:
+        return FillResult(self.files + other.files, self.shards + other.shards)

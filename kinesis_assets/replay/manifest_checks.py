@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import Filling, ShardFilling
+    from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 
 
-def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], filling: Filling) -> None:
+def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], filling: FillResult) -> None:
     """Check that a filling can be the result of these ranges.
 
     Raises:
@@ -35,7 +35,7 @@ def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], fill
     )
 
 
-def _wrong_filling(range_: ShardRange, shard: ShardFilling) -> str | None:
+def _wrong_filling(range_: ShardRange, shard: ShardFillResult) -> str | None:
     first, last, through = shard.first_sequence_number, shard.last_sequence_number, shard.through
     return first_failed(
         shard.shard_id,

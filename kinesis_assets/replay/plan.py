@@ -12,12 +12,12 @@ from kinesis_assets.errors import CallFailed, DataLost, InvalidInput, ShardListI
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.replay.window import OLDEST
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.replay.window import Span
-    from kinesis_assets.table.amendments import Past
-    from kinesis_assets.table.file_stats import HeldFile
+    from kinesis_assets.replay.window import ReplayWindow
+    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.file_stats import FileStats
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
@@ -47,7 +47,7 @@ class ReplayPlan:
         batch_id: Identifies the attempt; every row that it fills in carries it.
         listing: The stream and its shards.
         version: The version of the table.
-        past: The newest amendment of that version; None if there is none.
+        amendment: The newest amendment of that version; None if there is none.
         not_before: Records that arrived before this time are skipped.
         held: The data files of that version that may contain records of the ranges.
         ranges: The ranges to read, by shard id.
@@ -60,9 +60,9 @@ class ReplayPlan:
     batch_id: int
     listing: StreamListing
     version: int
-    past: Past | None
+    amendment: Amendment | None
     not_before: datetime
-    held: tuple[HeldFile, ...]
+    held: tuple[FileStats, ...]
     ranges: Mapping[str, ShardRange]
     gaps: Mapping[str, Sequence[Gap]]
     up_to_positions: bool
@@ -71,11 +71,11 @@ class ReplayPlan:
 
 
 def plan_replay(
-    client: StreamClient, table: PositionedTable, window: Span, shard_ids: Sequence[str] = ()
+    client: StreamClient, table: PositionedTable, window: ReplayWindow, shard_ids: Sequence[str] = ()
 ) -> ReplayPlan:
     """Plan one attempt of a replay. The arguments and errors are those of `replay`."""
     try:
-        return relisted(client, lambda listing: _plan(client, table, window, shard_ids, listing))
+        return retry_listing(client, lambda listing: _plan(client, table, window, shard_ids, listing))
     except ShardListIncomplete as error:
         # A shard that every list leaves out does not delay the listed ones.
         return _plan(client, table, window, shard_ids, client.listing(whole=False), incomplete=error)
@@ -84,7 +84,7 @@ def plan_replay(
 def _plan(
     client: StreamClient,
     table: PositionedTable,
-    window: Span,
+    window: ReplayWindow,
     shard_ids: Sequence[str],
     listing: StreamListing,
     *,
@@ -126,9 +126,9 @@ def _plan(
     _refuse_invalid_sequence_number(
         client, [shard_id for shard_id in requested if shard_id in listed], window.start
     )
-    past = snapshot.past(listing.summary.identity)
+    amendment = snapshot.amendment(listing.summary.identity)
     oldest = now - timedelta(hours=listing.summary.retention_hours)
-    floor = _floor(past)
+    floor = _floor(amendment)
     start = _clipped_start(window, floor, oldest)
     not_before = max(start.timestamp or oldest - _RETENTION_MARGIN, floor or _LONG_AGO)
     ranges: dict[str, ShardRange] = {}
@@ -141,7 +141,7 @@ def _plan(
         elif shard_id in listed:
             ranges[shard_id] = msgspec.structs.replace(
                 range_,
-                hash_range=listing.judged_by(positions.shards[shard_id].hash_range),
+                hash_range=listing.hash_range_to_check(positions.shards[shard_id].hash_range),
                 closed=listed[shard_id].closed,
             )
         elif is_left_out(positions.shards[shard_id], listing.summary, whole=whole):
@@ -152,20 +152,20 @@ def _plan(
     if incomplete is None:
         refuse_left_out(listing.summary, left_out)
     return ReplayPlan(
-        batch_id=draw_token(),
+        batch_id=new_id(),
         listing=listing,
         version=snapshot.version,
-        past=past,
+        amendment=amendment,
         not_before=not_before,
         held=tuple(
             file
-            for file in (snapshot.data_files() if ranges else ())
+            for file in (snapshot.file_stats() if ranges else ())
             if file.may_hold_arrivals(not_before, window.until)
         ),
         ranges=ranges,
         gaps={
             shard_id: [
-                gap for gap in positions.shards[shard_id].gaps if not _has_cleared(past, shard_id, gap)
+                gap for gap in positions.shards[shard_id].gaps if not _has_cleared(amendment, shard_id, gap)
             ]
             for shard_id in ranges
         },
@@ -181,18 +181,18 @@ def _refuse_unknown(stream: str, unknown: Sequence[str], incomplete: ShardListIn
         raise incomplete or InvalidInput(f"stream {stream} has no shard {names}")
 
 
-def _has_cleared(past: Past | None, shard_id: str, gap: Gap) -> bool:
-    return past is not None and past.has_cleared(shard_id, gap)
+def _has_cleared(amendment: Amendment | None, shard_id: str, gap: Gap) -> bool:
+    return amendment is not None and amendment.has_cleared(shard_id, gap)
 
 
-def _floor(past: Past | None) -> datetime | None:
+def _floor(amendment: Amendment | None) -> datetime | None:
     """Return the first arrival time that the table keeps; None if it keeps all."""
-    if past is None or past.floor is None:
+    if amendment is None or amendment.floor is None:
         return None
-    return datetime.combine(past.floor, datetime.min.time(), UTC)
+    return datetime.combine(amendment.floor, datetime.min.time(), UTC)
 
 
-def _clipped_start(window: Span, floor: datetime | None, oldest: datetime) -> Position:
+def _clipped_start(window: ReplayWindow, floor: datetime | None, oldest: datetime) -> Position:
     """Return the start of a window without the rows that the table's own retention has deleted.
 
     The arrival time of a sequence number is unknown, and the oldest record may be later than the floor, so
@@ -211,7 +211,7 @@ def _clipped_start(window: Span, floor: datetime | None, oldest: datetime) -> Po
 
 
 def _range(
-    shard_id: str, start: Position, window: Span, shard: ShardPosition | None
+    shard_id: str, start: Position, window: ReplayWindow, shard: ShardPosition | None
 ) -> ShardRange | ReplayOutcome:
     """Return the range of a shard, which ends at its position, or the outcome if the range is empty."""
     if shard is None or shard.position.kind in {PositionKind.TRIM_HORIZON, PositionKind.LATEST}:

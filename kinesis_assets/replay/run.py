@@ -19,22 +19,22 @@ from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, Strea
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.replay.filled_gaps import filled_gaps
-from kinesis_assets.replay.manifest import Filling, ShardFilling
+from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
-from kinesis_assets.table.amend import fill_in
-from kinesis_assets.table.commit import LONGEST_READING, read_until
+from kinesis_assets.table.amend import commit_missing_rows
+from kinesis_assets.table.commit import MAX_READING_TIME, read_until
 from kinesis_assets.table.positions import Landed
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.replay.plan import ReplayPlan
-    from kinesis_assets.replay.window import Span
+    from kinesis_assets.replay.window import ReplayWindow
     from kinesis_assets.table.amendments import ClearedGap
     from kinesis_assets.table.table import PositionedTable
 
-Fill = Callable[[FillJob, Sequence[ShardRange]], Filling]
+Fill = Callable[[FillJob, Sequence[ShardRange]], FillResult]
 """Reads the ranges of different shards and writes the missing records, as `fill` does in Spark."""
 
 _ATTEMPTS = 8
@@ -47,7 +47,7 @@ def replay(
     fill: Fill,
     client: StreamClient,
     table: PositionedTable,
-    window: Span,
+    window: ReplayWindow,
     shard_ids: Sequence[str] = (),
     *,
     by: str | None = None,
@@ -86,7 +86,7 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     """Execute a plan, and return the outcomes by shard id and the version of the commit."""
-    result = Filling()
+    result = FillResult()
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
@@ -100,11 +100,11 @@ def _execute(
             )
     version = None
     if result.files or cleared:
-        version = fill_in(
+        version = commit_missing_rows(
             table,
             identity=plan.listing.summary.identity,
             version=plan.version,
-            past=plan.past,
+            amendment=plan.amendment,
             not_before=plan.not_before,
             batch_id=plan.batch_id,
             files=result.files,
@@ -119,7 +119,7 @@ def _execute(
     return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
 
 
-def _cleared(plan: ReplayPlan, result: Filling) -> dict[str, tuple[ClearedGap, ...]]:
+def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap, ...]]:
     """Return the gaps that were filled, by shard id."""
     cleared = {
         shard.shard_id: filled_gaps(
@@ -133,7 +133,7 @@ def _cleared(plan: ReplayPlan, result: Filling) -> dict[str, tuple[ClearedGap, .
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
-def _filled(shard: ShardFilling) -> Landed:
+def _filled(shard: ShardFillResult) -> Landed:
     return Landed(
         start=shard.start,
         through=shard.through,
@@ -145,7 +145,7 @@ def _filled(shard: ShardFilling) -> Landed:
     )
 
 
-def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayOutcome:
+def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
     state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
@@ -164,27 +164,27 @@ def _outcome(plan: ReplayPlan, shard: ShardFilling, gaps_filled: int) -> ReplayO
     )
 
 
-def _unfinished(shard: ShardFilling, lost: DataLost | None) -> ReplayUnfinished | None:
+def _unfinished(shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinished | None:
     """Return the error of a range that was not read in time.
 
     It includes the loss of records, because a replay that continues the range does not report that again.
     """
-    if shard.end is not RangeEnd.LATE:
+    if shard.end is not RangeEnd.TIME_LIMIT:
         return None
     number = shard.through.sequence_number
     return ReplayUnfinished(
         shard.shard_id,
         ("" if lost is None else f"{lost.sentence}. Also, ")
-        + f"the range was not read completely within {LONGEST_READING}, and what is read later cannot be "
+        + f"the range was not read completely within {MAX_READING_TIME}, and what is read later cannot be "
         f"committed. Missing records up to {shard.through} were filled in; to continue, replay this shard"
         + ("" if number is None else f" from {number}"),
     )
 
 
-def _start_missing(plan: ReplayPlan, shard: ShardFilling) -> DataLost | None:
+def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     """Return the error of a range whose first record no longer exists, which the service does not report."""
     requested = shard.start.sequence_number
-    ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.LATE
+    ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.TIME_LIMIT
     if requested is None or shard.first_read == requested or not (shard.first_read or ended_by_number):
         return None
     return DataLost(

@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 
 from kinesis_assets.ingest.manifest import decode_all, encode
 from kinesis_assets.ingest.packing import packed
-from kinesis_assets.ingest.shard_group import SideBySide
+from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, LandingJob, client_of
-from kinesis_assets.ingest.worker_tuning import give_memory_back
+from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
-from kinesis_assets.kinesis.transport.memory_limiter import Room
-from kinesis_assets.replay.existing_keys import HeldKeys
-from kinesis_assets.replay.manifest import Filling, ShardFilling
+from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.replay.existing_keys import ExistingKeys
+from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
-    from kinesis_assets.kinesis.transport.awaitables import Waits
-    from kinesis_assets.table.file_stats import HeldFile
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.table.file_stats import FileStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class FillJob:
     """
 
     landing: LandingJob
-    held: tuple[HeldFile, ...]
+    held: tuple[FileStats, ...]
     not_before: datetime
 
 
-def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     """Read the ranges of different shards again, and write missing records to files in the table's folder.
 
     The error of a shard ends only its own range; any other error fails the job.
@@ -71,10 +71,10 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = packed(ranges, tasks)
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
-    return filling_of([row[0] for row in rows], job, ranges)
+    return fill_result_of([row[0] for row in rows], job, ranges)
 
 
-def filling_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     """Decode and check the manifests of the tasks.
 
     Args:
@@ -86,7 +86,7 @@ def filling_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardR
         LandingFailed: A manifest is invalid, or together they do not match the ranges.
     """
     landing = job.landing
-    result = sum(decode_all(landing.stream, contents, Filling), Filling())
+    result = sum(decode_all(landing.stream, contents, FillResult), FillResult())
     check_filling(landing.stream, landing.batch_id, ranges, result)
     return result
 
@@ -103,37 +103,37 @@ def _task(
     return run
 
 
-def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     """Run one task: read its shards concurrently, and write missing records to shared files."""
-    give_memory_back()
+    configure_allocators()
     landing = job.landing
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
-    held = HeldKeys(filesystem, job.held)
+    held = ExistingKeys(filesystem, job.held)
     writer = DataFileWriter(filesystem, landing.batch_id)
     missing: defaultdict[str, _Missing] = defaultdict(_Missing)
 
-    def write_missing(reading: ShardReading, records: Records) -> Waits[None]:
+    def write_missing(reading: ShardReading, records: Records) -> Awaitable[None]:
         shard_id = reading.range.shard_id
         batch = record_batch(client.stream, shard_id, records)
-        lacking = yield from by_a_thread(lambda: held.lacking(shard_id, batch))  # reads files
+        lacking = yield from to_thread(lambda: held.lacking(shard_id, batch))  # reads files
         in_window = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
         lacking = pc.and_(lacking, in_window)
         if lacking.true_count:
             writer.write(shard_id, batch.filter(lacking))
             missing[shard_id].add(records, lacking)
 
-    budget = Budget(Allowance(seconds=landing.read_until - time.time()))
-    room, stop = Room(BYTES_IN_FLIGHT), threading.Event()
-    readings = [ShardReading(client, range_, budget, stop, room) for range_ in ranges]
+    quota = Quota(Allowance(seconds=landing.read_until - time.time()))
+    limiter, stop = MemoryLimiter(BYTES_IN_FLIGHT), threading.Event()
+    readings = [ShardReading(client, range_, quota, stop, limiter) for range_ in ranges]
     with writer:
-        errors = SideBySide(readings, stop).read(write_missing)
+        errors = ShardGroup(readings, stop).read(write_missing)
         files = tuple(writer.close())
     shards = tuple(
         missing[reading.range.shard_id].result(reading, error)
         for reading, error in zip(readings, errors, strict=True)
     )
-    return Filling(files, shards)
+    return FillResult(files, shards)
 
 
 class _Missing:
@@ -153,8 +153,8 @@ class _Missing:
                 self._first = self._first or record.sequence_number
                 self._last = record.sequence_number
 
-    def result(self, reading: ShardReading, error: ShardError | None) -> ShardFilling:
-        return ShardFilling(
+    def result(self, reading: ShardReading, error: ShardError | None) -> ShardFillResult:
+        return ShardFillResult(
             shard_id=reading.range.shard_id,
             start=reading.range.start,
             through=reading.position,

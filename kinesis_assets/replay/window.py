@@ -13,7 +13,7 @@ OLDEST = "TRIM_HORIZON"
 """The start that means the oldest record that the stream has."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class ReplayWindow(msgspec.Struct, frozen=True):
     """The window of a replay. It always ends at the committed position at the latest.
 
     Attributes:
@@ -39,7 +39,7 @@ class Span(msgspec.Struct, frozen=True):
             )
 
     @classmethod
-    def of(cls, start: str, end: str | None = None) -> Span:
+    def of(cls, start: str, end: str | None = None) -> ReplayWindow:
         """Parse a window.
 
         Args:

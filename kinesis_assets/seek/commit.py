@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.seek.plan import going_back, moving
-from kinesis_assets.table import amendments as past_file
+from kinesis_assets.table import amendments as amendment_file
 from kinesis_assets.table.amendments import ClearedGap
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.row_predicates import passed, rows_after
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.seek.plan import Move
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -60,8 +60,8 @@ def following_positions(
     return StreamPositions(
         format=FORMAT,
         identity=current.identity,
-        token=draw_token(),
-        previous=current.token,
+        commit_id=new_id(),
+        previous=current.commit_id,
         generation=current.generation + 1,
         batch_id=batch_id,
         shards=current.shards | changed,
@@ -81,7 +81,7 @@ def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Map
         moves: The moves, by shard id.
     """
     identity, back = following.identity, going_back(moves)
-    past = _amendment(snapshot, following, tuple(back)) if back else None
+    amendment = _amendment(snapshot, following, tuple(back)) if back else None
     places = {
         shard_id: place
         for shard_id, move in back.items()
@@ -89,18 +89,18 @@ def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Map
     }
     if places:
         predicate = rows_after(identity.name, places)
-        snapshot.remove(predicate, identity=identity, positions=following, past=past)
+        snapshot.remove(predicate, identity=identity, positions=following, amendment=amendment)
     else:  # deleting no row would commit nothing
-        snapshot.commit([], identity=identity, positions=following, past=past)
+        snapshot.commit([], identity=identity, positions=following, amendment=amendment)
 
 
-def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Past:
+def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Amendment:
     """Return the amendment of shards that go back.
 
     It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
     """
-    before = snapshot.past(following.identity)
-    return past_file.following(
+    before = snapshot.amendment(following.identity)
+    return amendment_file.next_amendment(
         before,
         batch_id=following.batch_id,
         at=datetime.now(UTC),
@@ -110,7 +110,7 @@ def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: t
     )
 
 
-def _still_cleared(before: Past, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
+def _still_cleared(before: Amendment, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
     """Return the filled gaps that the positions still have: rows of the other gaps are removed."""
     still: dict[str, tuple[ClearedGap, ...]] = {}
     for shard_id, cleared in before.cleared.items():

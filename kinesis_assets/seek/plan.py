@@ -14,7 +14,7 @@ import msgspec
 from kinesis_assets.errors import SeekRefused
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.row_predicates import Passed, at, passed
+from kinesis_assets.table.row_predicates import PassedRecord, at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -192,7 +192,7 @@ def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:
     return Move(shard_id, Direction.BACK, shard, after)
 
 
-def _passed_at_target(probe: Probe) -> Passed | None:
+def _passed_at_target(probe: Probe) -> PassedRecord | None:
     """Return what a shard at the target has passed; None if that is unknown."""
     if probe.target.sequence_number is not None:
         return passed(probe.target)
@@ -206,7 +206,7 @@ def _at_first(probe: Probe) -> Position:
     return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=probe.first.sequence_number)
 
 
-def _gaps_before(gaps: Sequence[Gap], new: Passed, first: ProbedRecord) -> tuple[Gap, ...]:
+def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: ProbedRecord) -> tuple[Gap, ...]:
     """Return the gaps before a new position. A gap around it ends at the first record that is read again."""
     kept = []
     for gap in gaps:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.stale_list import check_for_seek
-from kinesis_assets.kinesis.relist import confirmed, relisted
-from kinesis_assets.kinesis.start_positions import Starts, try_sequence_numbers
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.seek.commit import commit_moves, following_positions
 from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.seek.probe import TIME_TO_READ, probe_shard
-from kinesis_assets.table.commit_ids import draw_token, drawn_at
-from kinesis_assets.table.commit_loop import until_told
-from kinesis_assets.table.commits_since import landed_since
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commit_loop import commit_until_known
+from kinesis_assets.table.commits_since import find_commit
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Probe
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -100,7 +100,7 @@ def seek(
         TableError: The table cannot be used, belongs to another stream, or was restored or
             overwritten; or (`CommitUnknown`) the result of the commit is unknown.
     """
-    listing = relisted(client, lambda listing: listing)
+    listing = retry_listing(client, lambda listing: listing)
     identity = listing.summary.identity
     snapshot = table.snapshot()
     expected = snapshot.positions(identity)
@@ -112,8 +112,10 @@ def seek(
     refuse_rewritten(table, snapshot, expected)
     recorded = snapshot.with_archive(expected)
     check_for_seek(listing, recorded)
-    batch_id = draw_token()
-    hours = sorted((listing.summary.retention_hours, confirmed(client, listing.summary).retention_hours))
+    batch_id = new_id()
+    hours = sorted(
+        (listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
+    )
     # The probes use the shorter retention, to be safe; the longer one is what both responses confirm.
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids)
     listing = listing.with_retention(hours[1])
@@ -124,15 +126,15 @@ def seek(
         return SeekResult(planned)
     results: dict[int, SeekResult] = {}
 
-    def attempt(*, and_try: bool) -> SeekResult | None:
+    def attempt(*, may_commit: bool) -> SeekResult | None:
         snapshot = table.snapshot()
         current = snapshot.positions(identity)
         if current is None:
             raise InvalidInput(f"the positions of {client.stream} no longer exist; was the table replaced?")
-        token = landed_since(table, current, expected, batch_id)
-        if token is not None:
-            return replace(results[token], version=snapshot.version_of(token), applied=True)
-        if not and_try:
+        commit_id = find_commit(table, current, expected, batch_id)
+        if commit_id is not None:
+            return replace(results[commit_id], version=snapshot.version_of(commit_id), applied=True)
+        if not may_commit:
             return None
         _refuse_late(table, batch_id)
         refuse_rewritten(table, snapshot, current)
@@ -145,11 +147,11 @@ def seek(
         following = following_positions(
             current, moves, batch_id, by=by, now=listing.summary.service_time, examined=snapshot.version
         )
-        results[following.token] = SeekResult(moves)
+        results[following.commit_id] = SeekResult(moves)
         commit_moves(snapshot, following, moves)
         return None
 
-    return until_told(table, attempt)
+    return commit_until_known(table, attempt)
 
 
 def _request(
@@ -172,7 +174,9 @@ def _request(
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
         )
-    target = Starts(to).frozen(replace(listing, shards=listing.shards[:1]))[listing.shards[0].shard_id]
+    target = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
+        listing.shards[0].shard_id
+    ]
     if shard_ids is not None:
         for shard_id in chosen:
             if shard_id not in listed:
@@ -205,9 +209,9 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
     }
     stream = positions.identity.name
     rows = snapshot.count(rows_after(stream, places)) if places else {}
-    past = snapshot.past(positions.identity)
+    amendment = snapshot.amendment(positions.identity)
     for shard_id, move in back.items():
-        _refuse_expired(shard_id, request.probes[shard_id], rows.get(shard_id, 0), past)
+        _refuse_expired(shard_id, request.probes[shard_id], rows.get(shard_id, 0), amendment)
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
@@ -215,7 +219,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
     """Refuse to use probes that are too old: rows that are removed later might no longer be in the stream."""
-    age = timedelta(seconds=time.time() - drawn_at(batch_id))
+    age = timedelta(seconds=time.time() - time_of_id(batch_id))
     if age > TIME_TO_READ / 4:
         raise AttemptExpired(
             table.uri,
@@ -235,7 +239,7 @@ def _refuse_changed_direction(planned: Mapping[str, Move], moves: Mapping[str, M
             )
 
 
-def _refuse_expired(shard_id: str, probe: Probe, rows: int, past: Past | None) -> None:
+def _refuse_expired(shard_id: str, probe: Probe, rows: int, amendment: Amendment | None) -> None:
     """Refuse to go back if removed rows could not be read again, or expired rows would be added again."""
     if rows and probe.first is None:
         raise SeekRefused(
@@ -243,7 +247,7 @@ def _refuse_expired(shard_id: str, probe: Probe, rows: int, past: Past | None) -
             f"{rows} rows after {probe.target} would be removed, but the stream has no record from there on, "
             "so they could not be added again; nothing was changed. Choose another position",
         )
-    floor = None if past is None else past.floor
+    floor = None if amendment is None else amendment.floor
     if probe.first is not None and floor is not None and probe.first.arrival.date() < floor:
         raise SeekRefused(
             shard_id,

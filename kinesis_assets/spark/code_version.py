@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-CODE = "spark.kinesis_assets.code"
+CODE_SETTING = "spark.kinesis_assets.code"
 """The Spark setting with a server's code version. A server without it, as on a cluster, is accepted."""
 
 _PACKAGE = Path(__file__).parents[1]
 _DIGITS = 12
 
 
-def code_of(package: Path = _PACKAGE) -> str:
+def code_hash(package: Path = _PACKAGE) -> str:
     """Return a hash of the package's modules, except for `defs`, which belongs to the project."""
     digest = hashlib.sha256()
     modules = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}

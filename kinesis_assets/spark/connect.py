@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import CODE, code_of
+from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ _LOCAL_HOSTS = ("localhost", "127.0.0.1")
 _log = logging.getLogger(__name__)
 
 
-def remote_of(spark_config: Mapping[str, Any]) -> str | None:
+def remote_url(spark_config: Mapping[str, Any]) -> str | None:
     """Return the URL of the Spark Connect server to attach to; None if Spark is started on this machine."""
     return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
 
@@ -42,7 +42,7 @@ def require_answer(url: str) -> None:
     Raises:
         LandingFailed: It does not.
     """
-    theirs, ours = server_code_version(url, SECONDS_TO_ANSWER), code_of()
+    theirs, ours = server_code_version(url, SECONDS_TO_ANSWER), code_hash()
     if theirs and theirs != ours:
         raise LandingFailed(
             f"the Spark server at {_without_token(url)} runs other code of kinesis_assets than this run "
@@ -52,7 +52,7 @@ def require_answer(url: str) -> None:
 
 
 def server_code_version(url: str, seconds: float) -> str:
-    """Return the version of this package's code on a server, see `code_of`; empty if the server has none.
+    """Return the version of this package's code on a server, see `code_hash`; empty if the server has none.
 
     Args:
         url: The server's URL.
@@ -75,7 +75,7 @@ def server_code_version(url: str, seconds: float) -> str:
             session_id=str(uuid4()),
             user_context=user,
             operation=base_pb2.ConfigRequest.Operation(
-                get_option=base_pb2.ConfigRequest.GetOption(keys=[CODE])
+                get_option=base_pb2.ConfigRequest.GetOption(keys=[CODE_SETTING])
             ),
         )
         release = base_pb2.ReleaseSessionRequest(session_id=request.session_id, user_context=user)
@@ -103,7 +103,7 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
-    _warn_if_the_server_can_run_code_here(url)
+    _warn_if_unpickling(url)
     builder = SparkSession.builder.remote(url)
     for name, value in spark_config.items():
         if name not in {"spark.master", "spark.remote"}:
@@ -117,7 +117,7 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     return session
 
 
-def _warn_if_the_server_can_run_code_here(url: str) -> None:
+def _warn_if_unpickling(url: str) -> None:
     """Log a warning if PySpark's client unpickles what a server on another machine returns.
 
     Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)

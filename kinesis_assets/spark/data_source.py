@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.relist import relisted
+from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
@@ -106,7 +106,7 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each shard."""
         client = StreamClient(self._stream, self._settings)
-        listing = relisted(client, lambda listing: listing)
+        listing = retry_listing(client, lambda listing: listing)
         now = listing.summary.service_time
         if self._until > now + CLOCK_STEP:
             raise InvalidInput(
@@ -122,7 +122,7 @@ class _Reader(DataSourceReader):
                     shard_id=shard_id,
                     start=self._start,
                     bounds=Bounds(until=self._until),
-                    hash_range=listing.judged_by(listed[shard_id].hash_range),
+                    hash_range=listing.hash_range_to_check(listed[shard_id].hash_range),
                     closed=listed[shard_id].closed,
                     tip_not_before=self._until + TIP_GRACE,
                 )

@@ -37,13 +37,13 @@ SECONDS_TO_STOP = 20.0
 SECONDS_TO_ARCHIVE = 300.0
 """Time limit for a stopping server to write the archive of its classes."""
 
-SECONDS_OF_SILENCE = 60.0
+UNRESPONSIVE_SECONDS = 60.0
 """Seconds without a response after which the server's Java counts as hanging and the server is killed."""
 
-TASKS = 2
+TASKS_PER_LANDING = 2
 """Tasks of one landing; the server's `spark.default.parallelism`."""
 
-SIDE_BY_SIDE = 4
+CONCURRENT_RUNS = 4
 """Number of runs whose tasks can run at the same time; dagster.yaml allows as many concurrent runs."""
 
 _UNSET = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "MASTER")
@@ -66,7 +66,7 @@ class SparkServer:
         log: Path,
         *,
         port: int = 0,
-        tasks: int = TASKS,
+        tasks: int = TASKS_PER_LANDING,
         java_options: Sequence[str] = (),
         preload: Sequence[str] = (),
     ) -> None:
@@ -185,7 +185,7 @@ class SparkServer:
         return self._process
 
     def _settings(self) -> dict[str, str]:
-        settings = local_settings({"spark.master": f"local[{self._tasks * SIDE_BY_SIDE},4]"})
+        settings = local_settings({"spark.master": f"local[{self._tasks * CONCURRENT_RUNS},4]"})
         options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,
@@ -208,7 +208,7 @@ class SparkServer:
             options = {
                 "settings": self._settings(),
                 "preload": [*self._preload],
-                "unresponsive_seconds": SECONDS_OF_SILENCE,
+                "unresponsive_seconds": UNRESPONSIVE_SECONDS,
                 "seconds_to_end": SECONDS_TO_ARCHIVE,
             }
             stdin.write(json.dumps(options).encode() + b"\n")

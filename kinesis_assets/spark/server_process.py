@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import CODE, code_of
+from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
 from kinesis_assets.spark.connect import server_code_version
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def main() -> None:
     When the server responds, its port is written to the file descriptor that the command line names.
     """
     options: dict[str, Any] = json.loads(sys.stdin.readline())
-    builder = SparkSession.builder.config(CODE, code_of())
+    builder = SparkSession.builder.config(CODE_SETTING, code_hash())
     for name, value in options["settings"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -47,7 +47,7 @@ def main() -> None:
     url = f"sc://localhost:{port}"
     _warm(url, spark.sparkContext.defaultParallelism, options["preload"])
     watch = [url, options["unresponsive_seconds"], options["seconds_to_end"], stopping]
-    threading.Thread(target=_end_if_silent, args=watch, daemon=True).start()
+    threading.Thread(target=_kill_if_unresponsive, args=watch, daemon=True).start()
     with os.fdopen(int(sys.argv[1]), "w") as output:
         output.write(f"{port}\n")
     sys.stdin.read()
@@ -66,7 +66,7 @@ def _end_with(java: subprocess.Popen[bytes], stopping: threading.Event) -> None:
         os._exit(1)
 
 
-def _end_if_silent(url: str, silence: float, to_end: float, stopping: threading.Event) -> None:
+def _kill_if_unresponsive(url: str, silence: float, to_end: float, stopping: threading.Event) -> None:
     """Kill this process and its Java if Java hangs. Nothing else would end them.
 
     Args:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, remote_of, require_answer
+from kinesis_assets.spark.connect import attach, remote_url, require_answer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import LOOPBACK, is_local, local_settings
 
@@ -35,7 +35,7 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
-    if remote_of(spark_config):
+    if remote_url(spark_config):
         return
     require_java()
     if str(spark_config.get("spark.master", "local")).startswith("local"):
@@ -55,7 +55,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     prepare(spark_config)
-    url = remote_of(spark_config)
+    url = remote_url(spark_config)
     if url and url.startswith("sc://"):
         require_answer(url)
         return attach(url, spark_config)
@@ -72,12 +72,12 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     return spark
 
 
-def begin_session(spark_config: Mapping[str, Any]) -> None:
+def start_session_in_background(spark_config: Mapping[str, Any]) -> None:
     """Start this process's session in the background; `start_session` waits for it.
 
     If the start fails, `start_session` fails in the same way and raises. Nothing is done for Spark Connect.
     """
-    if not remote_of(spark_config):
+    if not remote_url(spark_config):
         import pyspark.sql  # noqa: F401, PLC0415  # here, since a thread could import a half-initialized module
 
         background = ThreadPoolExecutor(1, _STARTS)
@@ -109,7 +109,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Tag the jobs that this thread starts within the context, so that `end_tagged` can cancel them."""
+    """Tag the jobs that this thread starts within the context, so that `cancel_tagged` can cancel them."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     # In a classic session, the session's tags are visible only to the thread that added them.
@@ -125,7 +125,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
         remove(tag)
 
 
-def end_tagged(spark: SparkSession, tag: str) -> None:
+def cancel_tagged(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, whichever thread started them."""
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
@@ -136,7 +136,7 @@ def end_tagged(spark: SparkSession, tag: str) -> None:
 
 
 @contextmanager
-def failures_told(stream: str) -> Iterator[None]:
+def wrap_spark_errors(stream: str) -> Iterator[None]:
     """Convert Spark's errors within the context to a one-line error.
 
     Args:

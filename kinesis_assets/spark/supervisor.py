@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from kinesis_assets.spark.server import SparkServer
 
-STARTS = 3
+MAX_RESTARTS = 3
 """Maximum consecutive restarts. A server that ends after each of them is not restarted again."""
 
-SECONDS_TO_LAST = 300.0
+STABLE_SECONDS = 300.0
 """Seconds of running after which a start counts as successful, so that the count of restarts is reset."""
 
 
-class Keeper:
-    """Supervises a started server. Call `look` about once a second."""
+class Supervisor:
+    """Supervises a started server. Call `check` about once a second."""
 
     def __init__(
         self,
@@ -41,20 +41,20 @@ class Keeper:
         self._started_at = clock()
         self._restarts = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Restart the server under the same URL if it has ended.
 
         Raises:
-            SparkServerFailed: It ended or failed to start after each of `STARTS` consecutive restarts.
+            SparkServerFailed: It ended or failed to start after each of `MAX_RESTARTS` consecutive restarts.
         """
         failed: SparkServerFailed | InvalidInput | None = self._server.failed()
         if failed is None:
             return
-        if self._clock() - self._started_at >= SECONDS_TO_LAST:
+        if self._clock() - self._started_at >= STABLE_SECONDS:
             self._restarts = 0
         while True:
-            if self._restarts == STARTS:
-                raise SparkServerFailed(f"{failed}; given up after {STARTS} restarts") from failed
+            if self._restarts == MAX_RESTARTS:
+                raise SparkServerFailed(f"{failed}; given up after {MAX_RESTARTS} restarts") from failed
             self._restarts += 1
             self._report(f"{failed}. Restarting it")
             self._server.stop()  # some of its processes may still run

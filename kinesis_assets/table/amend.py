@@ -11,27 +11,27 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
-from kinesis_assets.table.amendments import following
+from kinesis_assets.table.amendments import next_amendment
 from kinesis_assets.table.commit import check_files
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import ClearedGap, Past
+    from kinesis_assets.table.amendments import Amendment, ClearedGap
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Landed
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 
-def fill_in(
+def commit_missing_rows(
     table: PositionedTable,
     *,
     identity: StreamIdentity,
     version: int,
-    past: Past | None,
+    amendment: Amendment | None,
     not_before: datetime,
     batch_id: int,
     files: Sequence[DataFile],
@@ -48,7 +48,7 @@ def fill_in(
         table: The table.
         identity: The stream.
         version: The version of the table with which the attempt compared the stream.
-        past: The newest amendment of that version; None if there was none.
+        amendment: The newest amendment of that version; None if there was none.
         not_before: The earliest arrival time of the rows.
         batch_id: The attempt's id, which every row of its files carries.
         files: The data files to add.
@@ -68,14 +68,14 @@ def fill_in(
         CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
     """
 
-    def landed(*, and_try: bool) -> tuple[int | None] | None:
-        snapshot = table.snapshot_for_rows() if files and and_try else table.snapshot()
-        current = snapshot.past(identity)
-        token = _landed(table, snapshot, current, past, batch_id)
-        if token is not None:
-            return (snapshot.version_of(token),)
+    def landed(*, may_commit: bool) -> tuple[int | None] | None:
+        snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
+        current = snapshot.amendment(identity)
+        commit_id = _landed(table, snapshot, current, amendment, batch_id)
+        if commit_id is not None:
+            return (snapshot.version_of(commit_id),)
         cause = _rewrite(table, snapshot, identity, current, version)
-        if cause is None and not _same_rows(snapshot, current, past, not_before):
+        if cause is None and not _same_rows(snapshot, current, amendment, not_before):
             cause = "another commit" if current is None else f"batch {current.batch_id}"
         if cause is not None:
             raise PastChanged(
@@ -83,9 +83,9 @@ def fill_in(
                 f"{cause} changed committed rows of {identity.name} while batch {batch_id} was "
                 "reading. Nothing of this batch was committed; run again",
             )
-        if and_try:
+        if may_commit:
             check_files(table, batch_id, files)
-            new = following(
+            new = next_amendment(
                 current,
                 batch_id=batch_id,
                 at=datetime.now(UTC),
@@ -93,10 +93,10 @@ def fill_in(
                 filled=filled,
                 cleared=_cleared(current, cleared),
             )
-            snapshot.commit(files, identity=identity, past=new)
+            snapshot.commit(files, identity=identity, amendment=new)
         return None
 
-    (created,) = until_told(table, landed)
+    (created,) = commit_until_known(table, landed)
     return created
 
 
@@ -104,7 +104,7 @@ def _rewrite(
     table: PositionedTable,
     snapshot: TableSnapshot,
     identity: StreamIdentity,
-    current: Past | None,
+    current: Amendment | None,
     version: int,
 ) -> str | None:
     """Name a restore or overwrite since a version, or a possible one; return None if there was none."""
@@ -120,7 +120,7 @@ def _rewrite(
 
 
 def _cleared(
-    current: Past | None, cleared: Mapping[str, Sequence[ClearedGap]]
+    current: Amendment | None, cleared: Mapping[str, Sequence[ClearedGap]]
 ) -> dict[str, tuple[ClearedGap, ...]]:
     """Return the gaps that are filled after this commit, each once."""
     before = {} if current is None else current.cleared
@@ -132,37 +132,37 @@ def _cleared(
 
 
 def _same_rows(
-    snapshot: TableSnapshot, current: Past | None, past: Past | None, not_before: datetime
+    snapshot: TableSnapshot, current: Amendment | None, amendment: Amendment | None, not_before: datetime
 ) -> bool:
-    """Return whether the amendments since *past* changed no row that arrived at or after a time."""
+    """Return whether the amendments since *amendment* changed no row that arrived at or after a time."""
     each = current
-    while _id_of(each) != _id_of(past):
+    while _id_of(each) != _id_of(amendment):
         if each is None or each.filled or each.rewound:
             return False
         if each.floor and each.floor > not_before.date():
             return False
-        each = None if each.previous is None else snapshot.past_at(each.previous)
+        each = None if each.previous is None else snapshot.amendment_at(each.previous)
     return True
 
 
-def _id_of(past: Past | None) -> int | None:
-    return None if past is None else past.token
+def _id_of(amendment: Amendment | None) -> int | None:
+    return None if amendment is None else amendment.commit_id
 
 
 def _landed(
     table: PositionedTable,
     snapshot: TableSnapshot,
-    current: Past | None,
-    expected: Past | None,
+    current: Amendment | None,
+    expected: Amendment | None,
     batch_id: int,
 ) -> int | None:
     """Return the commit id of a batch that was committed since *expected*; None if it was not."""
     each = current
     while _id_of(each) != _id_of(expected) and each is not None:
         if each.batch_id == batch_id:
-            return each.token
+            return each.commit_id
         try:
-            each = None if each.previous is None else snapshot.past_at(each.previous)
+            each = None if each.previous is None else snapshot.amendment_at(each.previous)
         except PositionsUnreadable as error:
             raise CommitUnknown(
                 table.uri,

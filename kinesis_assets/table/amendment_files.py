@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
 
-PAST_FOLDER = "_kinesis/past"
+AMENDMENTS_FOLDER = "_kinesis/past"
 
 _MEMORY_A_BYTE = 8
 """Approximate memory in bytes of a decoded amendment file, per byte of the file."""
@@ -35,36 +35,36 @@ class AmendmentFiles:
         self._files = files
         self._cache = FileCache()
 
-    def at(self, token: int) -> Past:
+    def at(self, commit_id: int) -> Amendment:
         """Read the amendment file with a token.
 
         Raises:
             PositionsUnreadable: The file is missing, invalid, or another amendment's.
             TableUnreachable: The file cannot be read at the moment.
         """
-        path = amendment_path(token)
-        found: Past | None = self._cache.get(path)
+        path = amendment_path(commit_id)
+        found: Amendment | None = self._cache.get(path)
         if found is None:
             content = read_file(self._table, self._files(), path)
             found = decoded(self._table, path, amendments.decode, content)
-            if found.token != token:
+            if found.commit_id != commit_id:
                 raise PositionsUnreadable(
                     self._table,
-                    f"{path} has the content of {found.token}.json. Restore that very file; no other file is "
-                    "valid",
+                    f"{path} has the content of {found.commit_id}.json. Restore that very file; "
+                    "no other file is valid",
                 )
             self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
         return found
 
-    def write(self, past: Past) -> None:
+    def write(self, amendment: Amendment) -> None:
         """Write the file of a new amendment, before the commit that points at it.
 
         Raises:
             OSError: The file cannot be written.
         """
-        write_file(self._files(), amendment_path(past.token), amendments.encode(past))
+        write_file(self._files(), amendment_path(amendment.commit_id), amendments.encode(amendment))
 
 
-def amendment_path(token: int) -> str:
+def amendment_path(commit_id: int) -> str:
     """Return the path of an amendment file in the table's folder."""
-    return f"{PAST_FOLDER}/{token}.json"
+    return f"{AMENDMENTS_FOLDER}/{commit_id}.json"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import Landed
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return cls(gap.after, gap.next_sequence_number)
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One amendment, with the cumulative result of all amendments up to it.
 
     Attributes:
         format: `FORMAT` of the writer.
-        token: The commit id, which names the file. The table's log points at it.
+        commit_id: The commit id, which names the file. The table's log points at it.
         previous: The commit id of the previous amendment; None for the first.
         batch_id: The attempt that made the commit. The rows that it added carry it.
         at: Time of the amendment (clock of the machine that made it).
@@ -61,7 +61,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """
 
     format: int
-    token: int = msgspec.field(name="token")
+    commit_id: int = msgspec.field(name="token")
     previous: int | None
     batch_id: int
     at: datetime
@@ -79,8 +79,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         return ClearedGap.of(gap) in self.cleared.get(shard_id, ())
 
 
-def following(
-    before: Past | None,
+def next_amendment(
+    before: Amendment | None,
     *,
     batch_id: int,
     at: datetime,
@@ -91,7 +91,7 @@ def following(
     cleared: dict[str, tuple[ClearedGap, ...]] | None = None,
     accepted: int | None = None,
     lowered_from: date | None = None,
-) -> Past:
+) -> Amendment:
     """Return a new amendment, which follows another one.
 
     Args:
@@ -99,20 +99,20 @@ def following(
         batch_id: The attempt's id.
         at: Time of the amendment (this machine's clock).
         by: The Dagster run id or the person that makes it.
-        floor: See `Past`. None keeps the value of *before*; the same applies to `cleared` and
+        floor: See `Amendment`. None keeps the value of *before*; the same applies to `cleared` and
             `accepted`.
-        filled: See `Past`.
-        rewound: See `Past`.
-        cleared: See `Past`.
-        accepted: See `Past`.
-        lowered_from: See `Past`.
+        filled: See `Amendment`.
+        rewound: See `Amendment`.
+        cleared: See `Amendment`.
+        accepted: See `Amendment`.
+        lowered_from: See `Amendment`.
     """
-    token = draw_token()
-    base = before or Past(format=FORMAT, token=token, previous=None, batch_id=batch_id, at=at)
-    return Past(
+    commit_id = new_id()
+    base = before or Amendment(format=FORMAT, commit_id=commit_id, previous=None, batch_id=batch_id, at=at)
+    return Amendment(
         format=FORMAT,
-        token=token,
-        previous=None if before is None else before.token,
+        commit_id=commit_id,
+        previous=None if before is None else before.commit_id,
         batch_id=batch_id,
         at=at,
         by=by,
@@ -125,18 +125,18 @@ def following(
     )
 
 
-def encode(amendment: Past) -> bytes:
+def encode(amendment: Amendment) -> bytes:
     """Encode the content of an amendment file."""
     return msgspec.json.format(msgspec.json.encode(amendment), indent=1)
 
 
-def decode(content: bytes) -> Past:
+def decode(content: bytes) -> Amendment:
     """Decode what `encode` returned.
 
     Raises:
         msgspec.MsgspecError: The content is damaged, is no amendment, or has a newer format.
     """
-    amendment = msgspec.json.decode(content, type=Past)
+    amendment = msgspec.json.decode(content, type=Amendment)
     if amendment.format > FORMAT:
         raise msgspec.ValidationError(
             f"its format is {amendment.format}; this release reads formats up to {FORMAT}"

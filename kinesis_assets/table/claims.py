@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
@@ -24,13 +24,13 @@ def claim(table: PositionedTable, identity: StreamIdentity) -> None:
         TableError: The table cannot be used.
     """
 
-    def claimed(*, and_try: bool) -> bool | None:
+    def claimed(*, may_commit: bool) -> bool | None:
         snapshot = table.snapshot()
-        snapshot.refuse_another(identity)
+        snapshot.refuse_other_stream(identity)
         if snapshot.owner is not None or not snapshot.owners:
             return True
-        if and_try:
+        if may_commit:
             snapshot.claim(identity)
         return None
 
-    until_told(table, claimed)
+    commit_until_known(table, claimed)

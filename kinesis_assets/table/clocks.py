@@ -65,7 +65,7 @@ class AgreedClock:
         return service
 
 
-def agree(service_time: datetime, machine: datetime, *, age: timedelta) -> bool:
+def clocks_agree(service_time: datetime, machine: datetime, *, age: timedelta) -> bool:
     """Return whether both a time from the service and this machine's clock can be right.
 
     Args:

@@ -26,13 +26,13 @@ from kinesis_assets.errors import (
     DataFileInvalid,
     PositionsMissing,
 )
-from kinesis_assets.table.commit_ids import draw_token, drawn_at
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import open_with_positions, positions_since
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
-from kinesis_assets.table.ownership import refuse_another
+from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.properties import HISTORY_RETENTION
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import Landed, ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
-OLDEST_ATTEMPT = HISTORY_RETENTION / 3
+MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
 """Maximum age of an attempt that commits. Spark's VACUUM, which applies the table's own retention, may have
 deleted the files of an older attempt, or may be about to."""
 
-LONGEST_READING = OLDEST_ATTEMPT - timedelta(hours=1)
+MAX_READING_TIME = MAX_ATTEMPT_AGE - timedelta(hours=1)
 """Maximum time that an attempt reads, which leaves the rest for its commit."""
 
 
@@ -98,34 +98,34 @@ def freeze(
     summary = listing.summary
     table.create_if_missing(summary.identity)
 
-    def frozen(*, and_try: bool) -> StreamPositions | None:
+    def frozen(*, may_commit: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
         current = snapshot.positions(summary.identity, or_older=replacing_older)
         # A release that writes no owner may have started another stream in this table, perhaps just now.
-        refuse_another(table.uri, snapshot.streams_in_log(), summary.identity)
+        refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
         if current is not None and current.identity == summary.identity:
             return current
         if current is not None:
             refuse_rewritten(table, snapshot, current)
-        elif snapshot.standing_files():
+        elif snapshot.active_files():
             raise PositionsMissing(
                 table.uri,
                 f"it has rows, but no positions of {summary.identity.arn}, so it is unknown how far each "
                 "shard was read. Nothing was changed. Compute the positions from the rows with "
                 "`kinesis-assets adopt`, or use an empty table for the stream",
             )
-        if and_try and snapshot.owner is None:
+        if may_commit and snapshot.owner is None:
             snapshot.claim(summary.identity)
             return None  # the next try commits, unless another stream has claimed the table first
-        if and_try:
-            token = draw_token()
+        if may_commit:
+            commit_id = new_id()
             first = StreamPositions(
                 format=FORMAT,
                 identity=summary.identity,
-                token=token,
-                previous=None if current is None else current.token,
+                commit_id=commit_id,
+                previous=None if current is None else current.commit_id,
                 generation=0 if current is None else current.generation + 1,
-                batch_id=token,
+                batch_id=commit_id,
                 shards=initial_positions(
                     listing,
                     starts,
@@ -138,7 +138,7 @@ def freeze(
             snapshot.commit([], identity=first.identity, positions=first)
         return None
 
-    return until_told(table, frozen)
+    return commit_until_known(table, frozen)
 
 
 def commit(
@@ -175,18 +175,18 @@ def commit(
     # The content of each try by commit id, since one that raised an error may prove to be committed.
     tried: dict[int, CommitResult] = {}
 
-    def committed(*, and_try: bool) -> CommitResult | None:
+    def committed(*, may_commit: bool) -> CommitResult | None:
         nonlocal moved, files
-        snapshot, current, token = open_with_positions(
-            table, expected, batch_id, for_rows=bool(files) and and_try
+        snapshot, current, commit_id = open_with_positions(
+            table, expected, batch_id, for_rows=bool(files) and may_commit
         )
-        if token is not None:
-            if token not in tried:
+        if commit_id is not None:
+            if commit_id not in tried:
                 raise CommitFailed(
                     table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
                 )
-            return replace(tried[token], version=snapshot.version_of(token))
-        if not and_try:
+            return replace(tried[commit_id], version=snapshot.version_of(commit_id))
+        if not may_commit:
             return None
         refuse_rewritten(table, snapshot, current)
         listed = {shard.shard_id for shard in listing.shards}
@@ -206,8 +206,8 @@ def commit(
         new = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
-            token=draw_token(),
-            previous=current.token,
+            commit_id=new_id(),
+            previous=current.commit_id,
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
@@ -217,7 +217,7 @@ def commit(
             predecessors=current.predecessors,
             examined=snapshot.version,
         )
-        tried[new.token] = CommitResult(None, files, dict(conflicts))
+        tried[new.commit_id] = CommitResult(None, files, dict(conflicts))
         retired = {
             shard_id
             for shard_id, shard in merged.items()
@@ -225,15 +225,15 @@ def commit(
         }
         snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
         # If the log shows the commit, the table need not be opened again.
-        version = snapshot.landed_as(new.token)
-        return None if version is None else replace(tried[new.token], version=version)
+        version = snapshot.later_version_of(new.commit_id)
+        return None if version is None else replace(tried[new.commit_id], version=version)
 
-    return until_told(table, committed)
+    return commit_until_known(table, committed)
 
 
 def read_until(batch_id: int) -> float:
     """Return the time until which an attempt may read, in seconds since the epoch."""
-    return drawn_at(batch_id) + LONGEST_READING.total_seconds()
+    return time_of_id(batch_id) + MAX_READING_TIME.total_seconds()
 
 
 def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
@@ -243,8 +243,8 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, does not have its rows, or is named twice.
     """
-    age = timedelta(seconds=time.time() - drawn_at(batch_id))
-    if age > OLDEST_ATTEMPT:
+    age = timedelta(seconds=time.time() - time_of_id(batch_id))
+    if age > MAX_ATTEMPT_AGE:
         raise AttemptExpired(
             table.uri,
             f"batch {batch_id} is {age} old, and its files may have been vacuumed. Nothing was committed; "

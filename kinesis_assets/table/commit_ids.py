@@ -8,11 +8,11 @@ import time
 _RANDOM_BITS = 20
 
 
-def draw_token() -> int:
+def new_id() -> int:
     """Return a new id: 42 bits of milliseconds since the epoch, then 20 random bits."""
     return (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
-def drawn_at(token: int) -> float:
+def time_of_id(commit_id: int) -> float:
     """Return the time at which an id was generated, in seconds since the epoch."""
-    return (token >> _RANDOM_BITS) / 1000
+    return (commit_id >> _RANDOM_BITS) / 1000

@@ -40,13 +40,13 @@ turn."""
 class _Step(Protocol[_Outcome_co]):
     """Reads the table and returns the outcome of the commit. If there is none yet, it returns None.
 
-    With `and_try` it tries to commit before it returns None, or the outcome if that is certain.
+    With `may_commit` it tries to commit before it returns None, or the outcome if that is certain.
     """
 
-    def __call__(self, *, and_try: bool) -> _Outcome_co | None: ...
+    def __call__(self, *, may_commit: bool) -> _Outcome_co | None: ...
 
 
-def until_told(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
+def commit_until_known(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
     """Repeat a step until it returns the outcome of the commit, for a limited number of tries.
 
     An error does not prove that a try failed, so the next step reads the table again. Only an error that no
@@ -68,7 +68,7 @@ def until_told(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
     while True:
         last = tries == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
         try:
-            outcome = step(and_try=not last)
+            outcome = step(may_commit=not last)
         except CommitOvertaken as raised:
             error, overtaken, refused = raised, overtaken + 1, []
             time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter

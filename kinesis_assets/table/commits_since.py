@@ -52,16 +52,16 @@ def open_with_positions(
                 f"the positions from which batch {batch_id} of {expected.identity.name} started are missing. "
                 "The table may have been replaced: examine its history before the next run",
             )
-        token = landed_since(table, current, expected, batch_id)
+        commit_id = find_commit(table, current, expected, batch_id)
         if (
-            token is not None
+            commit_id is not None
             or table.chain.files_read - files_read <= _MAX_FILES_READ
             or openings == _MAX_OPENINGS
         ):
-            return snapshot, current, token
+            return snapshot, current, commit_id
 
 
-def landed_since(
+def find_commit(
     table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
 ) -> int | None:
     """Return the commit id of a batch that was committed since *expected*; None if it was not.
@@ -71,7 +71,7 @@ def landed_since(
     """
     return next(
         (
-            commit.token
+            commit.commit_id
             for commit in commits_since(table, current, expected, batch_id)
             if commit.batch_id == batch_id
         ),
@@ -88,11 +88,11 @@ def commits_since(
         CommitUnknown: The chain of positions is broken.
     """
     commits = itertools.chain(
-        [CommitRef(current.token, current.batch_id)], table.chain.commits_before(current)
+        [CommitRef(current.commit_id, current.batch_id)], table.chain.commits_before(current)
     )
     try:
         for commit in commits:
-            if commit.token == expected.token:
+            if commit.commit_id == expected.commit_id:
                 return
             yield commit
     except PositionsUnreadable as error:
@@ -103,7 +103,7 @@ def commits_since(
         ) from error
     raise CommitUnknown(
         table.uri,
-        f"the positions from which batch {batch_id} started (commit {expected.token}) do not precede the "
+        f"the positions from which batch {batch_id} started (commit {expected.commit_id}) do not precede the "
         "current ones. The table may have been restored: examine its history before the next run",
     )
 
@@ -121,9 +121,9 @@ def positions_since(
     """
     yield current
     for commit in commits_since(table, current, expected, batch_id):
-        if commit.token != current.token:
+        if commit.commit_id != current.commit_id:
             try:
-                yield snapshot.positions_at(commit.token)
+                yield snapshot.positions_at(commit.commit_id)
             except PositionsUnreadable:  # needed only to name the run that moved a shard
                 return
     yield expected

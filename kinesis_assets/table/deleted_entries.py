@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
 
@@ -63,18 +63,18 @@ def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[Stre
 
 def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
     """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows."""
-    past = snapshot.past(newest.identity)
-    if past is None:
+    amendment = snapshot.amendment(newest.identity)
+    if amendment is None:
         return False
-    if past.accepted is not None and past.accepted > (newest.examined or 0):
+    if amendment.accepted is not None and amendment.accepted > (newest.examined or 0):
         return True
-    floors = [past.floor]
-    link: Past | None = past
-    while link is not None and link.token > newest.token:
+    floors = [amendment.floor]
+    link: Amendment | None = amendment
+    while link is not None and link.commit_id > newest.commit_id:
         if link.rewound:
             return True
         floors += [link.floor, link.lowered_from]
-        link = None if link.previous is None else snapshot.past_at(link.previous)
+        link = None if link.previous is None else snapshot.amendment_at(link.previous)
     return _may_have_expired(newest, max((floor for floor in floors if floor is not None), default=None))
 
 

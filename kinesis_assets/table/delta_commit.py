@@ -10,16 +10,16 @@ import msgspec
 from deltalake import CommitProperties
 from deltalake.transaction import AddAction, Transaction
 
-from kinesis_assets.table.clocks import agree
-from kinesis_assets.table.commit_ids import drawn_at
-from kinesis_assets.table.ownership import application, past_application
+from kinesis_assets.table.clocks import clocks_agree
+from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.properties import HISTORY_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table_files import TableFiles
@@ -31,14 +31,14 @@ _CLEAN_UP_EVERY = 100
 """One in this many commits deletes expired log entries, which takes as long as a commit."""
 
 _OLDEST_LISTING = HISTORY_RETENTION / 3
-"""No attempt commits with an older listing of its shards, see `commit.OLDEST_ATTEMPT`."""
+"""No attempt commits with an older listing of its shards, see `commit.MAX_ATTEMPT_AGE`."""
 
 
 def commit_properties(
     table: TableFiles,
     identity: StreamIdentity,
     positions: StreamPositions | None,
-    past: Past | None,
+    amendment: Amendment | None,
     retired: Collection[str] = (),
 ) -> CommitProperties:
     """Write the files of new positions and a new amendment, and return commit properties that point at them.
@@ -47,18 +47,18 @@ def commit_properties(
         table: The table's files.
         identity: The stream.
         positions: The new positions, if they change.
-        past: The new amendment, if there is one.
+        amendment: The new amendment, if there is one.
         retired: See `PositionsChain.write`.
     """
     entries, audit = [], {}
     if positions is not None:
         table.chain.write(positions, retired)
-        entries.append(Transaction(application(identity), positions.token))
-        audit[_TOKEN_KEY] = str(positions.token)
-    if past is not None:
-        table.amendments.write(msgspec.structs.replace(past, arn=identity.arn))
-        entries.append(Transaction(past_application(identity), past.token))
-        audit[_PAST_TOKEN_KEY] = str(past.token)
+        entries.append(Transaction(application(identity), positions.commit_id))
+        audit[_TOKEN_KEY] = str(positions.commit_id)
+    if amendment is not None:
+        table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
+        entries.append(Transaction(amendment_application(identity), amendment.commit_id))
+        audit[_PAST_TOKEN_KEY] = str(amendment.commit_id)
     return CommitProperties(app_transactions=entries, custom_metadata=audit)
 
 
@@ -70,8 +70,8 @@ def may_clean_up(positions: StreamPositions) -> bool:
     """
     if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
         return False
-    drawn = datetime.fromtimestamp(drawn_at(positions.token), UTC)
-    return agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
+    drawn = datetime.fromtimestamp(time_of_id(positions.commit_id), UTC)
+    return clocks_agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
 
 
 def add_action(file: DataFile) -> AddAction:

@@ -51,27 +51,27 @@ class _Action(msgspec.Struct):
     txn: _Transaction | None = None
 
 
-def points_at(entry: bytes, token: int) -> bool:
+def points_at(entry: bytes, commit_id: int) -> bool:
     """Return whether a log entry points at the positions or the amendment with a token.
 
     Args:
         entry: The whole file of one version.
-        token: A token, which is unique among positions and amendments.
+        commit_id: A token, which is unique among positions and amendments.
 
     Raises:
         msgspec.MsgspecError: The file is not a log entry.
     """
     actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines() if line.strip())
-    return any(action.txn is not None and action.txn.version == token for action in actions)
+    return any(action.txn is not None and action.txn.version == commit_id for action in actions)
 
 
-def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the first version after another one whose log entry points at a token; None if none was found.
 
     Args:
         filesystem: The table's folder.
         version: The version before the first that is searched.
-        token: A token of positions or of an amendment.
+        commit_id: A token of positions or of an amendment.
     """
     for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
         try:
@@ -79,22 +79,22 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int
                 content = source.read()
         except OSError:  # it does not exist, or cannot be read at the moment
             return None
-        if points_at(content, token):
+        if points_at(content, commit_id):
             return later
     return None
 
 
-def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, token: int) -> int | None:
+def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the newest version up to another one whose log entry points at a token; None if none was found.
 
     Args:
         filesystem: The table's folder.
         version: The first version that is searched.
-        token: A token of positions or of an amendment.
+        commit_id: A token of positions or of an amendment.
     """
     with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
         for entry in islice(log_entries(filesystem, version), _SEARCHED_ENTRIES):
-            if token in entry.transactions.values():
+            if commit_id in entry.transactions.values():
                 return entry.version
     return None
 

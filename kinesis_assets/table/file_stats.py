@@ -13,7 +13,7 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class StandingFile:
+class ActiveFile:
     """A data file of one version of the table, with its size.
 
     Attributes:
@@ -29,7 +29,7 @@ class StandingFile:
     arrival_date: str
 
 
-class HeldFile(msgspec.Struct, frozen=True):
+class FileStats(msgspec.Struct, frozen=True):
     """A data file of one version of the table, with its statistics. Each is a bound, or None if unknown.
 
     Attributes:

@@ -20,7 +20,7 @@ from kinesis_assets.table.storage import write_new
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
-RUNS = "_kinesis/runs"
+HEARTBEATS_FOLDER = "_kinesis/runs"
 """The folder of heartbeats in a table's folder; each is named by its run's id."""
 
 ENDED = "ended"
@@ -50,13 +50,13 @@ class Heartbeat:
         self, table: PositionedTable, run_id: str, *, seconds: float, interval: float = INTERVAL
     ) -> None:
         self._table = table
-        self._path = f"{RUNS}/{run_id}"
+        self._path = f"{HEARTBEATS_FOLDER}/{run_id}"
         self._interval = interval
         self._beats_left = seconds / interval
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Write the first heartbeat, and start the thread that writes the others.
 
         Raises:
@@ -122,6 +122,6 @@ def heartbeats(table: PositionedTable) -> dict[str, str]:
 
 
 def _listed(table: PositionedTable) -> list[pyarrow.fs.FileInfo]:
-    selector = pyarrow.fs.FileSelector(RUNS, allow_not_found=True)
+    selector = pyarrow.fs.FileSelector(HEARTBEATS_FOLDER, allow_not_found=True)
     infos: list[pyarrow.fs.FileInfo] = table.files.get_file_info(selector)
     return infos

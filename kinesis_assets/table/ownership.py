@@ -33,7 +33,7 @@ def application(identity: StreamIdentity) -> str:
     return f"kinesis/{identity.arn}"
 
 
-def past_application(identity: StreamIdentity) -> str:
+def amendment_application(identity: StreamIdentity) -> str:
     """Return the application id of a stream's amendments."""
     return f"{application(identity)}/past"
 
@@ -44,7 +44,7 @@ def arns_of(applications: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for match in found if match is not None)
 
 
-def refuse_another(table: str, owners: Collection[str], identity: StreamIdentity) -> None:
+def refuse_other_stream(table: str, owners: Collection[str], identity: StreamIdentity) -> None:
     """Check that a table belongs to a stream, or to none yet.
 
     Args:

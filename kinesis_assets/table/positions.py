@@ -174,7 +174,7 @@ class StreamPositions(
     Attributes:
         format: `FORMAT` of the writer.
         identity: The stream.
-        token: The commit id, which names the file. The table's log points at it.
+        commit_id: The commit id, which names the file. The table's log points at it.
         previous: The commit id of the previous positions; None for the first.
         generation: Number of the commit, from 0.
         batch_id: The attempt that made the commit.
@@ -191,7 +191,7 @@ class StreamPositions(
 
     format: int
     identity: StreamIdentity
-    token: int = msgspec.field(name="token")
+    commit_id: int = msgspec.field(name="token")
     previous: int | None
     generation: int
     batch_id: int
@@ -206,7 +206,7 @@ class StreamPositions(
     @property
     def header(self) -> Header:
         """The header of their file."""
-        return Header(self.format, self.identity, self.token, self.previous)
+        return Header(self.format, self.identity, self.commit_id, self.previous)
 
     @property
     def finished(self) -> frozenset[str]:
@@ -297,7 +297,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         format: `FORMAT` of the writer.
         identity: The stream.
-        token: The commit id, which names the file.
+        commit_id: The commit id, which names the file.
         previous: The commit id of the previous file; None for the first.
         base: The commit id of the base, if the file holds only the changes since it; None if it holds every
             shard.
@@ -305,6 +305,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     format: int
     identity: StreamIdentity
-    token: int = msgspec.field(name="token")
+    commit_id: int = msgspec.field(name="token")
     previous: int | None
     base: int | None = None

@@ -15,7 +15,7 @@ import msgspec
 
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.positions import FORMAT, ShardPosition
-from kinesis_assets.table.positions_file import check_format, compressed, decompressed
+from kinesis_assets.table.positions_file import check_format, compress, decompress
 
 ARCHIVE_FOLDER = "_kinesis/archive"
 
@@ -61,7 +61,7 @@ def encode(segment: Segment) -> bytes:
         segment.segment_id,
         segment.earlier,
         len(whole),
-        compressed(whole),
+        compress(whole),
         crc32(whole),
     )
     return msgspec.json.encode(file)
@@ -75,7 +75,7 @@ def decode(content: bytes) -> Segment:
     """
     check_format(msgspec.json.decode(content, type=_Format).format)
     file = msgspec.json.decode(content, type=_File)
-    whole = decompressed(file.shards, file.size)
+    whole = decompress(file.shards, file.size)
     if crc32(whole) != file.check:
         raise msgspec.ValidationError("its compressed content is damaged")
     shards = msgspec.json.decode(whole, type=dict[str, ShardPosition])

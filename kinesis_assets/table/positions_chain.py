@@ -15,10 +15,10 @@ import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
 from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER, Segment
-from kinesis_assets.table.positions_file import ArchiveEnd, CommitRef, Stored
+from kinesis_assets.table.positions_file import ArchiveEnd, CommitRef, StoredPositions
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class ChainPolicy:
     """When to write a new base, and when to move shards to the archive.
 
     Attributes:
-        most_files: Maximum number of files with the same base. Each of them names the commits since the base.
-        least_carried: A new base is written once the files of the present one have together repeated more
+        max_files: Maximum number of files with the same base. Each of them names the commits since the base.
+        min_repeated: A new base is written once the files of the present one have together repeated more
             unchanged shards than this, and more than the base has: it then costs less than it saves.
-        least_archived: Minimum number of shards in an archive segment.
+        min_archived: Minimum number of shards in an archive segment.
     """
 
-    most_files: int = 64
-    least_carried: int = 1000
-    least_archived: int = 256
+    max_files: int = 64
+    min_repeated: int = 1000
+    min_archived: int = 256
 
 
 class PositionsChain:
@@ -81,23 +81,23 @@ class PositionsChain:
         self._policy = policy or ChainPolicy()
         self._cache = FileCache()
 
-    def positions_at(self, token: int) -> StreamPositions:
+    def positions_at(self, commit_id: int) -> StreamPositions:
         """Return the positions of a commit id, whether the log points at them or not.
 
         Raises:
             PositionsUnreadable: The file or its base is missing, damaged, or has another file's content.
             TableUnreachable: The file cannot be read at present.
         """
-        return self._stored(token).positions
+        return self._stored(commit_id).positions
 
-    def header_at(self, token: int) -> Header:
+    def header_at(self, commit_id: int) -> Header:
         """Read only the header of a positions file. Raises the errors of `positions_at`."""
-        path = positions_path(token)
+        path = positions_path(commit_id)
         content = self._content(path, positions_file.HEADER_BYTES)
         header = self._decoded(path, positions_file.decode_header, content)
         if header is None:
             header = self._decoded(path, positions_file.decode_whole_header, self._content(path))
-        self._check_id(path, header.token, token)
+        self._check_id(path, header.commit_id, commit_id)
         return header
 
     def commits_before(self, positions: StreamPositions) -> Iterator[CommitRef]:
@@ -105,7 +105,7 @@ class PositionsChain:
 
         Each file names the commits since its base, so few files are read.
         """
-        stored = self._stored(positions.token)
+        stored = self._stored(positions.commit_id)
         while True:
             yield from stored.down_to_base
             if stored.before_base is None:
@@ -115,10 +115,10 @@ class PositionsChain:
             if found.identity.arn != positions.identity.arn:
                 raise PositionsUnreadable(
                     self._table,
-                    f"{positions_path(found.token)} belongs to {found.identity.arn}, not to "
+                    f"{positions_path(found.commit_id)} belongs to {found.identity.arn}, not to "
                     f"{positions.identity.arn}. {_RESTORE}",
                 )
-            yield CommitRef(found.token, found.batch_id)
+            yield CommitRef(found.commit_id, found.batch_id)
 
     def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
         """Write the file of new positions. The log does not point at it yet.
@@ -134,7 +134,7 @@ class PositionsChain:
         """
         before = None if positions.previous is None else self._stored(positions.previous)
         if before is None or before.positions.identity != positions.identity:
-            self._put(positions_path(positions.token), positions_file.encode(positions))
+            self._put(positions_path(positions.commit_id), positions_file.encode(positions))
             return
         positions = self._without_archived(before, positions)
         stored, base = self._successor(before, positions)
@@ -143,35 +143,37 @@ class PositionsChain:
         else:
             archive = before.archive
             shards = {key: shard for key, shard in positions.shards.items() if key in retired}
-            if len(shards) >= self._policy.least_archived:
+            if len(shards) >= self._policy.min_archived:
                 archive = self._archive(positions.identity, shards, archive)
                 kept = {key: shard for key, shard in positions.shards.items() if key not in retired}
                 positions = msgspec.structs.replace(positions, shards=kept)
             content = positions_file.encode(positions, archive)
-        self._put(positions_path(positions.token), content)
+        self._put(positions_path(positions.commit_id), content)
 
-    def _successor(self, before: Stored, positions: StreamPositions) -> tuple[Stored, StreamPositions | None]:
+    def _successor(
+        self, before: StoredPositions, positions: StreamPositions
+    ) -> tuple[StoredPositions, StreamPositions | None]:
         """Return the content of the next file, and its base; None if it is to be a base."""
         newest = before.positions
         base = newest if before.base is None else self.positions_at(before.base)
         unchanged = _changed(base, positions) - _changed(newest, positions)
         repeated = before.repeated + max(0, unchanged)
-        stored = Stored(
+        stored = StoredPositions(
             positions,
-            down_to_base=(CommitRef(newest.token, newest.batch_id), *before.down_to_base),
+            down_to_base=(CommitRef(newest.commit_id, newest.batch_id), *before.down_to_base),
             before_base=before.before_base,
-            base=base.token,
+            base=base.commit_id,
             repeated=repeated,
             archive=before.archive,
         )
         is_due = (
             newest.format < positions.format
-            or len(before.down_to_base) >= self._policy.most_files
-            or repeated > max(len(base.shards), self._policy.least_carried)
+            or len(before.down_to_base) >= self._policy.max_files
+            or repeated > max(len(base.shards), self._policy.min_repeated)
         )
         return stored, None if is_due else base
 
-    def _without_archived(self, before: Stored, positions: StreamPositions) -> StreamPositions:
+    def _without_archived(self, before: StoredPositions, positions: StreamPositions) -> StreamPositions:
         """Leave out shards that were read from the archive and have not changed since."""
         new = [
             shard_id
@@ -190,19 +192,19 @@ class PositionsChain:
         absent = [shard_id for shard_id in shard_ids if shard_id not in positions.shards]
         if not absent:
             return positions
-        found = self._archived(self._stored(positions.token).archive, absent)
+        found = self._archived(self._stored(positions.commit_id).archive, absent)
         return msgspec.structs.replace(positions, shards=positions.shards | found) if found else positions
 
     def archived(self, positions: StreamPositions) -> Mapping[str, ShardPosition]:
         """Return all archived shards by shard id. Raises the errors of `positions_at`."""
         found: dict[str, ShardPosition] = {}
-        for segment in self._segments(self._stored(positions.token).archive):
+        for segment in self._segments(self._stored(positions.commit_id).archive):
             found |= segment.shards
         return found
 
     def segments(self, positions: StreamPositions) -> frozenset[int]:
         """Return the ids of all archive segments. Raises the errors of `positions_at`."""
-        end = self._stored(positions.token).archive
+        end = self._stored(positions.commit_id).archive
         if end is None:
             return frozenset()
         return frozenset({end.newest, *self._segment(end.newest).earlier})
@@ -233,19 +235,19 @@ class PositionsChain:
         self, identity: StreamIdentity, shards: dict[str, ShardPosition], end: ArchiveEnd | None
     ) -> ArchiveEnd:
         earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
-        segment = Segment(identity, draw_token(), earlier, shards)
+        segment = Segment(identity, new_id(), earlier, shards)
         self._put(segment_path(segment.segment_id), positions_archive.encode(segment))
         if end is None:
             return ArchiveEnd(segment.segment_id, len(shards), max(shards))
         return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
 
-    def _stored(self, token: int) -> Stored:
-        path = positions_path(token)
-        found: Stored | None = self._cache.get(path)
+    def _stored(self, commit_id: int) -> StoredPositions:
+        path = positions_path(commit_id)
+        found: StoredPositions | None = self._cache.get(path)
         if found is None:
             content = self._content(path)
             found = self._decoded(path, lambda read: positions_file.read(read, self.positions_at), content)
-            self._check_id(path, found.positions.token, token)
+            self._check_id(path, found.positions.commit_id, commit_id)
             size = _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(found.positions.shards)
             self._cache.put(path, found, size)
         return found
@@ -326,9 +328,9 @@ def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content:
         ) from error
 
 
-def positions_path(token: int) -> str:
+def positions_path(commit_id: int) -> str:
     """Return the path of a positions file, relative to the table's folder."""
-    return f"{POSITIONS_FOLDER}/{token}.json"
+    return f"{POSITIONS_FOLDER}/{commit_id}.json"
 
 
 def segment_path(segment_id: int) -> str:

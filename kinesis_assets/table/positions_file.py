@@ -56,15 +56,15 @@ class CommitRef(NamedTuple):
     """A commit of the chain of positions.
 
     Attributes:
-        token: The commit id, which names the positions file.
+        commit_id: The commit id, which names the positions file.
         batch_id: The attempt that made the commit.
     """
 
-    token: int
+    commit_id: int
     batch_id: int
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredPositions(msgspec.Struct, frozen=True):
     """The content of one positions file.
 
     Attributes:
@@ -92,7 +92,7 @@ class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         size: Uncompressed size of `shards`, in bytes.
         shards: The complete positions with their header, as JSON; or with a base, `_Increment` as
             MessagePack. Compressed with zstd, in base64.
-        archive: See `Stored`.
+        archive: See `StoredPositions`.
         check: CRC-32 of the uncompressed `_Increment`, without which a damaged number would go unnoticed.
             None without a base.
     """
@@ -109,9 +109,9 @@ class _Increment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     Attributes:
         positions: The positions after the commit, without `shards`, `landed` and `predecessors`.
         changes: The changed shards and the rows that the commit added.
-        down_to_base: See `Stored`.
-        before_base: See `Stored`.
-        repeated: See `Stored`.
+        down_to_base: See `StoredPositions`.
+        before_base: See `StoredPositions`.
+        repeated: See `StoredPositions`.
     """
 
     positions: StreamPositions
@@ -132,16 +132,16 @@ def encode(positions: StreamPositions, archive: ArchiveEnd | None = None) -> byt
     file = _File(
         header.format,
         header.identity,
-        header.token,
+        header.commit_id,
         header.previous,
         size=len(whole),
-        shards=compressed(whole),
+        shards=compress(whole),
         archive=archive,
     )
     return msgspec.json.encode(file)
 
 
-def encode_changes(stored: Stored, base: StreamPositions) -> bytes:
+def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
     """Encode a file with the changes since its base.
 
     Args:
@@ -160,11 +160,11 @@ def encode_changes(stored: Stored, base: StreamPositions) -> bytes:
     file = _File(
         positions.format,
         positions.identity,
-        positions.token,
+        positions.commit_id,
         positions.previous,
-        base=base.token,
+        base=base.commit_id,
         size=len(whole),
-        shards=compressed(whole),
+        shards=compress(whole),
         archive=stored.archive,
         check=crc32(whole),
     )
@@ -174,13 +174,13 @@ def encode_changes(stored: Stored, base: StreamPositions) -> bytes:
 def decode(content: bytes) -> StreamPositions:
     """Decode a file with all shards, of any format. Raises the errors of `read`."""
 
-    def base_at(token: int) -> StreamPositions:
-        raise msgspec.ValidationError(f"it contains the changes since commit {token}, not all shards")
+    def base_at(commit_id: int) -> StreamPositions:
+        raise msgspec.ValidationError(f"it contains the changes since commit {commit_id}, not all shards")
 
     return read(content, base_at).positions
 
 
-def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> Stored:
+def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> StoredPositions:
     """Decode a file that `encode` or `encode_changes` of this or an older release wrote.
 
     Args:
@@ -194,20 +194,20 @@ def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> Stored:
     check_format(found)
     if found < _PACKED_SINCE:
         positions = msgspec.json.decode(content, type=StreamPositions)
-        return Stored(positions, before_base=positions.previous)
+        return StoredPositions(positions, before_base=positions.previous)
     file = msgspec.json.decode(content, type=_File)
-    whole = decompressed(file.shards, file.size)
+    whole = decompress(file.shards, file.size)
     if file.base is not None:
         return _with_changes(file, file.base, whole, base_at)
     positions = msgspec.json.decode(whole, type=StreamPositions)
-    if positions.header != Header(file.format, file.identity, file.token, file.previous):
+    if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
         raise msgspec.ValidationError(_OTHER_HEADER)
-    return Stored(positions, before_base=positions.previous, archive=file.archive)
+    return StoredPositions(positions, before_base=positions.previous, archive=file.archive)
 
 
 def _with_changes(
     file: _File, base_token: int, whole: bytes, base_at: Callable[[int], StreamPositions]
-) -> Stored:
+) -> StoredPositions:
     if crc32(whole) != file.check:
         raise msgspec.ValidationError("its compressed content is damaged")
     increment = msgspec.msgpack.decode(whole, type=_Increment)
@@ -218,9 +218,9 @@ def _with_changes(
     positions = msgspec.structs.replace(
         increment.positions, shards=shards, landed=landed, predecessors=base.predecessors
     )
-    if positions.header != Header(file.format, file.identity, file.token, file.previous):
+    if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
         raise msgspec.ValidationError(_OTHER_HEADER)
-    return Stored(
+    return StoredPositions(
         positions,
         down_to_base=tuple(CommitRef(*each) for each in increment.down_to_base),
         before_base=increment.before_base,
@@ -259,7 +259,7 @@ def check_format(found: int) -> None:
         raise msgspec.ValidationError(f"its format is {found}; this release reads formats up to {FORMAT}")
 
 
-def compressed(whole: bytes) -> bytes:
+def compress(whole: bytes) -> bytes:
     """Compress with zstd."""
     import pyarrow as pa  # noqa: PLC0415  # loading definitions does not need it
 
@@ -267,8 +267,8 @@ def compressed(whole: bytes) -> bytes:
     return packed
 
 
-def decompressed(packed: bytes, size: int) -> bytes:
-    """Decompress what `compressed` returned.
+def decompress(packed: bytes, size: int) -> bytes:
+    """Decompress what `compress` returned.
 
     Args:
         packed: The compressed bytes.

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _DELETED = "or one before it, whose entry the log no longer has"
 
 
-def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions) -> list[Rewrite]:
+def unaccepted_rewrites(
+    table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions
+) -> list[Rewrite]:
     """Return the rewrites after positions that no operator has accepted, newest first.
 
     If another engine has deleted log entries, the rows are examined instead.
@@ -36,8 +38,8 @@ def unaccepted(table: PositionedTable, snapshot: TableSnapshot, positions: Strea
         rewrites.append(Rewrite(deleted, _DELETED, None))
     if not rewrites:
         return []
-    past = snapshot.past(positions.identity)
-    accepted = -1 if past is None or past.accepted is None else past.accepted
+    amendment = snapshot.amendment(positions.identity)
+    accepted = -1 if amendment is None or amendment.accepted is None else amendment.accepted
     return [rewrite for rewrite in rewrites if rewrite.version > accepted]
 
 
@@ -48,7 +50,7 @@ def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions:
         TableRewritten: A rewrite was not accepted.
         TableUnreachable: The log cannot be read.
     """
-    left = unaccepted(table, snapshot, positions)
+    left = unaccepted_rewrites(table, snapshot, positions)
     if left:
         raise TableRewritten(
             table.uri,

@@ -80,7 +80,7 @@ class RewriteLog:
         name = application(positions.identity)
         found: list[Rewrite] = []
         for entry in self._back(first, through):
-            if positions.examined is None and entry.transactions.get(name) == positions.token:
+            if positions.examined is None and entry.transactions.get(name) == positions.commit_id:
                 break
             found += rewrites_of(entry)
         return found

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.position import Position
 
-Passed = tuple[int, float]
+PassedRecord = tuple[int, float]
 """The last sequence number and sub-sequence number that a position has passed. The latter is infinity if the
 whole record was passed, and -1 if none of it was. Later positions compare as greater."""
 
 
-def at(sequence_number: str) -> Passed:
+def at(sequence_number: str) -> PassedRecord:
     """Return the value for a position just before a record."""
     return int(sequence_number), -1
 
 
-def passed(position: Position) -> Passed | None:
+def passed(position: Position) -> PassedRecord | None:
     """Return what a position has passed; None if it names no record."""
     if position.sequence_number is None:
         return None
@@ -32,7 +32,7 @@ def passed(position: Position) -> Passed | None:
     return int(position.sequence_number), math.inf if sub is None else sub
 
 
-def rows_after(stream: str, places: Mapping[str, Passed]) -> str:
+def rows_after(stream: str, places: Mapping[str, PassedRecord]) -> str:
     """Return a predicate for the rows of some shards after what was passed there, in the SQL of delta-rs.
 
     Args:

@@ -22,10 +22,16 @@ from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
 from kinesis_assets.table.delta_log import later_version_of, newest_version_of
 from kinesis_assets.table.delta_writer import writer_properties
-from kinesis_assets.table.file_stats import HeldFile, StandingFile
+from kinesis_assets.table.file_stats import ActiveFile, FileStats
 from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
 from kinesis_assets.table.nullable_columns import columns_without_null
-from kinesis_assets.table.ownership import OWNER, application, arns_of, past_application, refuse_another
+from kinesis_assets.table.ownership import (
+    OWNER,
+    amendment_application,
+    application,
+    arns_of,
+    refuse_other_stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Past
+    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import Header, StreamPositions
     from kinesis_assets.table.table_files import TableFiles
@@ -98,14 +104,14 @@ class TableSnapshot:
         except (OSError, msgspec.MsgspecError) as error:
             raise TableUnreachable(self._table.uri, f"its log cannot be read: {error}") from None
 
-    def refuse_another(self, identity: StreamIdentity) -> None:
+    def refuse_other_stream(self, identity: StreamIdentity) -> None:
         """Check that the table belongs to a stream, or to none yet.
 
         Raises:
             TableOfAnotherStream: The table belongs to another stream.
             TableUnreachable: The table's log cannot be read.
         """
-        refuse_another(self._table.uri, self.owners, identity)
+        refuse_other_stream(self._table.uri, self.owners, identity)
 
     def claim(self, identity: StreamIdentity) -> None:
         """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
@@ -129,12 +135,12 @@ class TableSnapshot:
             PositionsUnreadable: The file that the log points at is missing or invalid.
             StreamRecreated: The positions are those of an older stream with the same name.
         """
-        self.refuse_another(identity)
-        token = self._delta.transaction_version(application(identity))
-        if token is None:
+        self.refuse_other_stream(identity)
+        commit_id = self._delta.transaction_version(application(identity))
+        if commit_id is None:
             return None
-        found = self.positions_at(token)
-        self._refuse_of_another(f"the positions file {token}.json", found.identity.arn, identity)
+        found = self.positions_at(commit_id)
+        self._refuse_of_another(f"the positions file {commit_id}.json", found.identity.arn, identity)
         older = found.identity.created < identity.created
         if found.identity != identity and not (or_older and older):
             raise StreamRecreated(
@@ -146,18 +152,18 @@ class TableSnapshot:
             )
         return found
 
-    def positions_at(self, token: int) -> StreamPositions:
+    def positions_at(self, commit_id: int) -> StreamPositions:
         """Read the positions file with a token, whether or not a commit points at it.
 
         Raises:
             PositionsUnreadable: The file is missing or invalid.
             TableUnreachable: The file cannot be read at the moment.
         """
-        return self._table.chain.positions_at(token)
+        return self._table.chain.positions_at(commit_id)
 
-    def positions_header_at(self, token: int) -> Header:
+    def positions_header_at(self, commit_id: int) -> Header:
         """Read only the header of the positions file with a token. Raises as `positions_at`."""
-        return self._table.chain.header_at(token)
+        return self._table.chain.header_at(commit_id)
 
     def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
         """Add those of some shards that are only in the archive to positions. Raises as `positions_at`."""
@@ -172,20 +178,20 @@ class TableSnapshot:
             else positions
         )
 
-    def past(self, identity: StreamIdentity) -> Past | None:
+    def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
-        self.refuse_another(identity)
-        token = self._delta.transaction_version(past_application(identity))
-        if token is None:
+        self.refuse_other_stream(identity)
+        commit_id = self._delta.transaction_version(amendment_application(identity))
+        if commit_id is None:
             return None
-        found = self.past_at(token)
+        found = self.amendment_at(commit_id)
         if found.arn is not None:  # format 1 does not name the stream
-            self._refuse_of_another(amendment_path(token), found.arn, identity)
+            self._refuse_of_another(amendment_path(commit_id), found.arn, identity)
         return found
 
-    def past_at(self, token: int) -> Past:
+    def amendment_at(self, commit_id: int) -> Amendment:
         """Read the amendment file with a token. Raises as `positions_at`."""
-        return self._table.amendments.at(token)
+        return self._table.amendments.at(commit_id)
 
     def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
         if arn != identity.arn:
@@ -195,13 +201,13 @@ class TableSnapshot:
                 "restored from another file. Restore that very file; no other file is valid",
             )
 
-    def data_files(self) -> Iterator[HeldFile]:
+    def file_stats(self) -> Iterator[FileStats]:
         """Yield the data files of this version, with their statistics."""
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         # A column of statistics that no file has is missing.
         wanted = [name for name in _FILE_FACTS if name in actions.column_names]
         for action in actions.select(wanted).to_pylist():
-            yield HeldFile(
+            yield FileStats(
                 path=action["path"],
                 arrival_date=action["partition.arrival_date"],
                 first_arrival=action.get("min.approximate_arrival_timestamp"),
@@ -216,7 +222,7 @@ class TableSnapshot:
         *,
         identity: StreamIdentity,
         positions: StreamPositions | None = None,
-        past: Past | None = None,
+        amendment: Amendment | None = None,
         retired: Collection[str] = (),
     ) -> None:
         """Add files and point the log at new positions, a new amendment, or both, in one atomic commit.
@@ -229,7 +235,7 @@ class TableSnapshot:
             files: The data files to add.
             identity: The stream.
             positions: The new positions.
-            past: The new amendment.
+            amendment: The new amendment.
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
 
         Raises:
@@ -243,7 +249,7 @@ class TableSnapshot:
                 self._table.uri,
                 f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
             )
-        properties = commit_properties(self._table, identity, positions, past, retired)
+        properties = commit_properties(self._table, identity, positions, amendment, retired)
         try:
             self._delta.create_write_transaction(
                 added,
@@ -274,7 +280,7 @@ class TableSnapshot:
         *,
         identity: StreamIdentity,
         positions: StreamPositions | None = None,
-        past: Past | None = None,
+        amendment: Amendment | None = None,
     ) -> int:
         """Delete rows and point the log at new files, as `commit` does. Nothing is committed if no row
         matches.
@@ -284,27 +290,27 @@ class TableSnapshot:
                 `sql_text`.
             identity: The stream.
             positions: See `commit`.
-            past: See `commit`.
+            amendment: See `commit`.
 
         Returns:
             The number of deleted rows.
         """
-        files = self.standing_files()
+        files = self.active_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
         metrics = self._delta.delete(
             predicate,
             writer_properties=writer_properties(row_bytes),
-            commit_properties=commit_properties(self._table, identity, positions, past),
+            commit_properties=commit_properties(self._table, identity, positions, amendment),
             post_commithook_properties=KEEP_ENTRIES,
         )
         return int(metrics["num_deleted_rows"])
 
-    def standing_files(self) -> list[StandingFile]:
+    def active_files(self) -> list[ActiveFile]:
         """Return the data files of this version, with their sizes."""
         found = self._delta.get_add_actions(flatten=True)
         columns = ("path", "size_bytes", "num_records", "partition.arrival_date")
         rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
-        return [StandingFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
+        return [ActiveFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
 
     def count(self, predicate: str) -> dict[str, int]:
         """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
@@ -323,17 +329,17 @@ class TableSnapshot:
         found = zip(result["shard_id"].to_pylist(), result["found"].to_pylist(), strict=True)
         return {str(shard_id): int(count) for shard_id, count in found}
 
-    def landed_as(self, token: int) -> int | None:
+    def later_version_of(self, commit_id: int) -> int | None:
         """Return the version after this one whose commit points at a token; None if no such entry was found.
 
         Only the log entries after this version are read, so the search is fast.
         """
-        return later_version_of(self._table.files, self.version, token)
+        return later_version_of(self._table.files, self.version, commit_id)
 
-    def version_of(self, token: int) -> int | None:
+    def version_of(self, commit_id: int) -> int | None:
         """Return the version whose commit points at a token, if it is among the newest hundred.
 
         The history of delta-rs is not used, because it fails on some values that other writers store in
         commitInfo.
         """
-        return newest_version_of(self._table.files, self.version, token)
+        return newest_version_of(self._table.files, self.version, commit_id)

@@ -8,12 +8,12 @@ import pyarrow.fs
 
 from kinesis_assets.table.storage import TableFolder, write_new
 
-STOPS = "_kinesis/stops"
+STOP_MARKERS_FOLDER = "_kinesis/stops"
 """The folder of stop markers in a table's folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class StopObject:
+class StopMarker:
     """An empty file in the table's folder that exists once an attempt has to stop.
 
     Attributes:
@@ -42,4 +42,4 @@ class StopObject:
 
     @property
     def _path(self) -> str:
-        return f"{STOPS}/{self.batch_id}"
+        return f"{STOP_MARKERS_FOLDER}/{self.batch_id}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.delta_writer import writer_properties
 from kinesis_assets.table.intervals import parse_interval
@@ -136,7 +136,7 @@ class Upkeep:
         Delta refuses any commit that is based on a version before a change of the metadata. So an older
         maintenance fails, and a run reads the table again before its next attempt.
         """
-        claim = str(draw_token())
+        claim = str(new_id())
         self.set_properties({_CLAIM: claim})
         delta = self._delta()
         if delta.metadata().configuration.get(_CLAIM) != claim:

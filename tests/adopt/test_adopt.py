@@ -426,8 +426,8 @@ def test_runs_go_on_after_a_restore_was_accepted(bench):
     result = bench.adopt(by="ann")
     assert result.accepted == [rewrite]
     assert bench.positions == positions
-    past = bench.table.snapshot().past(positions.identity)
-    assert (past.accepted, past.by) == (rewrite.version, "ann")
+    amendment = bench.table.snapshot().amendment(positions.identity)
+    assert (amendment.accepted, amendment.by) == (rewrite.version, "ann")
     bench.run()
     assert bench.items == each(1, 3)
 

@@ -78,10 +78,10 @@ def test_figure_is_told_with_its_spread_only_where_rounds_differ():
 
 def test_grown_table_has_so_many_files_and_can_be_committed_to():
     with grown_table(12) as table:
-        assert len(table.snapshot().standing_files()) == 12
-        before = standing(table).token
+        assert len(table.snapshot().active_files()) == 12
+        before = standing(table).commit_id
         seconds_of_commit(table, times=1)
-        assert standing(table).token != before
+        assert standing(table).commit_id != before
 
 
 def test_profile_tells_the_thread_that_computes_and_not_the_one_that_waits():

@@ -27,7 +27,9 @@ FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
 def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[], str]:
     """Puts a record to the first of two shards and lands it in the table; its sequence number."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
-    project = StreamProject.unnamed(stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url)
+    project = StreamProject.from_settings(
+        stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
+    )
 
     def run() -> str:
         answer = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")

@@ -8,9 +8,9 @@ import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.amendments import FORMAT, Past
+from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 
 COLUMNS = ["stream", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
@@ -29,7 +29,7 @@ def test_it_prints_a_json_line_a_step(cli, of_stream, stream, made, table):
     done = cli("maintain", *of_stream, "--retention-days", "30", "--json")
     assert done.exit_code == 0, done.err
     assert [list(line) for line in done.lines] == [COLUMNS] * 2
-    floor = table.snapshot().past(made).floor
+    floor = table.snapshot().amendment(made).floor
     assert [(line["step"], line["of"], line["state"]) for line in done.lines] == [
         ("expire", f"before {floor}", "done"),
         ("checkpoint", "_delta_log", "done"),
@@ -48,7 +48,7 @@ def test_a_dry_run_tells_and_changes_nothing(cli, of_stream, made, table):
     done = cli("maintain", *of_stream, "--retention-days", "30", "--dry-run", "--json")
     assert done.exit_code == 0
     assert [(line["step"], line["state"]) for line in done.lines] == [("expire", "planned")]
-    assert table.snapshot().past(made) is None
+    assert table.snapshot().amendment(made) is None
 
 
 def test_no_table_is_an_error_of_one_line_and_makes_none(cli, of_stream, kinesis, stream, tmp_path):
@@ -75,10 +75,10 @@ def test_retention_of_a_stream_with_a_yaml_is_set_there(cli):
 
 
 def raise_floor(table, identity, floor):
-    entry = Past(
-        format=FORMAT, token=draw_token(), previous=None, batch_id=1, at=datetime.now(UTC), floor=floor
+    entry = Amendment(
+        format=FORMAT, commit_id=new_id(), previous=None, batch_id=1, at=datetime.now(UTC), floor=floor
     )
-    table.snapshot().commit([], identity=identity, past=entry)
+    table.snapshot().commit([], identity=identity, amendment=entry)
 
 
 def test_the_floor_is_lowered_and_nothing_else_is_done(cli, of_stream, made, table):
@@ -88,8 +88,8 @@ def test_the_floor_is_lowered_and_nothing_else_is_done(cli, of_stream, made, tab
     (step,) = done.lines
     assert list(step) == COLUMNS
     assert (step["step"], step["of"]) == ("lower floor", "from 2027-01-31 to 2026-01-31")
-    past = table.snapshot().past(made)
-    assert (past.floor, past.by) == (date(2026, 1, 31), "ada")
+    amendment = table.snapshot().amendment(made)
+    assert (amendment.floor, amendment.by) == (date(2026, 1, 31), "ada")
     assert done.err == ""
 
 
@@ -151,4 +151,4 @@ def test_a_machine_with_a_wrong_clock_deletes_nothing_and_names_both_clocks(
     (line,) = done.err.splitlines()
     assert "this machine's clock is" in line
     assert f"the service's is {listing.summary.service_time:%Y-%m-%dT%H:%M}" in line
-    assert table.snapshot().past(listing.summary.identity) is None
+    assert table.snapshot().amendment(listing.summary.identity) is None

@@ -39,7 +39,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(_) -> None:
         pytest.fail("Spark was started")
 
-    monkeypatch.setattr(in_process, "begin_session", begin)
+    monkeypatch.setattr(in_process, "start_session_in_background", begin)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.stream import StreamIdentity
-from kinesis_assets.table.amendments import ClearedGap, following
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import ClearedGap, next_amendment
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.ownership import application
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
@@ -27,7 +27,9 @@ def landed(kinesis, stream, settings, tmp_path) -> list[str]:
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
     answer = kinesis.put_records(StreamName=stream, Records=entries)
-    project = StreamProject.unnamed(stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url)
+    project = StreamProject.from_settings(
+        stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
+    )
     with project.manager() as manager:
         client, table = manager.client(), manager.positioned_table()
         plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
@@ -76,11 +78,13 @@ def test_positions_print_no_gap_that_a_replay_has_filled(cli, of_stream, landed,
     snapshot = table.snapshot()
     (owner,) = snapshot.owners
     identity = StreamIdentity(owner, datetime(2026, 1, 1, tzinfo=UTC))
-    token = snapshot.delta.transaction_version(application(identity))
-    positions = snapshot.positions_at(token)
+    commit_id = snapshot.delta.transaction_version(application(identity))
+    positions = snapshot.positions_at(commit_id)
     cleared = {A: tuple(ClearedGap.of(gap) for gap in positions.shards[A].gaps)}
-    past = following(None, batch_id=draw_token(), at=positions.identity.created, by=None, cleared=cleared)
-    snapshot.commit([], identity=positions.identity, past=past)
+    amendment = next_amendment(
+        None, batch_id=new_id(), at=positions.identity.created, by=None, cleared=cleared
+    )
+    snapshot.commit([], identity=positions.identity, amendment=amendment)
     assert cli("positions", *of_stream, "--json").by_shard[A]["gaps"] == []
 
 

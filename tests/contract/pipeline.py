@@ -76,7 +76,7 @@ class Pipeline:
         )
 
     def project(self, **fields: Any) -> StreamProject:
-        return StreamProject.unnamed(
+        return StreamProject.from_settings(
             self.stream,
             table=self.table,
             endpoint_url=self.settings.endpoint_url,

@@ -12,7 +12,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest import run
 
 arguments = json.loads(sys.argv[1])
-project = StreamProject.unnamed(**arguments["project"])
+project = StreamProject.from_settings(**arguments["project"])
 instance = dg.DagsterInstance.ephemeral()
 commit = run.commit
 

@@ -40,7 +40,7 @@ def shared(pipeline: Pipeline, local_kinesis: LocalKinesis) -> str:
 
 
 def project_of(pipeline: Pipeline, stream: str) -> StreamProject:
-    return StreamProject.unnamed(
+    return StreamProject.from_settings(
         stream, table=pipeline.table, endpoint_url=pipeline.settings.endpoint_url, spark_config=SPARK_CONFIG
     )
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def position_bytes(pipeline: Pipeline) -> bytes:
     """The positions file that the table points at."""
-    token = pipeline.positions().token
-    return Path(pipeline.table, "_kinesis", "positions", f"{token}.json").read_bytes()
+    commit_id = pipeline.positions().commit_id
+    return Path(pipeline.table, "_kinesis", "positions", f"{commit_id}.json").read_bytes()
 
 
 def lose(pipeline: Pipeline, every: int) -> list[tuple[str, str, bytes]]:

@@ -152,7 +152,7 @@ def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
     body, decoder = page(), msgspec.json.Decoder(WirePage)
     gc.collect()
     seen, blocks = len(gc.get_objects()), sys.getallocatedblocks()
-    records = decoder.decode(body).answer().records
+    records = decoder.decode(body).to_result().records
     grown = sys.getallocatedblocks() - blocks
     assert grown / RECORDS <= MOST_BLOCKS
     assert len(gc.get_objects()) - seen < 100
@@ -160,7 +160,7 @@ def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
 
 
 def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
-    records = msgspec.json.decode(page(), type=WirePage).answer().records
+    records = msgspec.json.decode(page(), type=WirePage).to_result().records
     assert {len(number) for number in records.numbers} == {len(records.numbers[0])}
     taken = []
     monkeypatch.setattr(checksums_module, "crc32", lambda data: taken.append(data) or crc32(data))
@@ -169,7 +169,7 @@ def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
 
 
 def test_a_batch_keeps_no_object_for_each_record():
-    records = msgspec.json.decode(page(), type=WirePage).answer().records
+    records = msgspec.json.decode(page(), type=WirePage).to_result().records
     checksums(records)
     record_batch("stream", "shard", records)
     blocks = sys.getallocatedblocks()

@@ -76,7 +76,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def make_project(stream: str, settings: ClientSettings, tmp_path: Path) -> MakeProject:
     def make(**fields: Any) -> StreamProject:
         place = {"stream": stream, "table": str(tmp_path / "table"), "endpoint_url": settings.endpoint_url}
-        return StreamProject.unnamed(**place | fields)
+        return StreamProject.from_settings(**place | fields)
 
     return make
 

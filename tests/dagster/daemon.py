@@ -18,7 +18,7 @@ from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,7 +133,7 @@ class Daemon:
             for shard_id in shard_ids
         }
         result = commit(
-            table, expected=expected, listing=listing, batch_id=draw_token(), moved=moved, files=[], landed={}
+            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], landed={}
         )
         assert not result.conflicts
 

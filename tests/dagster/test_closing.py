@@ -12,11 +12,11 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.names import raw_key, shard_partitions
-from kinesis_assets.dagster.partition_ranges import span_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.ingest import run as run_module
 
@@ -39,7 +39,7 @@ def start(instance):
         job = project.definitions.resolve_implicit_global_asset_job_def()
         result = job.execute_in_process(
             instance=instance,
-            tags=span_tags(shard_ids),
+            tags=range_tags(shard_ids),
             asset_selection=[raw_key(project.stream)],
             raise_on_error=False,
         )
@@ -170,7 +170,7 @@ def closing():
     told, given_up = threading.Event(), threading.Event()
 
     def closing(timeout=60.0):
-        return Closing(timeout, request_stop=told.set, give_up=given_up.set), told, given_up
+        return GracefulStop(timeout, request_stop=told.set, give_up=given_up.set), told, given_up
 
     return closing
 
@@ -245,7 +245,7 @@ def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatc
         threading.Event().wait(30)
 
     began = time.monotonic()
-    assert_interrupted(Closing(0.2, request_stop=broken, give_up=broken), work)
+    assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken), work)
     assert time.monotonic() - began < 20
     for_ever.set()
 
@@ -257,7 +257,7 @@ def test_nothing_is_raised_if_nothing_interrupts(closing):
 
 
 def within(held, work):
-    with held.holding_back():
+    with held.delayed_interrupts():
         assert not held.is_closing
         work()
 
@@ -273,7 +273,7 @@ def test_a_run_is_canceled_that_is_interrupted_before_dagster_handles_interrupts
         raise KeyboardInterrupt
 
     monkeypatch.setattr(dg.JobDefinition, "execute_in_process", interrupted)
-    project = StreamProject.unnamed(stream, table=table.uri)
+    project = StreamProject.from_settings(stream, table=table.uri)
     with dg.DagsterInstance.ephemeral() as instance:
         with pytest.raises(KeyboardInterrupt):
             project.run(instance, {})

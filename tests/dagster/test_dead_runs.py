@@ -20,7 +20,7 @@ from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.dagster.sensor import Cursor
-from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
+from kinesis_assets.table.heartbeat import ENDED, HEARTBEATS_FOLDER, Heartbeat, heartbeats
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
 
@@ -42,11 +42,11 @@ class Ticking:
 
     def after(self, seconds: float) -> list[tuple[str, ...]]:
         """The spans that a tick requests so many seconds later, with others on the way."""
-        begin = self.now
+        start = self.now
         for fifths in range(1, 5) if seconds else ():
-            self.now = begin + seconds * fifths / 5
+            self.now = start + seconds * fifths / 5
             self.daemon.tick()
-        self.now = begin
+        self.now = start
         return self.suspended(seconds)
 
     def suspended(self, seconds: float) -> list[tuple[str, ...]]:
@@ -74,7 +74,7 @@ def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
         heartbeat = Heartbeat(table, run.run_id, seconds=60)
         heartbeat._beat()
         seconds = next(mtimes)
-        os.utime(Path(manager.table, RUNS, run.run_id), (seconds, seconds))
+        os.utime(Path(manager.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
 
     return beat
 
@@ -111,7 +111,7 @@ def test_a_dead_run_stays_dead_when_maintenance_has_deleted_its_heartbeat(tickin
     ticking.after(0)
     ticking.after(SECONDS_SILENT)
     with daemon.project.manager() as manager:
-        Path(manager.table, RUNS, run.run_id).unlink()
+        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(0) == [(A, B)]
 
 
@@ -171,7 +171,7 @@ def end(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
     def end(run: dg.DagsterRun) -> None:
         with daemon.project.manager() as manager:
             heartbeat = Heartbeat(manager.positioned_table(), run.run_id, seconds=60)
-        heartbeat.begin()
+        heartbeat.start()
         heartbeat.end()
         heartbeat._thread.join()
 
@@ -206,7 +206,7 @@ def test_a_heartbeat_that_is_gone_has_ended(ticking, daemon, beat):
     beat(run)
     assert ticking.after(0) == []
     with daemon.project.manager() as manager:
-        Path(manager.table, RUNS, run.run_id).unlink()
+        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(SECONDS_SILENT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
 
@@ -435,7 +435,7 @@ def test_the_shards_of_a_killed_command_are_requested_again(
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < deadline
                 time.sleep(0.1)  # between two looks
-            (beating,) = Path(tmp_path, "table", RUNS).iterdir()
+            (beating,) = Path(tmp_path, "table", HEARTBEATS_FOLDER).iterdir()
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     (run,) = home.get_runs()

@@ -28,7 +28,7 @@ from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +219,7 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
         (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].policy().starts
         for start in (starts, f"file://{stored}")
     )
-    assert inline == from_file == Starts.of(starts)
+    assert inline == from_file == StartPositions.of(starts)
 
 
 @dagsters_own_warnings

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.names import raw_key, shard_partitions
-from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, following_tags, span_tags
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
 
 from daemon import FIRST, LAST, PARTITION, Daemon, Status  # isort: skip  # this folder's own
@@ -45,7 +45,7 @@ class Runs:
 
     def follow(self, *shard_ids, seconds=3.0):
         self.add(*shard_ids)
-        return self.run(following_tags(shard_ids, seconds, 0.0))
+        return self.run(continuous_run_tags(shard_ids, seconds, 0.0))
 
     def beside(self, *shard_ids, seconds=3.0):
         """The same in a thread of its own; gives the run when it is joined."""
@@ -175,14 +175,14 @@ class TestOneRun:
         source.create(2)
         source.put(A, 3)
         runs.add(A, B)
-        run = runs.run(span_tags([A, B]))
+        run = runs.run(range_tags([A, B]))
         assert run.status is Status.SUCCESS
         assert {(shard_id, rows) for shard_id, rows, _ in runs.told(run)} == {(A, 3), (B, 0)}
 
     def test_a_tag_that_is_no_time_is_refused(self, source, runs, instance):
         source.create(1)
         runs.add(A)
-        run = runs.run({**span_tags([A]), FOLLOW_TAG: "for ever"})
+        run = runs.run({**range_tags([A]), FOLLOW_TAG: "for ever"})
         assert run.status is Status.FAILURE
         (record,) = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
         error = record.event_log_entry.get_dagster_event().step_failure_data.error

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions, stream_key
-from kinesis_assets.dagster.partition_ranges import span_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import (
     InvalidInput,
     ParentUnfinished,
@@ -40,7 +40,7 @@ def run(project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str) -
     job = project.definitions.resolve_implicit_global_asset_job_def()
     return job.execute_in_process(
         instance=instance,
-        tags=span_tags(shard_ids),
+        tags=range_tags(shard_ids),
         asset_selection=[raw_key(project.stream)],
         raise_on_error=False,
     )
@@ -338,7 +338,7 @@ def test_the_error_of_a_run_carries_each_shards_own_error(source, stream, projec
 
     with pytest.raises(ShardsNotCommitted) as caught:
         job.execute_in_process(
-            instance=instance, tags=span_tags([A, C]), asset_selection=[raw_key(stream)], raise_on_error=True
+            instance=instance, tags=range_tags([A, C]), asset_selection=[raw_key(stream)], raise_on_error=True
         )
 
     kinds = {shard_id: type(error) for shard_id, error in caught.value.errors.items()}

@@ -62,7 +62,7 @@ def test_what_it_did_is_an_observation_of_the_raw_table(project, stream, instanc
     assert [step["step"] for step in steps] == ["checkpoint"]
     (record,) = instance.fetch_observations(raw_key(stream), limit=9).records
     assert record.asset_observation.metadata[STEPS].value == steps
-    assert table.snapshot().past(identity) is None
+    assert table.snapshot().amendment(identity) is None
 
 
 def test_the_retention_of_the_definitions_is_recorded_with_the_run(make_project, stream, instance, made):
@@ -70,10 +70,10 @@ def test_the_retention_of_the_definitions_is_recorded_with_the_run(make_project,
     project = make_project(retention_days=30)
     (step, _) = run_maintenance(project.definitions, stream, instance, dry_run=False)
     assert step["step"] == "expire"
-    past = table.snapshot().past(identity)
+    amendment = table.snapshot().amendment(identity)
     (run,) = instance.get_runs()
-    assert past.by == run.run_id
-    assert step["of"] == f"before {past.floor}"
+    assert amendment.by == run.run_id
+    assert step["of"] == f"before {amendment.floor}"
 
 
 def test_before_the_first_run_there_is_nothing_to_do_and_it_succeeds(project, stream, instance, source):

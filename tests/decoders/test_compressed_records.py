@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.decoders import Gzip, Zstd
-from kinesis_assets.decoders.compression import uncompressed
+from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import Undecodable
 
 PLAIN = b"the same words and the same words " * 40
@@ -29,7 +29,7 @@ FORMATS = pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress
 @settings(derandomize=True, max_examples=50)
 @given(parts=st.lists(st.binary(max_size=5000), min_size=1, max_size=4))
 def test_several_members_are_one_record(codec, compress, parts):
-    assert uncompressed(b"".join(map(compress, parts)), codec, 20_000) == b"".join(parts)
+    assert decompress(b"".join(map(compress, parts)), codec, 20_000) == b"".join(parts)
 
 
 @FORMATS
@@ -37,7 +37,7 @@ def test_a_record_cut_anywhere_is_an_error(codec, compress):
     whole = compress(PLAIN)
     for length in range(len(whole)):
         with pytest.raises(Undecodable):
-            uncompressed(whole[:length], codec, 10_000)
+            decompress(whole[:length], codec, 10_000)
 
 
 @FORMATS
@@ -45,27 +45,27 @@ def test_a_second_member_cut_anywhere_is_an_error(codec, compress):
     whole = compress(PLAIN)
     for length in range(1, len(whole)):
         with pytest.raises(Undecodable):
-            uncompressed(whole + whole[:length], codec, 10_000)
+            decompress(whole + whole[:length], codec, 10_000)
 
 
 @FORMATS
 @pytest.mark.parametrize("garbage", [b"x", b"\0", b"\0" * 8, b"garbage that goes on"])
 def test_bytes_after_the_end_are_an_error(codec, compress, garbage):
     with pytest.raises(Undecodable):
-        uncompressed(compress(PLAIN) + garbage, codec, 10_000)
+        decompress(compress(PLAIN) + garbage, codec, 10_000)
 
 
 @FORMATS
 def test_bytes_after_the_end_are_an_error_at_the_bound_too(codec, compress):
     with pytest.raises(Undecodable):
-        uncompressed(compress(PLAIN) + b"garbage", codec, len(PLAIN))
+        decompress(compress(PLAIN) + b"garbage", codec, len(PLAIN))
 
 
 @FORMATS
 def test_max_bytes_is_inclusive(codec, compress):
-    assert uncompressed(compress(PLAIN), codec, len(PLAIN)) == PLAIN
+    assert decompress(compress(PLAIN), codec, len(PLAIN)) == PLAIN
     with pytest.raises(Undecodable, match=f"more than {len(PLAIN) - 1} bytes uncompressed"):
-        uncompressed(compress(PLAIN), codec, len(PLAIN) - 1)
+        decompress(compress(PLAIN), codec, len(PLAIN) - 1)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, co
 
 @FORMATS
 def test_no_bytes_are_an_error(codec, compress):
-    assert uncompressed(compress(b""), codec, 1) == b""
+    assert decompress(compress(b""), codec, 1) == b""
     with pytest.raises(Undecodable, match="the compressed data is empty"):
-        uncompressed(b"", codec, 1)
+        decompress(b"", codec, 1)
 
 
 def test_a_gzip_record_with_a_changed_bit_never_gives_other_bytes():
@@ -95,11 +95,11 @@ def test_a_gzip_record_with_a_changed_bit_never_gives_other_bytes():
         changed = bytearray(whole)
         changed[bit // 8] ^= 1 << bit % 8
         with suppress(Undecodable):
-            assert uncompressed(bytes(changed), "gzip", 10_000) == PLAIN
+            assert decompress(bytes(changed), "gzip", 10_000) == PLAIN
 
 
 def test_gzip_takes_the_zlib_format_too():
-    assert uncompressed(zlib.compress(PLAIN), "gzip", 10_000) == PLAIN
+    assert decompress(zlib.compress(PLAIN), "gzip", 10_000) == PLAIN
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
@@ -110,4 +110,4 @@ def test_gzip_takes_the_zlib_format_too():
 )
 def test_any_other_bytes_are_bytes_or_an_error(codec, data, head):
     with suppress(Undecodable):
-        assert isinstance(uncompressed(head + data, codec, 10_000), bytes)
+        assert isinstance(decompress(head + data, codec, 10_000), bytes)

@@ -11,14 +11,14 @@ from kinesis_assets.demo import dev
 from kinesis_assets.errors import SparkServerFailed
 
 
-class Keeper:
+class Supervisor:
     """Counts how often it is asked; fails from a number on."""
 
     def __init__(self, most=1000):
         self.looks = 0
         self._most = most
 
-    def look(self):
+    def check(self):
         self.looks += 1
         if self.looks > self._most:
             raise SparkServerFailed("given up")
@@ -27,24 +27,24 @@ class Keeper:
 @pytest.fixture
 def dagster(monkeypatch):
     """Something that runs until its standard input ends, for 20 s at most, and exits 3; looked at often."""
-    monkeypatch.setattr(dev, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(dev, "_CHECK_INTERVAL_SECONDS", 0.01)
     code = "import select, sys; select.select([sys.stdin], [], [], 20); sys.exit(3)"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         yield process
 
 
 def test_spark_is_looked_after_until_dagster_has_ended(dagster):
-    class Ending(Keeper):
-        def look(self):
-            super().look()
+    class Ending(Supervisor):
+        def check(self):
+            super().check()
             if self.looks == 5:
                 dagster.stdin.close()
 
     keeper = Ending()
-    assert dev._ended(dagster, keeper) == 3
+    assert dev._wait_for_dagster(dagster, keeper) == 3
     assert keeper.looks >= 5
 
 
 def test_a_spark_that_is_given_up_ends_dev(dagster):
     with pytest.raises(SparkServerFailed, match="given up"):
-        dev._ended(dagster, Keeper(most=2))
+        dev._wait_for_dagster(dagster, Supervisor(most=2))

@@ -17,10 +17,10 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import amendments as past_file
+from kinesis_assets.table import amendments as amendment_file
 from kinesis_assets.table import positions_file
-from kinesis_assets.table.amendments import Past
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import Amendment
+from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,32 +76,32 @@ class Ward:
         now = self.positions
         forged = msgspec.structs.replace(
             now,
-            token=draw_token(),
-            previous=now.token,
+            commit_id=new_id(),
+            previous=now.commit_id,
             generation=changes.pop("generation", now.generation + 1),
-            batch_id=draw_token(),
+            batch_id=new_id(),
             landed=changes.pop("landed", {}),
             **changes,
         )
         self.table.snapshot().commit([], identity=now.identity, positions=forged)
         return forged
 
-    def past(self, **fields: Any) -> None:
+    def amendment(self, **fields: Any) -> None:
         """A commit behind the positions."""
         snapshot, identity = self.table.snapshot(), self.positions.identity
-        before = snapshot.past(identity)
-        past = Past(
-            format=past_file.FORMAT,
-            token=draw_token(),
-            previous=None if before is None else before.token,
+        before = snapshot.amendment(identity)
+        amendment = Amendment(
+            format=amendment_file.FORMAT,
+            commit_id=new_id(),
+            previous=None if before is None else before.commit_id,
             at=identity.created,
-            **{"batch_id": draw_token()} | fields,
+            **{"batch_id": new_id()} | fields,
         )
-        snapshot.commit([], identity=identity, past=past)
+        snapshot.commit([], identity=identity, amendment=amendment)
 
     def rewrite(self, positions: StreamPositions) -> None:
         """Put other content into a positions file that stands, as someone might by hand."""
-        path = f"_kinesis/positions/{positions.token}.json"
+        path = f"_kinesis/positions/{positions.commit_id}.json"
         with self.table.files.open_output_stream(path) as sink:
             sink.write(positions_file.encode(positions))
 

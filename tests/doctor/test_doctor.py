@@ -20,17 +20,17 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from deltalake import write_deltalake
 
-from kinesis_assets.dagster.event_log import told_since
+from kinesis_assets.dagster.event_log import materializations_since
 from kinesis_assets.dagster.names import raw_key, sensor_name
-from kinesis_assets.dagster.run_liveness import Liveness, Sign
+from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
 from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.amendments import ClearedGap
-from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.heartbeat import RUNS, Heartbeat, heartbeats
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat, heartbeats
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions import Seek
@@ -94,7 +94,7 @@ def test_a_stream_that_no_run_has_seen_is_no_problem(ward):
 
 @pytest.mark.usefixtures("numbers")
 def test_positions_that_cannot_be_read_are_told(ward):
-    path = Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.token}.json")
+    path = Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.commit_id}.json")
     path.write_text("{")
     ((check, _, sentence),) = ward.problems()
     assert check == "table"
@@ -288,7 +288,7 @@ def test_a_version_that_was_overwritten_by_a_write_is_a_problem(ward):
 @pytest.mark.usefixtures("numbers")
 def test_a_restore_that_was_accepted_is_no_problem_until_the_next_one(ward):
     ward.delta.restore(ward.delta.version() - 1)
-    ward.past(accepted=ward.delta.version())
+    ward.amendment(accepted=ward.delta.version())
     assert ward.levels()["restore"] == {"info"}
     ward.put(1)
     ward.run()
@@ -308,7 +308,7 @@ def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
     """A store that ignores the condition of a put: the commit after was based on the version that is gone."""
     ward.put(1)
     ward.run()
-    lost, version = ward.positions.token, ward.delta.version()
+    lost, version = ward.positions.commit_id, ward.delta.version()
     ward.put(1)
     ward.run()
     entry = entry_of(ward, version)
@@ -322,7 +322,7 @@ def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
 @pytest.mark.usefixtures("numbers")
 def test_an_amendment_whose_version_was_overwritten_is_a_problem(ward):
     for _ in range(3):
-        ward.past()
+        ward.amendment()
     version = ward.delta.version() - 1
     entry = entry_of(ward, version)
     entry.write_text("\n".join(line for line in entry.read_text().splitlines() if '"txn"' not in line))
@@ -376,7 +376,7 @@ def test_a_gap_that_a_replay_filled_is_told_as_filled(ward):
     ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, gaps=(gap,))})
     told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
     assert told == [f"a gap is recorded: {gap}"]
-    ward.past(cleared={A: (ClearedGap.of(gap),)})
+    ward.amendment(cleared={A: (ClearedGap.of(gap),)})
     told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
     assert told == [f"a gap was recorded, and a replay has filled it: {gap}"]
 
@@ -423,7 +423,7 @@ def test_a_file_that_the_log_names_and_that_is_gone_is_a_problem(ward):
 
 def told(ward, instance) -> list[tuple[str, str]]:
     """Batch and shard of each materialization."""
-    events = told_since(instance, ward.client.stream, 0.0)
+    events = materializations_since(instance, ward.client.stream, 0.0)
     return sorted((str(event.metadata["batch_id"].value), str(event.partition)) for event in events)
 
 
@@ -484,7 +484,7 @@ def dead(ward, home):
     run = home.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, asset_selection=frozenset({raw}))
     ward.run(by=run.run_id)
     Heartbeat(ward.table, run.run_id, seconds=60)._beat()
-    sign = Sign("STARTED", heartbeats(ward.table)[run.run_id], 0.0, is_dead=True)
+    sign = SignOfLife("STARTED", heartbeats(ward.table)[run.run_id], 0.0, is_dead=True)
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
     location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
     origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
@@ -516,7 +516,7 @@ def test_a_run_that_ended_since_is_no_longer_dead(ward, home, dead):
 
 
 def test_a_run_with_another_heartbeat_since_is_no_longer_dead(ward, home, dead):
-    os.utime(Path(ward.table.uri, RUNS, dead.run_id), (1, 1))
+    os.utime(Path(ward.table.uri, HEARTBEATS_FOLDER, dead.run_id), (1, 1))
     assert ward.problems(instance=home, add_events=True) == []
     assert told(ward, home) == []
 
@@ -524,7 +524,7 @@ def test_a_run_with_another_heartbeat_since_is_no_longer_dead(ward, home, dead):
 @pytest.mark.usefixtures("numbers")
 def test_an_event_of_rows_that_nobody_committed_is_a_problem(ward, instance):
     ward.findings(instance=instance, add_events=True)
-    batch_id = str(draw_token())
+    batch_id = str(new_id())
     for rows in (7, 0):  # an event without rows tells of no commit
         metadata = {"batch_id": batch_id, "rows": rows}
         instance.report_runless_asset_event(
@@ -549,11 +549,11 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
 
 @pytest.mark.usefixtures("numbers")
 def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.dagster.event_audit.MOST_FILES", 2)
+    monkeypatch.setattr("kinesis_assets.dagster.event_audit.MAX_FILES", 2)
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
     )
-    ward.past(filled={A: ward.positions.landed[A]})
+    ward.amendment(filled={A: ward.positions.landed[A]})
     for _ in range(2):
         findings = [
             finding
@@ -575,8 +575,8 @@ def test_what_is_filled_in_while_the_doctor_looks_is_no_problem(ward, instance):
 
     def meanwhile(_):
         for _ in range(2):
-            batch_id = draw_token()
-            ward.past(batch_id=batch_id, filled={A: ward.positions.landed[A]})
+            batch_id = new_id()
+            ward.amendment(batch_id=batch_id, filled={A: ward.positions.landed[A]})
             metadata = {"batch_id": str(batch_id), "rows": 3}
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)
@@ -596,20 +596,20 @@ def no_rows(_) -> Scan:
 
 @pytest.mark.usefixtures("numbers")
 def test_a_floor_before_there_was_a_stream_excuses_no_batch(ward):
-    ward.past(floor=ward.positions.identity.created.date() - timedelta(days=2))
+    ward.amendment(floor=ward.positions.identity.created.date() - timedelta(days=2))
     assert [check for check, _, _ in ward.problems(read_rows=no_rows)] == ["rows"] * 6
 
 
 @pytest.mark.usefixtures("numbers")
 def test_batches_that_are_older_than_the_floor_are_well_if_they_are_gone(ward):
-    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=2))
+    ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=2))
     assert ward.levels(read_rows=no_rows)["rows"] == {"ok"}
 
 
 @pytest.mark.usefixtures("numbers")
 def test_a_floor_that_was_lowered_by_hand_is_no_problem_and_what_it_took_before_is_accounted_for(ward):
     high = ward.positions.identity.created.date() + timedelta(days=2)
-    ward.past(floor=high)
+    ward.amendment(floor=high)
     lower_floor(ward.table, ward.positions.identity, high - timedelta(days=9), datetime.now(UTC), by="ada")
     assert ward.problems(read_rows=no_rows) == []
     (told,) = (each.sentence for each in ward.findings() if each.check == "continuity")
@@ -619,8 +619,8 @@ def test_a_floor_that_was_lowered_by_hand_is_no_problem_and_what_it_took_before_
 @pytest.mark.usefixtures("numbers")
 def test_a_floor_that_went_back_without_a_word_is_a_problem(ward):
     today = ward.positions.identity.created.date()
-    ward.past(floor=today)
-    ward.past(floor=today - timedelta(days=1))
+    ward.amendment(floor=today)
+    ward.amendment(floor=today - timedelta(days=1))
     ((check, _, sentence),) = ward.problems()
     assert (check, sentence) == (
         "continuity",
@@ -630,7 +630,7 @@ def test_a_floor_that_went_back_without_a_word_is_a_problem(ward):
 
 @pytest.mark.usefixtures("numbers")
 def test_a_floor_in_the_future_is_a_problem_with_the_way_out(ward):
-    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=365))
+    ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=365))
     ((check, _, sentence),) = ward.problems()
     assert check == "floor"
     assert "--lower-floor" in sentence
@@ -639,7 +639,7 @@ def test_a_floor_in_the_future_is_a_problem_with_the_way_out(ward):
 @pytest.mark.usefixtures("numbers")
 def test_what_cannot_be_proven_is_told_without_being_a_problem_and_acquits_no_restore(ward):
     ward.delta.restore(ward.delta.version() - 1)
-    ward.past(floor=ward.positions.identity.created.date() + timedelta(days=2))
+    ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=2))
     batch_id = ward.positions.batch_id
 
     def one_row_left(_):

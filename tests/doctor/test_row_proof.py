@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from kinesis_assets.doctor.expected_rows import Accounts, Brought, Rewind
+from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rewind
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
@@ -22,7 +22,7 @@ def checksum(first: int, rows: int) -> int:
     return sum(number**2 for number in range(first, first + rows))
 
 
-def brought(batch_id: int, first: int, rows: int, arrived_from: date | None = None) -> Brought:
+def brought(batch_id: int, first: int, rows: int, arrived_from: date | None = None) -> CommittedRows:
     """A batch of shard a, its sequence numbers consecutive; its token is its id."""
     landed = Landed(
         start=Position.after(str(first - 1)),
@@ -33,10 +33,10 @@ def brought(batch_id: int, first: int, rows: int, arrived_from: date | None = No
         bytes=rows,
         checksum=checksum(first, rows),
     )
-    return Brought(batch_id, batch_id, "a", landed, arrived_from)
+    return CommittedRows(batch_id, batch_id, "a", landed, arrived_from)
 
 
-def told(counted, *each: Brought, rewinds=(), floor=None) -> list[tuple[str, bool]]:
+def told(counted, *each: CommittedRows, rewinds=(), floor=None) -> list[tuple[str, bool]]:
     """What is told, and whether it is certain.
 
     Args:
@@ -45,7 +45,7 @@ def told(counted, *each: Brought, rewinds=(), floor=None) -> list[tuple[str, boo
         rewinds: What was taken out.
         floor: What was expired.
     """
-    accounts = Accounts(each, rewinds, floor, (), 0)
+    accounts = ExpectedRows(each, rewinds, floor, (), 0)
     found = {
         (batch_id, "a"): Counted(
             sum(rows for _, rows in pieces), sum(checksum(first, rows) for first, rows in pieces)
@@ -55,7 +55,7 @@ def told(counted, *each: Brought, rewinds=(), floor=None) -> list[tuple[str, boo
     return [(difference.sentence, difference.certain) for difference in differences(accounts, found)]
 
 
-def whole(*each: Brought) -> dict[int, list[tuple[int, int]]]:
+def whole(*each: CommittedRows) -> dict[int, list[tuple[int, int]]]:
     """Batches of which nothing is gone."""
     return {one.batch_id: [(one.numbers[0], one.landed.rows)] for one in each}
 
@@ -100,7 +100,7 @@ def test_rows_that_nobody_brought_are_told():
 
 
 def test_rows_of_commits_that_were_pruned_or_kept_no_proof_are_counted_apart():
-    accounts = Accounts([brought(10, 1, 4)], (), None, {11}, since=10)
+    accounts = ExpectedRows([brought(10, 1, 4)], (), None, {11}, since=10)
     counted = {(9, "a"): Counted(3, 0), (10, "a"): Counted(4, checksum(1, 4)), (11, "a"): Counted(5, 0)}
     assert list(differences(accounts, counted)) == []
     assert unproven_rows(accounts, counted) == 8
@@ -117,7 +117,7 @@ def test_a_batch_that_is_older_than_the_floor_as_a_whole_is_due_to_be_gone():
 @pytest.mark.parametrize(("lowered_at", "lost"), [(5, 0), (0, 1)])
 def test_a_floor_that_was_lowered_later_took_what_was_there_and_nothing_since(lowered_at, lost):
     each = replace(brought(1, 1, 10), arrived_through=date(2026, 1, 31))
-    accounts = Accounts([each], (), date(2026, 1, 1), (), 0, [(lowered_at, FLOOR)])
+    accounts = ExpectedRows([each], (), date(2026, 1, 1), (), 0, [(lowered_at, FLOOR)])
     assert len(list(differences(accounts, {}))) == lost
 
 
@@ -151,8 +151,8 @@ def test_what_a_floor_left_of_a_batch_and_a_replay_filled_in_again_is_not_lost_f
 # Fills
 
 
-def filled(token: int, first: int, rows: int) -> Brought:
-    return replace(brought(token, first, rows), filled=True)
+def filled(commit_id: int, first: int, rows: int) -> CommittedRows:
+    return replace(brought(commit_id, first, rows), filled=True)
 
 
 def test_a_hole_that_was_filled_in_again_is_no_problem():
@@ -229,8 +229,8 @@ def test_rows_that_were_filled_in_and_are_gone_are_told():
 # Rewinds
 
 
-def rewound(after: int, rows: int, token: int = 3) -> Rewind:
-    return Rewind(token, "a", (after, math.inf), rows)
+def rewound(after: int, rows: int, commit_id: int = 3) -> Rewind:
+    return Rewind(commit_id, "a", (after, math.inf), rows)
 
 
 def test_a_batch_after_a_rewind_is_due_to_be_gone():

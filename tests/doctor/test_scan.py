@@ -42,11 +42,11 @@ def test_the_scan_counts_what_each_commit_says_it_brought(ward, read_rows, numbe
             for shard_id, landed in now.landed.items()
         }
         now = ward.table.snapshot().positions_at(now.previous)
-    files = [(file.path, file.size) for file in ward.table.snapshot().standing_files()]
+    files = [(file.path, file.size) for file in ward.table.snapshot().active_files()]
     found = read_rows(files)
     assert len(expected) == 6
     assert found.counted == expected
-    assert found.doubled == {}
+    assert found.duplicates == {}
 
 
 def test_the_rows_of_a_healthy_table_are_well_compacted_or_not(ward, read_rows, numbers):
@@ -103,5 +103,5 @@ def test_what_a_replay_filled_in_is_accounted_for(ward, read_rows, numbers):
     index = lost.schema.get_field_index("batch_id")
     filled = lost.set_column(index, lost.schema.field(index), [[batch_id] * len(lost)])
     write_deltalake(ward.table.folder.uri, filled, mode="append")
-    ward.past(batch_id=batch_id, filled={A: landed})
+    ward.amendment(batch_id=batch_id, filled={A: landed})
     assert ward.problems(read_rows=read_rows) == []

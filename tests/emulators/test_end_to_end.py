@@ -107,7 +107,7 @@ def everything_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
 
     def check(endpoint: str) -> None:
         table = tmp_path / "table"
-        project = StreamProject.unnamed(
+        project = StreamProject.from_settings(
             stream, table=str(table), endpoint_url=endpoint, region_name="us-east-1", max_records=300
         )
         with closing(client(endpoint)) as kinesis, dg.DagsterInstance.ephemeral() as instance:

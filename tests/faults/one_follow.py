@@ -13,9 +13,9 @@ from pathlib import Path
 
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import task
-from kinesis_assets.ingest.continuous_run import Follow
+from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import Pace
+from kinesis_assets.ingest.poll_interval import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -27,10 +27,10 @@ SECONDS = 60.0
 arguments = json.loads(sys.argv[1])
 folder = Path(json.loads(os.environ["FAULT"])["folder"])
 call_pacing.SECONDS_BETWEEN_CALLS = 0.0
-follow_module.SECONDS_LISTED = 0.0  # so that each look passes the points of a list too
+follow_module.MAX_LISTING_AGE = 0.0  # so that each look passes the points of a list too
 
 
-def tell(_: object) -> None:
+def report(_: object) -> None:
     """Of a commit."""
     if (folder / TOLD).exists():
         follow.stop()
@@ -44,13 +44,13 @@ def tell(_: object) -> None:
 
 
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
-follow = Follow(
+follow = ContinuousRun(
     task.land_group,
     client,
     PositionedTable(arguments["table"]),
     ReadPolicy(),
-    Pace(SECONDS, commit_interval=0.05),
-    tell=tell,
+    RunTiming(SECONDS, commit_interval=0.05),
+    report=report,
     by="the test",
 )
 follow.run(arguments["shards"] or [shard.shard_id for shard in client.list_shards()])

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit_loop
 from kinesis_assets.table.maintenance.retention import lower_floor
@@ -37,7 +37,7 @@ def operate(arguments: dict[str, Any]) -> None:
     table = PositionedTable(arguments["table"])
     operation, shard_ids = arguments["operation"], arguments["shards"]
     if operation == "replay":
-        result = replay(fill_group, client, table, Span.of("TRIM_HORIZON"), shard_ids, by="the test")
+        result = replay(fill_group, client, table, ReplayWindow.of("TRIM_HORIZON"), shard_ids, by="the test")
         assert not result.errors
     elif operation == "seek":
         to = Position.parse(arguments["to"])

@@ -23,7 +23,7 @@ arguments = json.loads(sys.argv[1])
 call_pacing.SECONDS_BETWEEN_CALLS = 0.0
 commit_loop._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
-    commit.OLDEST_ATTEMPT = timedelta(seconds=arguments["oldest"])
+    commit.MAX_ATTEMPT_AGE = timedelta(seconds=arguments["oldest"])
 if "file_bytes" in arguments:
     resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["file_bytes"], resource.RLIM_INFINITY))
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))

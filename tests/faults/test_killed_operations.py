@@ -62,8 +62,8 @@ def begin(bench: Bench, runs: int = 1) -> list[tuple[str, str, bytes]]:
 
 def positions_file(bench: Bench) -> tuple[int, bytes]:
     """The token that the log points at, and the bytes of its file."""
-    token = bench.positions().token
-    return token, Path(bench.table, f"_kinesis/positions/{token}.json").read_bytes()
+    commit_id = bench.positions().commit_id
+    return commit_id, Path(bench.table, f"_kinesis/positions/{commit_id}.json").read_bytes()
 
 
 def of_shard(records: list[tuple[str, str, bytes]], shard_id: str) -> list[tuple[str, str, bytes]]:
@@ -213,5 +213,5 @@ def test_a_killed_lowering_of_the_floor_lets_a_replay_fill_in_what_a_wrong_clock
 
 
 def past_floor(bench: Bench) -> object:
-    past = PositionedTable(bench.table).snapshot().past(bench.positions().identity)
-    return None if past is None else past.floor
+    amendment = PositionedTable(bench.table).snapshot().amendment(bench.positions().identity)
+    return None if amendment is None else amendment.floor

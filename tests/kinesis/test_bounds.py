@@ -12,7 +12,7 @@ from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled, TooM
 from kinesis_assets.kinesis import quota as budget_module
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
@@ -80,13 +80,13 @@ def test_an_allowance_within_some_time_keeps_the_shorter_one_and_all_else():
 
 
 def test_budget_without_bounds_gives_everything_for_ever():
-    budget = Budget(Allowance())
+    budget = Quota(Allowance())
     assert [budget.take(records(b"0", b"1")) for _ in range(3)] == [2, 2, 2]
     assert (budget.used_up, budget.records) == (False, None)
 
 
 def test_budget_of_records_is_used_up_exactly():
-    budget = Budget(Allowance(records=5))
+    budget = Quota(Allowance(records=5))
     three = records(b"0", b"1", b"2")
     assert [budget.take(three), budget.used_up, budget.records] == [3, False, 2]
     assert [budget.take(three), budget.used_up, budget.records] == [2, True, 0]
@@ -94,45 +94,45 @@ def test_budget_of_records_is_used_up_exactly():
 
 
 def test_budget_of_bytes_ends_before_the_record_that_exceeds_it():
-    budget = Budget(Allowance(bytes=6))
+    budget = Quota(Allowance(bytes=6))
     assert [budget.take(records(b"1", b"22")), budget.used_up] == [2, False]
     assert [budget.take(records(b"333", b"4")), budget.used_up] == [1, True]
     assert budget.take(records(b"5")) == 0
 
 
 def test_budget_of_bytes_passes_over_no_record_for_a_smaller_one():
-    budget = Budget(Allowance(bytes=4))
+    budget = Quota(Allowance(bytes=4))
     assert budget.take(records(b"1", b"4444", b"1")) == 1
 
 
 def test_first_record_of_a_budget_is_taken_whatever_its_bytes_and_no_other():
-    budget = Budget(Allowance(bytes=1))
+    budget = Quota(Allowance(bytes=1))
     assert budget.take(records(b"333", b"")) == 1
     assert budget.used_up
     assert budget.take(records(b"4")) == 0
 
 
 def test_both_bounds_of_a_budget_hold():
-    budget = Budget(Allowance(records=3, bytes=3))
+    budget = Quota(Allowance(records=3, bytes=3))
     assert budget.take(records(b"1", b"22", b"3")) == 2
     assert (budget.used_up, budget.records) == (True, 1)
-    budget = Budget(Allowance(records=2, bytes=100))
+    budget = Quota(Allowance(records=2, bytes=100))
     assert budget.take(records(b"1", b"22", b"3")) == 2
     assert budget.used_up
 
 
 def test_nothing_is_taken_of_nothing():
-    budget = Budget(Allowance(records=1, bytes=1))
+    budget = Quota(Allowance(records=1, bytes=1))
     assert budget.take(records()) == 0
     assert budget.take(records(b"333")) == 1
 
 
 def test_seconds_of_a_budget_count_from_its_making(virtual):
-    budget = Budget(Allowance(seconds=2.0))
+    budget = Quota(Allowance(seconds=2.0))
     virtual.now += 1.9
-    assert not budget.late
+    assert not budget.timed_out
     virtual.now += 0.1
-    assert (budget.late, budget.used_up) == (True, False)
+    assert (budget.timed_out, budget.used_up) == (True, False)
 
 
 @pytest.mark.usefixtures("virtual")
@@ -141,8 +141,8 @@ def test_seconds_of_a_budget_count_from_its_making(virtual):
     [Allowance(records=0), Allowance(bytes=0), Allowance(seconds=0.0), Allowance(records=0, bytes=9)],
 )
 def test_budget_of_nothing_is_over(none_left):
-    budget = Budget(none_left)
-    assert budget.used_up or budget.late
+    budget = Quota(none_left)
+    assert budget.used_up or budget.timed_out
 
 
 # Readings that share a budget
@@ -167,9 +167,16 @@ def put(kinesis, stream):
 def reading_of(client):
     """A reading of one of the two shards, with or without a budget."""
 
-    def reading_of(shard_id, budget=None, start=BEGINNING, max_bad_records=None, patience=None, **limits):
+    def reading_of(
+        shard_id, budget=None, start=BEGINNING, max_bad_records=None, retry_seconds=None, **limits
+    ):
         range_ = ShardRange(
-            shard_id, start, Bounds(**limits), ALL_KEYS, max_bad_records=max_bad_records, patience=patience
+            shard_id,
+            start,
+            Bounds(**limits),
+            ALL_KEYS,
+            max_bad_records=max_bad_records,
+            retry_seconds=retry_seconds,
         )
         return ShardReading(client, range_, budget)
 
@@ -185,7 +192,7 @@ def data(reading):
 def test_second_reading_takes_what_the_first_left_and_ends_there_exactly(put, reading_of, allowance):
     put(FIRST, b"0", b"1")
     numbers = put(SECOND, b"2", b"3")
-    budget = Budget(allowance)
+    budget = Quota(allowance)
     first, second = reading_of(FIRST, budget), reading_of(SECOND, budget)
     assert [data(first), first.end] == [[b"0", b"1"], RangeEnd.TIP]
     assert [data(second), second.end] == [[b"2"], RangeEnd.BOUND]
@@ -196,7 +203,7 @@ def test_second_reading_takes_what_the_first_left_and_ends_there_exactly(put, re
 def test_budget_inside_an_aggregate_is_as_exact(put, reading_of):
     put(FIRST, b"0")
     (number,) = put(SECOND, aggregate([UserRecord("k", b"1"), UserRecord("k", b"2"), UserRecord("k", b"3")]))
-    budget = Budget(Allowance(records=3))
+    budget = Quota(Allowance(records=3))
     assert data(reading_of(FIRST, budget)) == [b"0"]
     second = reading_of(SECOND, budget)
     assert data(second) == [b"1", b"2"]
@@ -206,10 +213,10 @@ def test_budget_inside_an_aggregate_is_as_exact(put, reading_of):
 @pytest.mark.parametrize("allowance", [Allowance(records=0), Allowance(bytes=0), Allowance(seconds=0.0)])
 def test_reading_of_a_spent_budget_asks_for_nothing_and_moves_nothing(put, reading_of, faults, allowance):
     put(FIRST, b"0")
-    reading = reading_of(FIRST, Budget(allowance))
+    reading = reading_of(FIRST, Quota(allowance))
     assert data(reading) == []
-    late = RangeEnd.LATE if allowance.seconds is not None else RangeEnd.BOUND
-    assert (reading.end, reading.position) == (late, BEGINNING)
+    timed_out = RangeEnd.TIME_LIMIT if allowance.seconds is not None else RangeEnd.BOUND
+    assert (reading.end, reading.position) == (timed_out, BEGINNING)
     assert faults.count("GetRecords") == faults.count("GetShardIterator") == 0
 
 
@@ -221,7 +228,7 @@ def test_reading_of_a_spent_budget_asks_for_nothing_and_moves_nothing(put, readi
 def test_budget_pays_only_for_what_the_shards_own_bounds_let_through(put, reading_of, limits):
     torn = aggregate([UserRecord("k", b"2")])[:-1]
     put(FIRST, b"0", b"1", torn, b"3")
-    budget = Budget(Allowance(records=10, bytes=1000))
+    budget = Quota(Allowance(records=10, bytes=1000))
     reading = reading_of(FIRST, budget, **limits)
     taken = []
     try:
@@ -235,7 +242,7 @@ def test_budget_pays_only_for_what_the_shards_own_bounds_let_through(put, readin
 
 def test_shards_own_bounds_and_the_budget_hold_both(put, reading_of):
     put(FIRST, *[b"0"] * 6)
-    budget = Budget(Allowance(records=5))
+    budget = Quota(Allowance(records=5))
     assert len(data(reading_of(FIRST, budget, max_records=3))) == 3
     assert len(data(reading_of(FIRST, budget, max_records=3))) == 2
 
@@ -243,7 +250,7 @@ def test_shards_own_bounds_and_the_budget_hold_both(put, reading_of):
 def test_no_page_is_asked_for_with_more_records_than_may_be_taken(put, reading_of, faults):
     put(FIRST, *[b"0"] * 6)
     faults.page_size(2)
-    budget = Budget(Allowance(records=5))
+    budget = Quota(Allowance(records=5))
     assert len(data(reading_of(FIRST, budget, max_records=100))) == 5
     asked = [call.arguments["Limit"] for call in faults.calls if call.operation == "GetRecords"]
     assert asked == [5, 3, 1]
@@ -263,7 +270,7 @@ def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, f
     faults.answer("GetRecords", a_while_later)
     reading = reading_of(FIRST, max_seconds=35)
     assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
-    assert reading.end is RangeEnd.LATE
+    assert reading.end is RangeEnd.TIME_LIMIT
 
 
 @pytest.mark.usefixtures("virtual")
@@ -281,9 +288,9 @@ def test_shard_that_was_begun_goes_through_its_empty_pages_to_the_first_records_
     faults.empty_page(times=30)
     faults.page_size(1)
     began = virtual.now
-    reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
     assert data(reading) == [b"0"]
-    assert reading.end is RangeEnd.LATE
+    assert reading.end is RangeEnd.TIME_LIMIT
     assert virtual.now - began > 5
 
 
@@ -294,7 +301,7 @@ def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
     faults.empty_page()
     began = virtual.now
     with pytest.raises(ShardStalled):
-        data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
+        data(reading_of(FIRST, Quota(Allowance(seconds=2.0))))
     assert virtual.now - began == pytest.approx(stall_detector.STALL_SECONDS, abs=1)
 
 
@@ -305,9 +312,9 @@ def test_shard_that_gave_records_and_then_nothing_but_empty_pages_ends_with_what
     faults.page_size(1)
     faults.empty_page(after=1)
     began = virtual.now
-    reading = reading_of(FIRST, patience=2.0)
+    reading = reading_of(FIRST, retry_seconds=2.0)
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
     assert 2 < virtual.now - began < 5
 
 
@@ -317,9 +324,9 @@ def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading
     faults.page_size(1)
     faults.throttle(after=1)
     began = virtual.now
-    reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
     assert virtual.now - began < 10
 
 
@@ -328,13 +335,13 @@ def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, r
     put(FIRST, b"0")
     faults.throttle()
     with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
-        data(reading_of(FIRST, Budget(Allowance(seconds=2.0))))
+        data(reading_of(FIRST, Quota(Allowance(seconds=2.0))))
 
 
 @pytest.mark.usefixtures("sdk_waits")
 def test_refused_shard_ends_when_others_have_taken_what_was_allowed(put, reading_of, faults, virtual):
     put(FIRST, b"0")
-    budget = Budget(Allowance(records=1))
+    budget = Quota(Allowance(records=1))
     faults.throttle()
 
     def another_takes_it(*_):
@@ -356,20 +363,20 @@ def test_throttled_shard_that_was_never_answered_has_as_long_as_there_is_patienc
     faults.throttle()
     began = virtual.now
     with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
-        data(reading_of(FIRST, patience=2.0))
+        data(reading_of(FIRST, retry_seconds=2.0))
     assert 2 < virtual.now - began < 10
 
 
 @pytest.mark.usefixtures("sdk_waits")
 def test_throttled_shard_has_some_tries_however_little_patience(put, reading_of, faults):
     put(FIRST, b"0")
-    faults.throttle(times=retry_policy._LEAST_TRIES - 1)
-    assert data(reading_of(FIRST, patience=0.0)) == [b"0"]
+    faults.throttle(times=retry_policy._MIN_ATTEMPTS - 1)
+    assert data(reading_of(FIRST, retry_seconds=0.0)) == [b"0"]
     before = faults.count("GetRecords")
     faults.throttle("GetRecords")
     with pytest.raises(ShardThrottled):
-        data(reading_of(FIRST, patience=0.0))
-    assert faults.count("GetRecords") - before == retry_policy._LEAST_TRIES
+        data(reading_of(FIRST, retry_seconds=0.0))
+    assert faults.count("GetRecords") - before == retry_policy._MIN_ATTEMPTS
 
 
 @pytest.mark.usefixtures("sdk_waits")
@@ -379,18 +386,18 @@ def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, readin
     faults.throttle()
     began = virtual.now
     with pytest.raises(ShardThrottled):
-        data(reading_of(FIRST, patience=2.0))
+        data(reading_of(FIRST, retry_seconds=2.0))
     assert virtual.now - began >= stall_detector.STALL_SECONDS
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):
     put(FIRST, b"0", b"1")
 
-    def late(*_):
+    def timed_out(*_):
         virtual.now += 5
 
-    faults.answer("GetRecords", late)
-    reading = reading_of(FIRST, Budget(Allowance(seconds=2.0)))
+    faults.answer("GetRecords", timed_out)
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
     assert data(reading) == [b"0", b"1"]
     assert reading.end is RangeEnd.TIP
 
@@ -404,9 +411,9 @@ def test_shard_that_is_asked_in_vain_ends_with_what_it_has_when_there_is_no_more
     faults.page_size(1)
     trouble(faults, after=1)
     began = virtual.now
-    reading = reading_of(FIRST, patience=0.5)
+    reading = reading_of(FIRST, retry_seconds=0.5)
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
     assert 0.5 < virtual.now - began < 10
 
 
@@ -416,7 +423,7 @@ def test_patience_is_for_what_comes_in_vain_one_after_the_other(put, reading_of,
     faults.page_size(1)
     for after in (1, 4, 7):  # between the pages
         faults.throttle(after=after, times=2)
-    reading = reading_of(FIRST, patience=5.0)
+    reading = reading_of(FIRST, retry_seconds=5.0)
     assert data(reading) == [b"0", b"1", b"2", b"3"]
     assert reading.end is RangeEnd.TIP
 
@@ -427,4 +434,4 @@ def test_shard_that_is_refused_for_good_fails_also_with_records_and_without_pati
     faults.page_size(1)
     faults.fail(status=400, code="AccessDeniedException", after=1)
     with pytest.raises(ReadFailed, match="AccessDenied"):
-        data(reading_of(FIRST, patience=0.0))
+        data(reading_of(FIRST, retry_seconds=0.0))

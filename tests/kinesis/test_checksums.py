@@ -21,7 +21,7 @@ AWS_DIGITS = 56
 @pytest.fixture(autouse=True, scope="module", params=[0, sys.maxsize], ids=["by columns", "one by one"])
 def _way(request):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checksums_module, "_FEW", request.param)
+        patch.setattr(checksums_module, "_SMALL_COUNT", request.param)
         yield
 
 

@@ -20,9 +20,9 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.signed_call import COPIES, DirectCall
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 
 from raw_peer import RawPeer, Sent  # isort: skip  # this folder's own
 
@@ -112,7 +112,7 @@ def read_beside(client, come, let):
         pages.append(page)
 
     def others():
-        assert (yield from by_a_thread(lambda: come.wait(5)))
+        assert (yield from to_thread(lambda: come.wait(5)))
         assert not pages
         let.set()
 
@@ -166,7 +166,7 @@ def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
     finally:
         tracemalloc.stop()
     assert len(page.records) == 4_000_000 // size
-    assert most <= COPIES * len(endpoint.body)
+    assert most <= MEMORY_PER_BODY_BYTE * len(endpoint.body)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
 
 def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings, monkeypatch):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    monkeypatch.setattr("kinesis_assets.kinesis.client.DirectCall", None)
+    monkeypatch.setattr("kinesis_assets.kinesis.client.SignedCall", None)
     client = StreamClient(stream, replace(settings, sdk_parser=True))
     page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
     assert not page.records
@@ -218,12 +218,12 @@ def test_a_refusal_has_its_code_and_status(kinesis, stream, client, faults, code
 def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monkeypatch, date):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
-    call = DirectCall.__call__
+    call = SignedCall.__call__
 
     def otherwise_dated(*arguments):
         return (yield from call(*arguments))[0], date
 
-    monkeypatch.setattr(DirectCall, "__call__", otherwise_dated)
+    monkeypatch.setattr(SignedCall, "__call__", otherwise_dated)
     with pytest.raises(CallFailed, match="invalid Date"):
         client.get_records(iterator, 10)
 

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from told_room import ToldRoom
+from told_room import RecordingLimiter
 
-from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, SocketWait, ThreadWait, by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import MemoryWait, Pause, SocketWait, ThreadWait, to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 LONG = 30
 
@@ -266,14 +266,14 @@ def test_what_came_during_anothers_long_step_is_in_time(pair, by):
     """Whatever the other one waited for before that step."""
     (near, far), (other, others_far) = pair(), pair()
     wait = to_read(near, 0.5)
-    room = Room(1)
-    held = room.seat()
-    for _ in held.take(1):
+    limiter = MemoryLimiter(1)
+    held = limiter.reservation()
+    for _ in held.acquire(1):
         pass
 
     def long_step():
         if by == "room":
-            yield from room.seat().take(1)
+            yield from limiter.reservation().acquire(1)
         else:
             yield {"pause": Pause(0.02), "socket": to_read(other), "thread": ThreadWait(lambda: None)}[by]
         time.sleep(0.6)  # it is at work
@@ -282,7 +282,7 @@ def test_what_came_during_anothers_long_step_is_in_time(pair, by):
     def lets():
         yield Pause(0.02)
         others_far.send(b"x")
-        held.leave()
+        held.release()
 
     run(noting([], "waits", wait), long_step(), lets())
     assert not wait.timed_out
@@ -309,9 +309,9 @@ def test_what_a_thread_gives_or_raises_comes_back():
         raise KeyError("k")
 
     def work():
-        came.append((yield from by_a_thread(threading.get_ident)))
+        came.append((yield from to_thread(threading.get_ident)))
         with pytest.raises(KeyError):
-            yield from by_a_thread(fail)
+            yield from to_thread(fail)
         came.append(threading.get_ident())
 
     run(work())
@@ -330,18 +330,18 @@ def test_several_wait_for_threads_at_once():
 
 
 def test_room_is_given_in_the_order_of_coming_and_only_when_there_is_some():
-    room, told, holding = Room(100), [], set()
+    limiter, told, holding = MemoryLimiter(100), [], set()
 
     def work(name, amount):
         told.append(f"{name} comes")
-        seat = room.seat()
-        yield from seat.take(amount)
+        reservation = limiter.reservation()
+        yield from reservation.acquire(amount)
         holding.add((name, amount))
         assert sum(amount for _, amount in holding) <= 100
         told.append(f"{name} has")
         yield ThreadWait(lambda: time.sleep(0.02))
         holding.remove((name, amount))
-        seat.leave()
+        reservation.release()
 
     run(work("a", 60), work("b", 80), work("c", 10), work("d", 90))
     comes, has = [f"{name} comes" for name in "bcd"], [f"{name} has" for name in "bcd"]
@@ -349,17 +349,17 @@ def test_room_is_given_in_the_order_of_coming_and_only_when_there_is_some():
 
 
 def test_others_go_on_while_one_waits_for_room():
-    room, told = Room(1), []
-    held = room.seat()
-    for _ in held.take(1):
+    limiter, told = MemoryLimiter(1), []
+    held = limiter.reservation()
+    for _ in held.acquire(1):
         pass
 
     def leaves():
         yield from noting(told, "other", Pause(0.01), ThreadWait(lambda: None), Pause(0))
-        held.leave()
+        held.release()
 
     def waits():
-        yield from room.seat().take(1)
+        yield from limiter.reservation().acquire(1)
         told.append("has")
 
     run(waits(), leaves(), at_once=2)
@@ -377,12 +377,12 @@ def test_hurry_ends_a_long_pause():
         yield Pause(LONG)
         yield Pause(LONG)
 
-    def hurry():
+    def cancel_pauses():
         paused.wait(5)
         time.sleep(0.05)  # it has gone to sleep
-        loop.hurry()
+        loop.cancel_pauses()
 
-    thread = threading.Thread(target=hurry)
+    thread = threading.Thread(target=cancel_pauses)
     thread.start()
     began = time.monotonic()
     loop.run([work()])
@@ -392,17 +392,17 @@ def test_hurry_ends_a_long_pause():
 
 def test_hurry_before_the_beginning_ends_all_pauses_and_after_the_end_does_nothing():
     loop = EventLoop(1)
-    loop.hurry()
+    loop.cancel_pauses()
     began = time.monotonic()
     loop.run([noting([], number, Pause(LONG)) for number in range(3)])
-    loop.hurry()
+    loop.cancel_pauses()
     assert time.monotonic() - began < LONG / 2
 
 
 def test_hurry_does_not_end_the_wait_for_a_socket(pair):
     near, _ = pair()
     loop, wait = EventLoop(1), to_read(near, 0.1)
-    loop.hurry()
+    loop.cancel_pauses()
     began = time.monotonic()
     loop.run([noting([], "waits", wait)])
     assert wait.timed_out
@@ -440,9 +440,9 @@ def no_more_descriptors():
 
 def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
     (near, _), ended, in_thread = pair(), [], []
-    room = Room(1)
-    held = room.seat()
-    for _ in held.take(1):
+    limiter = MemoryLimiter(1)
+    held = limiter.reservation()
+    for _ in held.acquire(1):
         pass
 
     def slow():
@@ -457,7 +457,7 @@ def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
 
     def takes():
         try:
-            yield from room.seat().take(1)
+            yield from limiter.reservation().acquire(1)
         finally:
             ended.append(("room", *in_thread))
 
@@ -467,7 +467,7 @@ def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
         run(*works, takes(), fails(ThreadWait(lambda: None)), work("not begun", Pause(0)), at_once=4)
     # Also while a thread had something of theirs, none was closed.
     assert sorted(ended) == [(name, "over") for name in ("pause", "room", "socket", "thread")]
-    assert not room._waiting
+    assert not limiter._waiting
 
 
 def test_an_error_while_others_are_closed_leaves_none_open():
@@ -507,7 +507,7 @@ def test_no_descriptor_is_left_after_success_or_error(pair):
 
 def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
     with pytest.raises(RuntimeError, match="no memory is available"):
-        run(noting([], "a", RoomWait(lambda: False)), noting([], "b", Pause(0), RoomWait(lambda: False)))
+        run(noting([], "a", MemoryWait(lambda: False)), noting([], "b", Pause(0), MemoryWait(lambda: False)))
 
 
 # All together
@@ -516,7 +516,7 @@ def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
 @pytest.mark.parametrize("seed", range(10))
 def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
     chance = random.Random(seed)
-    room = ToldRoom(100)
+    limiter = RecordingLimiter(100)
     under_way, most, told = set(), [], {number: [] for number in range(40)}
 
     def receives():
@@ -524,17 +524,17 @@ def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
         if chance.random() < 0.5:
             far.send(b"x")
         else:
-            yield from by_a_thread(lambda: far.send(b"x"))
+            yield from to_thread(lambda: far.send(b"x"))
         wait = to_read(near)
         yield wait
         assert not wait.timed_out
         near.recv(1)
 
     def sits():
-        seat = room.seat()
-        yield from seat.take(chance.choice([1, 30, 60, 200]))
+        reservation = limiter.reservation()
+        yield from reservation.acquire(chance.choice([1, 30, 60, 200]))
         yield ThreadWait(lambda: None)
-        seat.leave()
+        reservation.release()
 
     def work(number):
         for step in range(10):
@@ -549,4 +549,4 @@ def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
     run(*map(work, told), at_once=at_once, seconds=30)
     assert all(steps == list(range(10)) for steps in told.values())
     assert max(most) <= at_once
-    assert room.most_taken <= 100
+    assert limiter.max_reserved <= 100

@@ -144,7 +144,7 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
     faults.empty_page(after=1)
     reading = reading_of(max_seconds=1)
     assert data(reading) == [b"0"]
-    assert (reading.end, reading.position) == (RangeEnd.LATE, Position.after(numbers[0]))
+    assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
 
 
 def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
@@ -222,7 +222,7 @@ def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading
         if isinstance(step, Records):
             records += len(step)
         else:
-            step.wait_out()
+            step.block()
     assert (records, reading.end) == (1, RangeEnd.TIP)
 
 
@@ -233,7 +233,7 @@ def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, fa
     reading, records = reading_of(), 0
     for step in reading.steps():
         if not isinstance(step, Records):
-            step.wait_out()
+            step.block()
             continue
         records += len(step)
         if records == 1:

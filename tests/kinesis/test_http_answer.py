@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis.transport import http_response
-from kinesis_assets.kinesis.transport.awaitables import Pause, waited_out
+from kinesis_assets.kinesis.transport.awaitables import Pause, run_until_complete
 from kinesis_assets.kinesis.transport.http_response import receive
 
 LARGEST = 1 << 20
@@ -44,7 +44,7 @@ def answer_in(sent, told=lambda _: None):
         sending = threading.Thread(target=send)
         sending.start()
         try:
-            return waited_out(receive(ours, 5, LARGEST, before_body))
+            return run_until_complete(receive(ours, 5, LARGEST, before_body))
         finally:
             ours.shutdown(socket.SHUT_RD)
             sending.join()
@@ -53,7 +53,7 @@ def answer_in(sent, told=lambda _: None):
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED, ENDED])
 @pytest.mark.parametrize("piece", [1, 2, 7, 1 << 16])
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(sent, piece, monkeypatch):
-    monkeypatch.setattr(http_response, "_PIECE", piece)
+    monkeypatch.setattr(http_response, "_RECEIVE_BYTES", piece)
     answer = answer_in(sent)
     assert (answer.status, bytes(answer.body)) == (200, b"hello")
 
@@ -83,7 +83,7 @@ def test_a_connection_is_kept_after_a_whole_answer_also_if_others_announce_it(se
     answer = answer_in(before + before + sent)
     assert answer.status == 200
     assert "link" not in answer.headers
-    assert answer.keeps
+    assert answer.keep_alive
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_connection_is_kept_after_a_whole_answer_also_if_others_announce_it(se
     ],
 )
 def test_a_connection_that_ends_or_will_end_is_not_kept(sent):
-    assert not answer_in(sent).keeps
+    assert not answer_in(sent).keep_alive
 
 
 @pytest.mark.parametrize("sent", [SIZED[:-2], CHUNKED[:-9], ENDED[:-2]])
@@ -110,7 +110,7 @@ def test_a_body_that_is_cut_is_what_came(sent):
 def test_trailers_are_no_headers():
     answer = answer_in(CHUNKED[:-2] + b"Date: later\r\nConnection: close\r\n\r\n")
     assert answer.headers == {"transfer-encoding": "chunked"}
-    assert answer.keeps
+    assert answer.keep_alive
 
 
 def test_trailers_without_end_are_refused():
@@ -125,7 +125,7 @@ def test_what_was_parsed_is_not_kept_by_the_error_of_what_follows():
     except ProtocolError as error:
         kept = error.with_traceback(None)  # as callers have it
     assert kept
-    found = [each for each in gc.get_objects() if isinstance(each, http_response._Found)]
+    found = [each for each in gc.get_objects() if isinstance(each, http_response._ResponseParts)]
     assert not [each for each in found if each.body == b"here!"]
 
 
@@ -188,7 +188,7 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
             ours.setblocking(False)
             theirs.sendall(sent)
             with pytest.raises(TimeoutError):
-                waited_out(receive(ours, 0.05, LARGEST, lambda _: iter(())))
+                run_until_complete(receive(ours, 0.05, LARGEST, lambda _: iter(())))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_time_for_a_body_begins_when_there_is_room_for_it(monkeypatch):
     clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
     monkeypatch.setattr(http_response, "time", clock)
 
-    def room(_):
+    def limiter(_):
         clock.seconds += 1000
         yield Pause(0)
 
@@ -230,7 +230,7 @@ def test_the_time_for_a_body_begins_when_there_is_room_for_it(monkeypatch):
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(SIZED[:-2])
-        work = receive(ours, 7, LARGEST, room)
+        work = receive(ours, 7, LARGEST, limiter)
         assert isinstance([next(work) for _ in range(3)][1], Pause)
         theirs.sendall(SIZED[-2:])
         with pytest.raises(StopIteration) as end:
@@ -263,7 +263,7 @@ def test_nothing_of_a_body_is_received_before_what_is_done_before_it(sent):
         theirs.sendall(sent)
         work = receive(ours, 5, LARGEST, lambda _: iter([pause]))
         while (wait := next(work)) is not pause:
-            wait.wait_out()
+            wait.block()
         theirs.sendall(b"later")
         assert ours.recv(100) == b"later"
         work.close()

@@ -19,7 +19,7 @@ from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 from raw_peer import RawPeer, Sent, Then, read_request  # isort: skip  # this folder's own
@@ -213,7 +213,7 @@ def test_a_call_that_is_given_up_does_not_leave_its_connection_to_others():
     with RawPeer(Sent(SIZED, after=0.2), Sent(SIZED)) as peer:
         client = client_of(peer.url)
         getting = client.getting_records("i", 10)
-        next(getting).wait_out()  # it is connected
+        next(getting).block()  # it is connected
         next(getting)
         assert peer.asked.wait(5)
         getting.close()
@@ -519,7 +519,7 @@ def test_a_proxy_that_connects_slowly_holds_no_other_work_back(monkeypatch):
             codes.append(error.code)
 
     def others():
-        assert (yield from by_a_thread(lambda: proxy.asked.wait(5)))
+        assert (yield from to_thread(lambda: proxy.asked.wait(5)))
         assert not codes
         proxy.end()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from told_room import ToldRoom
+from told_room import RecordingLimiter
 
 from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.kinesis.client import StreamClient
@@ -21,9 +21,9 @@ from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import Pause, to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def test_a_throttled_look_has_no_more_patience_than_its_range(shard, faults):
     shard.later(hours=30)
     shard.put(1)
     faults.throttle("GetRecords", after=1)  # the page comes, the look for the record before it does not
-    range_ = msgspec.structs.replace(shard.reading(Position.after(read), since).range, patience=0.1)
+    range_ = msgspec.structs.replace(shard.reading(Position.after(read), since).range, retry_seconds=0.1)
     reading = ShardReading(shard.client, range_)
     began = time.monotonic()
     with pytest.raises(ShardThrottled):
@@ -250,9 +250,9 @@ def test_page_keeps_its_seat_while_it_is_looked_whether_the_last_record_is_there
     read, _ = shard.put(0, 1)
     since = shard.now
     shard.later(hours=30)
-    room, taken = Room(1 << 30), []
-    faults.before("GetRecords", lambda: taken.append(room._taken))
-    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, room=room)
+    limiter, taken = MemoryLimiter(1 << 30), []
+    faults.before("GetRecords", lambda: taken.append(limiter._reserved))
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
     assert data(reading) == [1]
     before_page, before_look, *_ = taken
     assert before_page == 0
@@ -266,15 +266,15 @@ def test_who_pauses_holds_no_room_also_where_it_is_looked_whether_the_last_recor
     since = shard.now
     shard.later(hours=30)
     faults.fail(times=3)
-    room, taken = ToldRoom(1 << 30), []
-    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, room=room)
+    limiter, taken = RecordingLimiter(1 << 30), []
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
     for step in reading.steps():
         if isinstance(step, Pause):
-            taken.append(room._taken)
+            taken.append(limiter._reserved)
         elif not isinstance(step, Records):
-            step.wait_out()
+            step.block()
     assert set(taken) == {0}
-    assert room.most_taken > 0
+    assert limiter.max_reserved > 0
 
 
 def test_others_go_on_while_it_is_looked_whether_the_last_record_is_there(shard, faults):
@@ -295,7 +295,7 @@ def test_others_go_on_while_it_is_looked_whether_the_last_record_is_there(shard,
                 yield step
 
     def others():
-        assert (yield from by_a_thread(lambda: looked.wait(5)))
+        assert (yield from to_thread(lambda: looked.wait(5)))
         let.set()
 
     faults.before("GetRecords", before)

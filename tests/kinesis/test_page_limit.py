@@ -19,9 +19,9 @@ from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport import awaitables
-from kinesis_assets.kinesis.transport.signed_call import COPIES, LARGEST_BODY
+from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE
 
-from told_room import ToldRoom  # isort: skip  # of the tests' own folder
+from told_room import RecordingLimiter  # isort: skip  # of the tests' own folder
 from virtual_time import VirtualTime  # isort: skip  # this folder's own
 
 SHARD = "shardId-000000000000"
@@ -148,17 +148,17 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
 
 def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults):
     put(6)
-    room = ToldRoom(1 << 40)
+    limiter = RecordingLimiter(1 << 40)
     faults.long_page(above=3, size=32 * MIB)
     bodies = []
     faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
     client = StreamClient(stream, settings, attempts=1)
-    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), room=room)
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), limiter=limiter)
     assert len(data(reading)) == 6
     short = [body for body in bodies if body <= LARGEST_BODY]
     assert len(short) < len(bodies)
-    assert [each for each in room.asked if each > COPIES * 1000] == []
-    assert room.asked == [int(COPIES * body) for body in short]
+    assert [each for each in limiter.asked if each > MEMORY_PER_BODY_BYTE * 1000] == []
+    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * body) for body in short]
 
 
 # The limit by itself

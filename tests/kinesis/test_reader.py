@@ -198,7 +198,7 @@ def test_most_seconds_begin_no_further_page(put, reading_of, faults):
     faults.page_size(2)
     reading = reading_of(max_seconds=1e-9)
     assert data(reading) == [0, 1]
-    assert reading.end is RangeEnd.LATE
+    assert reading.end is RangeEnd.TIME_LIMIT
 
 
 def test_most_seconds_count_from_the_first_record(put, reading_of, faults):

@@ -15,8 +15,8 @@ from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
-from kinesis_assets.kinesis.records.aggregation import deaggregate, sliced
-from kinesis_assets.kinesis.records.page_checks import first_that_is_no_number
+from kinesis_assets.kinesis.records.aggregation import deaggregate, deaggregate_slices
+from kinesis_assets.kinesis.records.page_checks import first_invalid_number
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import UserRecord, aggregate
@@ -87,7 +87,7 @@ def test_who_goes_between_two_slices_goes_on_exactly_there(put, client, steps):
 
 def test_slices_are_the_whole():
     record = Record("1", 1.0, of(*range(10)), "a")
-    assert [len(part) for part in sliced(record, ALL_KEYS)] == [3, 3, 3, 1]
+    assert [len(part) for part in deaggregate_slices(record, ALL_KEYS)] == [3, 3, 3, 1]
     assert [int(part.data) for part in deaggregate(record, ALL_KEYS)] == list(range(10))
 
 
@@ -112,7 +112,7 @@ def own(steps):
         if isinstance(step, (Pause, Records)):
             yield step
         else:
-            step.wait_out()
+            step.block()
 
 
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
@@ -148,7 +148,7 @@ def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, fau
 
 
 def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "LEAST_LIMIT", 1)
+    monkeypatch.setattr(call_pacing, "MIN_LIMIT", 1)
     put(*[b"%03d" % item for item in range(100)])
     faults.page_size(10)
     assert data(reading_of(client, max_bytes=60)) == list(range(20))
@@ -162,11 +162,11 @@ def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, fau
 @pytest.mark.parametrize("wrong", ["", "0", "01", "-1", "1\n", "1\n2", "x", "१", "1" * 130, " 1"])
 def test_the_one_that_is_no_number_is_found_among_many(wrong):
     texts = [str(49590338271490256608559692538361571095921575989136588898 + item) for item in range(50)]
-    assert first_that_is_no_number(pa.array(texts)) is None
+    assert first_invalid_number(pa.array(texts)) is None
     for place in (0, 25, 50):
         among = [*texts[:place], wrong, *texts[place:]]
-        assert first_that_is_no_number(pa.array(among)) == (None if wrong == "0" else wrong)
+        assert first_invalid_number(pa.array(among)) == (None if wrong == "0" else wrong)
 
 
 def test_no_numbers_are_fine():
-    assert first_that_is_no_number(pa.array([], pa.string())) is None
+    assert first_invalid_number(pa.array([], pa.string())) is None

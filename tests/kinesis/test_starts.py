@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 
 A, B, C = (f"shardId-{number:012}" for number in range(3))
@@ -24,7 +24,7 @@ MAP = {
     B: f"AFTER_SEQUENCE_NUMBER:{NUMBER}:7",
     "default": "LATEST",
 }
-MEANT = Starts(LATEST, {A: Position.at_timestamp(NOON), B: Position.after(NUMBER, 7)})
+MEANT = StartPositions(LATEST, {A: Position.at_timestamp(NOON), B: Position.after(NUMBER, 7)})
 
 YAML = f"""
 # what the old consumer had read
@@ -58,15 +58,15 @@ def listing(*shard_ids, now=NOON):
     ],
 )
 def test_a_position_is_for_the_whole_stream(text):
-    assert Starts.of(text) == Starts(Position.parse(text))
+    assert StartPositions.of(text) == StartPositions(Position.parse(text))
 
 
 def test_a_map_in_code_has_a_position_for_each_named_shard_and_one_for_the_rest():
-    assert Starts.of(MAP) == MEANT
+    assert StartPositions.of(MAP) == MEANT
 
 
 def test_a_map_may_be_json_text():
-    assert Starts.of(f"\n {json.dumps(MAP, indent=1)}") == MEANT
+    assert StartPositions.of(f"\n {json.dumps(MAP, indent=1)}") == MEANT
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,25 @@ def test_a_map_may_be_json_text():
 def test_a_map_may_be_a_json_or_yaml_file(tmp_path, content):
     path = tmp_path / "starts"
     path.write_text(content)
-    assert Starts.of(f"file://{path}") == MEANT
+    assert StartPositions.of(f"file://{path}") == MEANT
 
 
 @pytest.mark.parametrize("content", ["LATEST\n", '"LATEST"'])
 def test_a_file_may_hold_one_position_for_the_whole_stream(tmp_path, content):
     path = tmp_path / "start"
     path.write_text(content)
-    assert Starts.of(f"file://{path}") == Starts(LATEST)
+    assert StartPositions.of(f"file://{path}") == StartPositions(LATEST)
 
 
 def test_a_map_without_a_default_leaves_the_rest_at_trim_horizon():
-    assert Starts.of({A: "LATEST"}) == Starts(BEGINNING, {A: LATEST})
+    assert StartPositions.of({A: "LATEST"}) == StartPositions(BEGINNING, {A: LATEST})
 
 
-@pytest.mark.parametrize("starts", [MEANT, Starts(), Starts(LATEST), Starts(BEGINNING, {C: LATEST})])
+@pytest.mark.parametrize(
+    "starts", [MEANT, StartPositions(), StartPositions(LATEST), StartPositions(BEGINNING, {C: LATEST})]
+)
 def test_text_reads_back_as_the_same_starts(starts):
-    assert Starts.of(str(starts)) == starts
+    assert StartPositions.of(str(starts)) == starts
 
 
 # What cannot be meant
@@ -109,13 +111,13 @@ def test_text_reads_back_as_the_same_starts(starts):
 )
 def test_a_start_that_is_no_position_is_invalid_input(start):
     with pytest.raises(InvalidInput, match=r"invalid position|UTC offset"):
-        Starts.of(start)
+        StartPositions.of(start)
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 5}', '{"a": null}', '{"a": {"b": "LATEST"}}', '{"a", "b"}'])
 def test_text_that_is_no_map_of_positions_is_invalid_input(text):
     with pytest.raises(InvalidInput, match=r"^start "):
-        Starts.of(text)
+        StartPositions.of(text)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_file_that_holds_no_starts_is_invalid_input_and_named(tmp_path, conten
     path = tmp_path / "starts.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"file://.*starts\.yaml") as caught:
-        Starts.of(f"file://{path}")
+        StartPositions.of(f"file://{path}")
     assert "\n" not in str(caught.value)
 
 
@@ -150,7 +152,7 @@ def test_a_file_that_holds_no_starts_is_invalid_input_and_named(tmp_path, conten
 def test_a_file_that_cannot_be_read_is_invalid_input_and_named(tmp_path, what):
     path = tmp_path if what == "folder" else tmp_path / "none.yaml"
     with pytest.raises(InvalidInput, match=f"file://{path} cannot be read"):
-        Starts.of(f"file://{path}")
+        StartPositions.of(f"file://{path}")
 
 
 # Frozen
@@ -158,16 +160,18 @@ def test_a_file_that_cannot_be_read_is_invalid_input_and_named(tmp_path, what):
 
 def test_latest_becomes_the_time_of_the_services_clock_for_every_listed_shard():
     at_noon = Position.at_timestamp(NOON)
-    assert Starts(LATEST).frozen(listing(A, B, C)) == {A: at_noon, B: at_noon, C: at_noon}
+    assert StartPositions(LATEST).frozen(listing(A, B, C)) == {A: at_noon, B: at_noon, C: at_noon}
 
 
 def test_latest_of_a_named_shard_becomes_that_time_too():
-    starts = Starts.of({B: "LATEST"})
+    starts = StartPositions.of({B: "LATEST"})
     assert starts.frozen(listing(A, B)) == {A: BEGINNING, B: Position.at_timestamp(NOON)}
 
 
 def test_other_starts_are_frozen_as_they_are():
-    starts = Starts.of({A: "AT_TIMESTAMP:2026-01-31T11:59:59.999Z", B: f"AT_SEQUENCE_NUMBER:{NUMBER}"})
+    starts = StartPositions.of(
+        {A: "AT_TIMESTAMP:2026-01-31T11:59:59.999Z", B: f"AT_SEQUENCE_NUMBER:{NUMBER}"}
+    )
     assert starts.frozen(listing(A, B, C)) == {**starts.shards, C: BEGINNING}
 
 
@@ -177,7 +181,7 @@ def test_a_named_shard_has_its_own_start_and_the_rest_the_default():
 
 
 def test_shards_that_are_not_listed_are_named_in_the_refusal():
-    starts = Starts.of({C: "LATEST", A: "LATEST", B: "LATEST"})
+    starts = StartPositions.of({C: "LATEST", A: "LATEST", B: "LATEST"})
     with pytest.raises(InvalidInput, match=f"orders.* {A}, {C}, which"):
         starts.frozen(listing(B))
 
@@ -185,17 +189,17 @@ def test_shards_that_are_not_listed_are_named_in_the_refusal():
 @pytest.mark.parametrize("start", [f"AT_SEQUENCE_NUMBER:{NUMBER}", f"AFTER_SEQUENCE_NUMBER:{NUMBER}:3"])
 def test_a_sequence_number_for_a_stream_of_several_shards_is_refused(start):
     with pytest.raises(InvalidInput, match=f"orders: start {start} belongs to one shard, but applies to 2"):
-        Starts.of(start).frozen(listing(A, B))
+        StartPositions.of(start).frozen(listing(A, B))
 
 
 def test_a_sequence_number_for_all_but_the_named_shards_is_refused_if_these_are_several():
-    starts = Starts.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
+    starts = StartPositions.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
     with pytest.raises(InvalidInput, match="applies to 2; give each shard"):
         starts.frozen(listing(A, B, C))
 
 
 def test_a_sequence_number_is_for_the_one_shard_that_is_left():
-    starts = Starts.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
+    starts = StartPositions.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
     assert starts.frozen(listing(A, B))[B] == Position.after(NUMBER)
 
 
@@ -204,9 +208,9 @@ def test_a_sequence_number_is_for_the_one_shard_that_is_left():
 )
 def test_a_time_to_come_by_the_services_clock_is_refused(time):
     with pytest.raises(InvalidInput, match=f"orders: {B}: .* is not in the past; .* 2026-01-31 12:00:00"):
-        Starts.of({B: f"AT_TIMESTAMP:{time}"}).frozen(listing(A, B))
+        StartPositions.of({B: f"AT_TIMESTAMP:{time}"}).frozen(listing(A, B))
 
 
 @pytest.mark.parametrize("time", ["2026-01-31T12:00:00Z", "2026-01-31T13:30:00+01:30"])
 def test_the_present_second_of_the_services_clock_is_taken(time):
-    assert Starts.of(f"AT_TIMESTAMP:{time}").frozen(listing(A)) == {A: Position.at_timestamp(NOON)}
+    assert StartPositions.of(f"AT_TIMESTAMP:{time}").frozen(listing(A)) == {A: Position.at_timestamp(NOON)}

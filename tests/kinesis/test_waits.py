@@ -11,15 +11,15 @@ from contextlib import suppress
 import pytest
 
 from kinesis_assets.kinesis.transport.awaitables import (
+    MemoryWait,
     Pause,
-    RoomWait,
     SocketWait,
     ThreadWait,
-    by_a_thread,
-    in_time,
-    until_it_can,
-    waited_out,
-    when_it_can,
+    call_when_ready,
+    run_until_complete,
+    to_thread,
+    wait_for_socket,
+    with_socket_timeout,
 )
 
 
@@ -52,7 +52,7 @@ def test_work_gives_its_result_after_all_its_waits():
         yield Pause(0.05)
         return (yield from waits_of(Pause(0.05)))
 
-    assert waited_out(work()) == "over"
+    assert run_until_complete(work()) == "over"
     assert time.monotonic() - began >= 0.1
 
 
@@ -62,7 +62,7 @@ def test_what_work_raises_is_raised():
         raise KeyError("k")
 
     with pytest.raises(KeyError):
-        waited_out(work())
+        run_until_complete(work())
 
 
 @pytest.mark.parametrize("to_send", [False, True])
@@ -70,7 +70,7 @@ def test_a_socket_that_is_ready_is_not_timed_out(ends, to_send):
     near, far = ends
     far.send(b"x")
     wait = SocketWait(near, to_send, seconds=5)
-    assert waited_out(waits_of(wait)) == "over"
+    assert run_until_complete(waits_of(wait)) == "over"
     assert not wait.timed_out
 
 
@@ -82,24 +82,24 @@ def test_a_socket_that_is_not_ready_in_time_is_timed_out(ends, to_send):
         far.send(b"x")
     wait = SocketWait(near, to_send, seconds=0.05)
     began = time.monotonic()
-    waited_out(waits_of(wait))
+    run_until_complete(waits_of(wait))
     assert wait.timed_out
     assert time.monotonic() - began >= 0.05
 
 
 def test_what_a_thread_was_for_is_done_and_tells_its_result_or_error():
     wait = ThreadWait(threading.get_ident)
-    waited_out(waits_of(wait))
+    run_until_complete(waits_of(wait))
     assert wait.result() == threading.get_ident()
     wrong = ThreadWait(lambda: {}["k"])
-    waited_out(waits_of(wrong))
+    run_until_complete(waits_of(wrong))
     with pytest.raises(KeyError):
         wrong.result()
 
 
 def test_room_that_nobody_will_make_is_an_error_and_not_waited_for():
     with pytest.raises(RuntimeError, match="no memory is available"):
-        waited_out(waits_of(RoomWait(lambda: False)))
+        run_until_complete(waits_of(MemoryWait(lambda: False)))
 
 
 # By a thread
@@ -112,11 +112,11 @@ def test_what_blocks_is_one_wait_and_done_in_it():
         done.append(1)
         return "given"
 
-    work = by_a_thread(blocks)
+    work = to_thread(blocks)
     wait = next(work)
     assert isinstance(wait, ThreadWait)
     assert not done
-    wait.wait_out()
+    wait.block()
     with pytest.raises(StopIteration) as end:
         next(work)
     assert (end.value.value, done) == ("given", [1])
@@ -124,7 +124,7 @@ def test_what_blocks_is_one_wait_and_done_in_it():
 
 def test_what_is_raised_by_a_thread_is_raised_by_the_work():
     with pytest.raises(KeyError):
-        waited_out(by_a_thread(lambda: {}["k"]))
+        run_until_complete(to_thread(lambda: {}["k"]))
 
 
 # A socket, when it can
@@ -132,7 +132,7 @@ def test_what_is_raised_by_a_thread_is_raised_by_the_work():
 
 def test_what_can_be_done_at_once_waits_for_nothing(ends):
     with pytest.raises(StopIteration) as end:
-        next(when_it_can(lambda: "done", ends[0], 5))
+        next(call_when_ready(lambda: "done", ends[0], 5))
     assert end.value.value == "done"
 
 
@@ -149,7 +149,7 @@ def test_it_waits_for_what_it_is_told_and_tries_again(ends, error, to_send):
             raise wrong
         return "done"
 
-    work = when_it_can(do, ends[0], 7)
+    work = call_when_ready(do, ends[0], 7)
     waits = [next(work), next(work)]
     assert [(wait.socket, wait.to_send, wait.seconds) for wait in waits] == [(ends[0], to_send, 7)] * 2
     with pytest.raises(StopIteration) as end:
@@ -159,10 +159,10 @@ def test_it_waits_for_what_it_is_told_and_tries_again(ends, error, to_send):
 
 def test_what_comes_later_is_received(ends):
     near, far = ends
-    work = when_it_can(lambda: near.recv(5), near, 5)
+    work = call_when_ready(lambda: near.recv(5), near, 5)
     wait = next(work)
     far.send(b"later")
-    wait.wait_out()
+    wait.block()
     with pytest.raises(StopIteration) as end:
         next(work)
     assert end.value.value == b"later"
@@ -175,17 +175,17 @@ def test_what_cannot_be_done_in_time_is_a_time_out_that_keeps_nothing_of_the_tri
 
     fill(ends[0])
     with pytest.raises(TimeoutError) as raised:
-        waited_out(when_it_can(do, ends[0], 0.05))
+        run_until_complete(call_when_ready(do, ends[0], 0.05))
     assert raised.value.__context__ is None
 
 
 def test_a_socket_is_waited_for_once_before_anything_is_tried(ends):
-    waited = until_it_can(ends[0], 7)
+    waited = wait_for_socket(ends[0], 7)
     wait = next(waited)
     assert (wait.socket, wait.to_send, wait.seconds) == (ends[0], False, 7)
     assert list(waited) == []
     with pytest.raises(TimeoutError):
-        waited_out(until_it_can(ends[0], 0.05))
+        run_until_complete(wait_for_socket(ends[0], 0.05))
 
 
 def test_what_is_wrong_with_a_connection_is_raised_as_it_is(ends):
@@ -193,7 +193,7 @@ def test_what_is_wrong_with_a_connection_is_raised_as_it_is(ends):
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        waited_out(when_it_can(reset, ends[0], 5))
+        run_until_complete(call_when_ready(reset, ends[0], 5))
 
 
 # In time
@@ -204,23 +204,23 @@ def test_work_done_in_time_waits_for_no_socket_for_longer_than_it_or_the_work_sa
     near, _ = ends
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        waited_out(in_time(until_it_can(near, own), within))
+        run_until_complete(with_socket_timeout(wait_for_socket(near, own), within))
     assert 0.05 <= time.monotonic() - began < 5
 
 
 def test_work_done_in_time_gives_its_result_after_waits_of_any_kind(ends):
     near, far = ends
     far.send(b"x")
-    room = RoomWait(lambda: True)
+    limiter = MemoryWait(lambda: True)
     told = []
 
     def work():
-        told.extend([(yield Pause(9)), (yield room)])
-        yield from until_it_can(near, 30)
+        told.extend([(yield Pause(9)), (yield limiter)])
+        yield from wait_for_socket(near, 30)
         return "over"
 
-    steps = in_time(work(), 0.05)
-    assert [next(steps), next(steps)] == [Pause(9), room]
+    steps = with_socket_timeout(work(), 0.05)
+    assert [next(steps), next(steps)] == [Pause(9), limiter]
     assert next(steps).seconds == 0.05
     with pytest.raises(StopIteration, match="over"):
         next(steps)
@@ -229,7 +229,7 @@ def test_work_done_in_time_gives_its_result_after_waits_of_any_kind(ends):
 
 def test_work_done_in_time_is_closed_with_it():
     work = waits_of(Pause(0))
-    steps = in_time(work, 1)
+    steps = with_socket_timeout(work, 1)
     next(steps)
     steps.close()
     assert work.gi_frame is None

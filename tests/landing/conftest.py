@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
@@ -78,7 +78,7 @@ class Bench:
     ) -> RunPlan:
         """A plan for some shards, for all by default."""
         policy = ReadPolicy(
-            Starts(), Bounds(**bounds), allowance or Allowance(), max_bad_records=max_bad_records
+            StartPositions(), Bounds(**bounds), allowance or Allowance(), max_bad_records=max_bad_records
         )
         return plan_run(self.client, self.table, asked=asked or self.shard_ids, policy=policy)
 

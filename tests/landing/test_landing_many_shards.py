@@ -6,12 +6,12 @@ import errno
 from dataclasses import replace
 
 import pytest
-from told_room import ToldRoom
+from told_room import RecordingLimiter
 
 from kinesis_assets.ingest import shard_group, task
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 
 def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
@@ -56,12 +56,12 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
 
 def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch):
     monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
-    monkeypatch.setattr(task, "SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(task, "STOP_POLL_SECONDS", 0.05)
     (shard_id,) = bench.create()
     bench.put(shard_id, b"0", b"1")
     faults.page_size(1)
     plan = bench.plan()
-    stop = task.StopObject(bench.table.folder, plan.batch_id)
+    stop = task.StopMarker(bench.table.folder, plan.batch_id)
     faults.answer("GetRecords", lambda *_: stop.set(), times=1)
     result = bench.execute(plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
@@ -87,10 +87,10 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
     rooms = []
 
     def room(_):
-        rooms.append(ToldRoom(capacity))
+        rooms.append(RecordingLimiter(capacity))
         return rooms[-1]
 
-    monkeypatch.setattr(task, "Room", room)
+    monkeypatch.setattr(task, "MemoryLimiter", room)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
         bench.put(shard_id, *[bytes(50_000)] * 3, b"small")
@@ -116,7 +116,7 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkey
 
 
 def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch):
-    monkeypatch.setattr(task, "Room", lambda _: Room(300_000))
+    monkeypatch.setattr(task, "MemoryLimiter", lambda _: MemoryLimiter(300_000))
     for shard_id in bench.create(8):
         bench.put(shard_id, bytes(60_000))
 

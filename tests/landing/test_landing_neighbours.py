@@ -98,7 +98,7 @@ def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_comm
     bench, faults, monkeypatch
 ):
     monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
-    monkeypatch.setattr(plan, "PATIENCE", 0.5)
+    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.5)
     first, second = bench.create(2)
     numbers = bench.put(first, b"1-0", b"1-1")
     bench.put(second, b"2-0")

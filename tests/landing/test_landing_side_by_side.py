@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.ingest.shard_group import SideBySide
+from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import to_thread
 
 
 def a_page():
@@ -31,7 +31,7 @@ def test_the_error_of_a_shard_does_not_keep_its_page():
         yield page
         raise ReadFailed("shard", "no more")
 
-    (error,) = SideBySide([SimpleNamespace(steps=steps)], threading.Event()).read(lambda *_: ())
+    (error,) = ShardGroup([SimpleNamespace(steps=steps)], threading.Event()).read(lambda *_: ())
     assert isinstance(error, ReadFailed)
     assert pages[0]() is None
 
@@ -41,13 +41,13 @@ def test_others_are_read_while_what_is_taken_of_one_is_waited_for():
 
     def take(reading, _records):
         if reading.name == "slow":
-            assert (yield from by_a_thread(lambda: other_is.wait(5)))
+            assert (yield from to_thread(lambda: other_is.wait(5)))
         else:
             other_is.set()
         taken.append(reading.name)
 
     readings = [SimpleNamespace(name=name, steps=lambda: iter_of(a_page())) for name in ("slow", "other")]
-    SideBySide(readings, threading.Event()).read(take)
+    ShardGroup(readings, threading.Event()).read(take)
     assert taken == ["other", "slow"]
 
 
@@ -59,7 +59,7 @@ def test_an_error_of_who_takes_is_no_shards_own():
         raise ReadFailed("another", "of what is taken")
 
     with pytest.raises(ReadFailed, match="of what is taken"):
-        SideBySide([reading], threading.Event()).read(take)
+        ShardGroup([reading], threading.Event()).read(take)
 
 
 def test_what_fails_the_task_ends_a_look_that_another_shard_waits_for():
@@ -67,12 +67,12 @@ def test_what_fails_the_task_ends_a_look_that_another_shard_waits_for():
     ended = []
 
     def looks():
-        yield from by_a_thread(lambda: ended.append(stop.wait(5)))
+        yield from to_thread(lambda: ended.append(stop.wait(5)))
 
     def fails():
-        yield from by_a_thread(lambda: None)
+        yield from to_thread(lambda: None)
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        SideBySide([SimpleNamespace(steps=looks), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
+        ShardGroup([SimpleNamespace(steps=looks), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
     assert ended == [True]

@@ -43,7 +43,7 @@ class Onlooker:
         self._table = table
         self._identity = identity
         self._ledger = ledger
-        self._token: int | None = None
+        self._commit_id: int | None = None
         self._files: set[str] = set()
 
     def look(self) -> None:
@@ -51,26 +51,26 @@ class Onlooker:
         try:
             snapshot = self._table.snapshot()
         except TableMissing:
-            assert self._token is None, "the table is gone"
+            assert self._commit_id is None, "the table is gone"
             return
         new_rows = self._new_rows(snapshot._delta)
         for positions in self._new_positions(snapshot):
             assert not self.is_rewritten, "went on from the positions of a restored table"
-            if self._token is None:
+            if self._commit_id is None:
                 self.since = {
                     shard_id: shard.position.timestamp.timestamp()
                     for shard_id, shard in positions.shards.items()
                     if shard.position.timestamp is not None
                 }
             assert new_rows.pop(positions.batch_id, Counter()) == self._passed(positions.shards)
-            self._token, self.shards = positions.token, positions.shards
+            self._commit_id, self.shards = positions.commit_id, positions.shards
         assert not new_rows, "rows of a batch that no positions tell of"
 
     def restore(self, back: int) -> None:
         """Restore the table to so many versions before, unless it has no positions yet."""
         if not self.is_rewritten:
             self.look()
-        if self._token is None:
+        if self._commit_id is None:
             return
         delta = DeltaTable(self._table.uri)
         delta.restore(max(0, delta.version() - back))
@@ -95,10 +95,10 @@ class Onlooker:
     def _new_positions(self, snapshot: TableSnapshot) -> list[StreamPositions]:
         positions = snapshot.positions(self._identity)
         found: list[StreamPositions] = []
-        while positions is not None and positions.token != self._token:
+        while positions is not None and positions.commit_id != self._commit_id:
             found.append(snapshot.with_archive(positions))
             if positions.previous is None:
-                assert self._token is None, "the positions before are forgotten"
+                assert self._commit_id is None, "the positions before are forgotten"
                 break
             positions = snapshot.positions_at(positions.previous)
         return found[::-1]

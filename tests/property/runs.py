@@ -28,10 +28,10 @@ from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.replay.run import replay
-from kinesis_assets.replay.task import fill_group, filling_of
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.task import fill_group, fill_result_of
+from kinesis_assets.replay.window import ReplayWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.manifest import FillResult
     from kinesis_assets.replay.task import FillJob
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
@@ -122,13 +122,13 @@ class Runner:
     def _recover(self) -> None:
         since = min(self.onlooker.since.values(), default=None)
         start = self.start if since is None else datetime.fromtimestamp(since, UTC).isoformat()
-        result = replay(_fill, self.client, self.table, Span.of(start))
+        result = replay(_fill, self.client, self.table, ReplayWindow.of(start))
         assert not result.errors
         adopt(self.client, self.table, by="property", apply=True)
 
     def _plan(self, run: Run, asked: Sequence[str]) -> RunPlan:
         policy = ReadPolicy(
-            starts=Starts.of(self.start),
+            starts=StartPositions.of(self.start),
             bounds=Bounds(max_records=run.max_records, max_bytes=run.max_bytes),
             allowance=Allowance(records=run.run_records, bytes=run.run_bytes),
             max_bad_records=run.max_bad_records,
@@ -201,8 +201,8 @@ def _or_inf(bound: int | None) -> float:
     return inf if bound is None else bound
 
 
-def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
-    return filling_of([encode(fill_group(job, ranges))], job, ranges)
+def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+    return fill_result_of([encode(fill_group(job, ranges))], job, ranges)
 
 
 def _landing(run: Run) -> Land:

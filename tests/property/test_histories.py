@@ -15,7 +15,7 @@ from kinesis_assets.table.table import PositionedTable
 if TYPE_CHECKING:
     from histories import History
 
-_POLICY = ChainPolicy(most_files=2, least_carried=0, least_archived=1)
+_POLICY = ChainPolicy(max_files=2, min_repeated=0, min_archived=1)
 """New bases and segments of the archive come within a history."""
 
 _profile = settings.get_current_profile_name()

@@ -16,9 +16,9 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.amendments import FORMAT, Past
+from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.commit import OLDEST_ATTEMPT, freeze
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, freeze
 from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.maintenance import compaction, pruning
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
@@ -63,13 +63,17 @@ def test_the_commands_of_the_page_run():
 
 def test_the_floor_is_lowered_as_the_page_does_it(clicks):
     table, identity = clicks
-    entry = Past(
-        format=FORMAT, token=1, previous=None, batch_id=1, at=datetime.now(UTC), floor=date(2026, 3, 1)
+    entry = Amendment(
+        format=FORMAT, commit_id=1, previous=None, batch_id=1, at=datetime.now(UTC), floor=date(2026, 3, 1)
     )
-    table.snapshot().commit([], identity=identity, past=entry)
+    table.snapshot().commit([], identity=identity, amendment=entry)
     run(BLOCKS[2])
-    past = table.snapshot().past(identity)
-    assert (past.floor, past.lowered_from, past.by) == (date(2026, 1, 31), date(2026, 3, 1), "ada")
+    amendment = table.snapshot().amendment(identity)
+    assert (amendment.floor, amendment.lowered_from, amendment.by) == (
+        date(2026, 1, 31),
+        date(2026, 3, 1),
+        "ada",
+    )
 
 
 def test_clocks_may_differ_by_as_much_as_the_page_says():
@@ -104,14 +108,14 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert timedelta(days=7) == VACUUM_RETENTION
     assert timedelta(days=1) == HISTORY_RETENTION
     assert HISTORY_RETENTION // timedelta(seconds=1) == pytest.approx(90_000, rel=0.05)
-    assert f"a third of that day, {OLDEST_ATTEMPT // timedelta(hours=1)} hours, is refused" in TEXT
-    assert OLDEST_ATTEMPT == HISTORY_RETENTION / 3
+    assert f"a third of that day, {MAX_ATTEMPT_AGE // timedelta(hours=1)} hours, is refused" in TEXT
+    assert MAX_ATTEMPT_AGE == HISTORY_RETENTION / 3
     assert timedelta(days=30) == pruning.CHAIN_KEPT
     assert timedelta(days=3) == pruning.CHAIN_NEEDED
     assert f"more than {pruning.CHAIN_FILES:,} files or {pruning.CHAIN_BYTES >> 30} GiB" in TEXT
     assert f"and today if it has {compaction.SMALL_FILES_TODAY}" in TEXT
     assert f"which is made every {TABLE_PROPERTIES['delta.checkpointInterval']}." in TEXT
-    assert timedelta(days=1) == pruning.STOPS_KEPT
+    assert timedelta(days=1) == pruning.MARKERS_KEPT
     assert (
         f"have {compaction.SMALL_FILES} files or more of less than {compaction.SMALL_BYTES >> 20} MiB" in TEXT
     )

@@ -16,14 +16,14 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.ingest.plan import PATIENCE
+from kinesis_assets.ingest.plan import RETRY_SECONDS
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.retry_policy import _ATTEMPTS
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
-from kinesis_assets.kinesis.start_positions import Starts
-from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
+from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, MAX_READING_TIME
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
 YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -60,7 +60,7 @@ def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
 
 @pytest.mark.parametrize("start", STARTS)
 def test_each_start_of_the_page_is_one(start):
-    assert str(Starts.of(start)) == start
+    assert str(StartPositions.of(start)) == start
 
 
 def test_the_page_has_all_five_kinds_of_start():
@@ -70,7 +70,7 @@ def test_the_page_has_all_five_kinds_of_start():
 def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
-    assert resources[io_manager_key("clicks")].policy().starts == Starts.of(attributes["start"])
+    assert resources[io_manager_key("clicks")].policy().starts == StartPositions.of(attributes["start"])
 
 
 def test_the_command_of_the_page_sets_what_it_says():
@@ -112,12 +112,12 @@ def test_the_defaults_of_the_page_are_those_of_the_builder():
     assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
     assert parameters["max_records"].default == MAX_RECORDS
     assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
-    assert (timedelta(hours=7), timedelta(hours=8)) == (LONGEST_READING, OLDEST_ATTEMPT)
+    assert (timedelta(hours=7), timedelta(hours=8)) == (MAX_READING_TIME, MAX_ATTEMPT_AGE)
     assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}
 
 
 def test_a_shard_is_asked_in_vain_for_as_long_as_the_page_says():
-    assert (PATIENCE, _ATTEMPTS, STALL_SECONDS) == (30, 6, 300)
+    assert (RETRY_SECONDS, _ATTEMPTS, STALL_SECONDS) == (30, 6, 300)
     text = " ".join(PAGE.split())
     assert "throttled for 30 s" in text
     assert "A failed call is made up to six times." in text

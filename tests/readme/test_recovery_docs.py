@@ -17,8 +17,8 @@ from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.dagster.sensor_backoff import FIRST_WAIT, LONGEST_WAIT
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
-from kinesis_assets.table.commit import LONGEST_READING, OLDEST_ATTEMPT
-from kinesis_assets.table.heartbeat import INTERVAL, RUNS
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, MAX_READING_TIME
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, INTERVAL
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.table import PositionedTable
 
@@ -93,8 +93,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"`{replay_name('clicks')}`" in TEXT
     assert (INTERVAL, SECONDS_SILENT) == (30, 5 * 60)
     assert SECONDS_TO_START == SECONDS_TO_PLAN == 30 * 60
-    assert timedelta(hours=8) == OLDEST_ATTEMPT
-    assert f"`{RUNS}/`" in TEXT
+    assert timedelta(hours=8) == MAX_ATTEMPT_AGE
+    assert f"`{HEARTBEATS_FOLDER}/`" in TEXT
     (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
     assert int(seconds) > inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default
-    assert f"reads for at most {LONGEST_READING // timedelta(hours=1)} hours" in TEXT
+    assert f"reads for at most {MAX_READING_TIME // timedelta(hours=1)} hours" in TEXT

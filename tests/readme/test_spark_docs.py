@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.spark.local_settings import local_settings
-from kinesis_assets.spark.server import SECONDS_OF_SILENCE, SIDE_BY_SIDE, TASKS
+from kinesis_assets.spark.server import CONCURRENT_RUNS, TASKS_PER_LANDING, UNRESPONSIVE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -42,12 +42,12 @@ def test_the_settings_of_the_page_are_those_of_a_local_spark():
 
 
 def test_as_many_runs_have_room_as_the_page_says():
-    assert (SIDE_BY_SIDE, TASKS) == (4, 2)
+    assert (CONCURRENT_RUNS, TASKS_PER_LANDING) == (4, 2)
     assert "enough for four runs at once, with two tasks each" in TEXT
 
 
 def test_a_server_is_silent_after_as_long_as_the_page_says():
-    assert SECONDS_OF_SILENCE == 60
+    assert UNRESPONSIVE_SECONDS == 60
     assert "has not responded for a minute" in TEXT
 
 

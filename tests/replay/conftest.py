@@ -15,14 +15,14 @@ from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.replay import run as replay_module
 from kinesis_assets.replay.outcome import ReplayResult
 from kinesis_assets.replay.run import Fill, replay
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.table import commit_loop
-from kinesis_assets.table.amendments import Past
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import Amendment
+from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from datetime import date
@@ -40,7 +40,7 @@ class Bench(StreamBench):
 
     def plan(self, start: str = "TRIM_HORIZON", **bounds: Any) -> RunPlan:
         asked = [shard.shard_id for shard in self.client.list_shards()]
-        policy = ReadPolicy(Starts.of(start), Bounds(**bounds), Allowance())
+        policy = ReadPolicy(StartPositions.of(start), Bounds(**bounds), Allowance())
         return plan_run(self.client, self.table, asked=asked, policy=policy)
 
     def run(self, start: str = "TRIM_HORIZON", **bounds: Any) -> RunResult:
@@ -54,7 +54,7 @@ class Bench(StreamBench):
         fill: Fill = fill_as_in_spark,
         by: str | None = None,
     ) -> ReplayResult:
-        return replay(fill, self.client, self.table, Span.of(start, end), shard_ids, by=by)
+        return replay(fill, self.client, self.table, ReplayWindow.of(start, end), shard_ids, by=by)
 
     # The table
 
@@ -86,27 +86,27 @@ class Bench(StreamBench):
     @property
     def positions_file(self) -> tuple[int, bytes]:
         """The token that the log points at, and the bytes of its file."""
-        token = self.positions.token
-        with self.table.files.open_input_file(f"_kinesis/positions/{token}.json") as source:
-            return token, source.read()
+        commit_id = self.positions.commit_id
+        with self.table.files.open_input_file(f"_kinesis/positions/{commit_id}.json") as source:
+            return commit_id, source.read()
 
     @property
-    def past(self) -> Past | None:
-        return self.table.snapshot().past(self.client.describe().identity)
+    def amendment(self) -> Amendment | None:
+        return self.table.snapshot().amendment(self.client.describe().identity)
 
     def change_past(self, floor: date | None = None) -> None:
         """Change the past as a rewind or the table's retention does."""
-        identity, past = self.client.describe().identity, self.past
-        changed = Past(
+        identity, amendment = self.client.describe().identity, self.amendment
+        changed = Amendment(
             format=1,
-            token=draw_token(),
-            previous=None if past is None else past.token,
-            batch_id=draw_token(),
+            commit_id=new_id(),
+            previous=None if amendment is None else amendment.commit_id,
+            batch_id=new_id(),
             at=datetime.now(UTC),
             floor=floor,
             rewound=() if floor else (self.shard_ids[0],),
         )
-        self.table.snapshot().commit([], identity=identity, past=changed)
+        self.table.snapshot().commit([], identity=identity, amendment=changed)
 
 
 @pytest.fixture(autouse=True)

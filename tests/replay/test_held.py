@@ -13,19 +13,19 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.replay.existing_keys import HeldKeys
-from kinesis_assets.table.amendments import Past
+from kinesis_assets.replay.existing_keys import ExistingKeys
+from kinesis_assets.table.amendments import Amendment
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.file_stats import HeldFile
+from kinesis_assets.table.file_stats import FileStats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)
 STREAM = StreamIdentity("arn:aws:kinesis:us-east-1:000000000000:stream/orders", NOON)
-FILE = HeldFile("path", NOON.date(), NOON, NOON + timedelta(minutes=1), "shard-2", "shard-4")
+FILE = FileStats("path", NOON.date(), NOON, NOON + timedelta(minutes=1), "shard-2", "shard-4")
 
 
 def record(number: int, sub: int = 0, at: datetime = NOON) -> Record:
@@ -39,19 +39,21 @@ def commit(table):
     freeze(table, StreamListing(summary, [Shard("a", (), ("0", "9"), "1")]), {})
 
     def commit(shard_id: str, records: Sequence[Record]) -> None:
-        batch_id = draw_token()
+        batch_id = new_id()
         writer = DataFileWriter(table.files, batch_id)
         writer.write(shard_id, record_batch("orders", shard_id, records))
-        past = Past(format=1, token=draw_token(), previous=None, batch_id=batch_id, at=NOON)
-        table.snapshot().commit(writer.close(), identity=STREAM, past=past)
+        amendment = Amendment(format=1, commit_id=new_id(), previous=None, batch_id=batch_id, at=NOON)
+        table.snapshot().commit(writer.close(), identity=STREAM, amendment=amendment)
 
     return commit
 
 
 def lacking(table, shard_id: str, records: Sequence[Record], **changed) -> list[bool]:
-    files = [msgspec.structs.replace(file, **changed) for file in table.snapshot().data_files()]
+    files = [msgspec.structs.replace(file, **changed) for file in table.snapshot().file_stats()]
     return (
-        HeldKeys(table.files, files).lacking(shard_id, record_batch("orders", shard_id, records)).to_pylist()
+        ExistingKeys(table.files, files)
+        .lacking(shard_id, record_batch("orders", shard_id, records))
+        .to_pylist()
     )
 
 
@@ -87,7 +89,7 @@ def test_only_files_that_may_have_rows_of_the_page_are_opened(table, commit):
     commit("a", [record(1)])
     commit("a", [record(2, at=NOON + timedelta(minutes=1))])
     commit("b", [record(3)])
-    files = list(table.snapshot().data_files())
+    files = list(table.snapshot().file_stats())
     opened = []
 
     class Folder:
@@ -96,7 +98,7 @@ def test_only_files_that_may_have_rows_of_the_page_are_opened(table, commit):
             return table.files.open_input_file(path)
 
     page = record_batch("orders", "a", [record(1)])
-    assert HeldKeys(Folder(), files).lacking("a", page).to_pylist() == [False]
+    assert ExistingKeys(Folder(), files).lacking("a", page).to_pylist() == [False]
     assert len(files) == 3
     assert len(opened) == 1
 

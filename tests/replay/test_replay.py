@@ -34,17 +34,17 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.transport.memory_limiter import Room
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.replay import task as fill_module
 from kinesis_assets.replay.filled_gaps import filled_gaps
-from kinesis_assets.replay.manifest import ShardFilling
+from kinesis_assets.replay.manifest import ShardFillResult
 from kinesis_assets.replay.outcome import ReplayState
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.amendments import ClearedGap
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import Filling
+    from kinesis_assets.replay.manifest import FillResult
     from kinesis_assets.replay.task import FillJob
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
@@ -70,7 +70,7 @@ def before_filling(act: Callable[[], None], times: int = 1):
     """A filling after which something else happens, the first times."""
     left = [times]
 
-    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
         filling = fill_as_in_spark(job, ranges)
         if left[0]:
             left[0] -= 1
@@ -150,10 +150,10 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
 
     result = bench.replay(by="someone")
 
-    past = bench.past
-    assert past.batch_id == result.batch_id != first.batch_id
-    assert past.by == "someone"
-    proof = past.filled[A]
+    amendment = bench.amendment
+    assert amendment.batch_id == result.batch_id != first.batch_id
+    assert amendment.by == "someone"
+    proof = amendment.filled[A]
     assert (proof.rows, proof.bytes) == (2, 4)
     assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
     outcome = result.outcomes[A]
@@ -286,7 +286,7 @@ def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
         ended.set()
 
     ended = threading.Event()
-    monkeypatch.setattr(fill_module, "Room", lambda _: Room(1))  # for one page at a time
+    monkeypatch.setattr(fill_module, "MemoryLimiter", lambda _: MemoryLimiter(1))  # for one page at a time
     monkeypatch.setattr(fill_module.DataFileWriter, "write", full)
     threading.Thread(target=replay, daemon=True).start()
     assert ended.wait(20)
@@ -299,13 +299,13 @@ def test_shards_are_looked_up_in_the_table_side_by_side(bench, monkeypatch):
     bench.run()
     bench.lose(0, 1)
     together = threading.Barrier(2)
-    lacking = fill_module.HeldKeys.lacking
+    lacking = fill_module.ExistingKeys.lacking
 
     def both(*arguments):
         together.wait(5)
         return lacking(*arguments)
 
-    monkeypatch.setattr(fill_module.HeldKeys, "lacking", both)
+    monkeypatch.setattr(fill_module.ExistingKeys, "lacking", both)
     bench.replay()
 
     assert bench.items == [0, 1]
@@ -389,7 +389,7 @@ def test_nothing_below_the_tables_own_floor_is_filled(bench):
     assert states(bench.replay()) == {A: (ReplayState.WHOLE, 0)}
     assert states(bench.replay(text(midnight - timedelta(hours=9)))) == {A: (ReplayState.WHOLE, 0)}
     assert bench.items == [1]
-    assert bench.past.floor == midnight.date()
+    assert bench.amendment.floor == midnight.date()
 
 
 def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
@@ -405,7 +405,7 @@ def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
 
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
     assert bench.items == [0, 1]
-    assert bench.past.floor == bench.now.date() - timedelta(days=90)
+    assert bench.amendment.floor == bench.now.date() - timedelta(days=90)
 
 
 # Beside others
@@ -485,7 +485,7 @@ def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
     result = bench.replay(fill=fill)
 
     assert len(set(batches)) == 2
-    assert result.batch_id == batches[-1] == bench.past.batch_id
+    assert result.batch_id == batches[-1] == bench.amendment.batch_id
     assert bench.items == list(range(5))
 
 
@@ -508,7 +508,7 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
 
     assert overtaken
     assert bench.items == list(range(5))
-    assert bench.past.previous is not None
+    assert bench.amendment.previous is not None
 
 
 def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
@@ -527,7 +527,7 @@ def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
     bench.replay(fill=fill)
 
     assert len(batches) == 1
-    assert (bench.past.floor, bench.past.batch_id) == (floor, batches[0])
+    assert (bench.amendment.floor, bench.amendment.batch_id) == (floor, batches[0])
     assert bench.items == list(range(5))
 
 
@@ -661,7 +661,7 @@ def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
     bench.lose(1, 30)
     hours.each = 0.4
 
-    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
         hours.pass_by(3)  # until there was a core for it
         return fill_as_in_spark(job, ranges)
 
@@ -674,7 +674,7 @@ def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, fau
     bench.run()
     bench.lose(0)
 
-    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> Filling:
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
         hours.pass_by(9)
         return fill_as_in_spark(job, ranges)
 
@@ -892,7 +892,7 @@ def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
 )
 def test_a_span_that_cannot_be_meant_is_refused(start, end):
     with pytest.raises(InvalidInput):
-        Span.of(start, end)
+        ReplayWindow.of(start, end)
 
 
 def test_a_sequence_number_needs_one_shard(bench):
@@ -945,7 +945,7 @@ def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
         [],
         identity=standing.identity,
         positions=msgspec.structs.replace(
-            standing, token=draw_token(), previous=standing.token, shards={A: moved}
+            standing, commit_id=new_id(), previous=standing.commit_id, shards={A: moved}
         ),
     )
 
@@ -1120,9 +1120,11 @@ def skipped(bench) -> str:
 
 def left_gaps(bench) -> list[str | None]:
     """The gaps of the shard that are not filled, by their next sequence number."""
-    past = bench.past
+    amendment = bench.amendment
     return [
-        gap.next_sequence_number for gap in bench.at(A).gaps if past is None or not past.has_cleared(A, gap)
+        gap.next_sequence_number
+        for gap in bench.at(A).gaps
+        if amendment is None or not amendment.has_cleared(A, gap)
     ]
 
 
@@ -1137,7 +1139,7 @@ def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays
     assert bench.items == [0, 1, 2, 3, 4, 5]
     assert left_gaps(bench) == []
     assert bench.positions == positions
-    assert (bench.past.by, bench.past.filled.keys()) == ("ann", {A})
+    assert (bench.amendment.by, bench.amendment.filled.keys()) == ("ann", {A})
 
 
 def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
@@ -1156,7 +1158,7 @@ def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
 def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
     arrived = datetime(2026, 2, 2, tzinfo=UTC)
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
-    filling = ShardFilling(
+    filling = ShardFillResult(
         shard_id=A,
         start=Position.parse("TRIM_HORIZON"),
         through=Position.after("9"),

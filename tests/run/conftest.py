@@ -17,7 +17,7 @@ from kinesis_assets.kinesis import relist
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Bench(StreamBench):
             self.client,
             self.table,
             asked=self.shard_ids if asked is None else asked,
-            policy=ReadPolicy(Starts.of(start), Bounds(**bounds), Allowance(), **policy or {}),
+            policy=ReadPolicy(StartPositions.of(start), Bounds(**bounds), Allowance(), **policy or {}),
         )
 
     def execute(self, plan: RunPlan) -> RunResult:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from as_in_spark import land_as_in_spark
 
-from kinesis_assets.ingest.continuous_run import Follow
+from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import Pace
+from kinesis_assets.ingest.poll_interval import RunTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
-PACE = Pace(20.0, commit_interval=0.05)
+PACE = RunTiming(20.0, commit_interval=0.05)
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Followed:
     """A run that follows, what it tells, and what happens before each of its landings."""
 
     bench: Any
-    pace: Pace = PACE
+    pace: RunTiming = PACE
     by: str = "run"
     policy: ReadPolicy = field(default_factory=ReadPolicy)
     before: dict[int, Callable[[], object]] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class Followed:
 
     def __post_init__(self) -> None:
         bench = self.bench
-        self.follow = Follow(
-            self.land, bench.client, bench.table, self.policy, self.pace, tell=self.told.append, by=self.by
+        self.follow = ContinuousRun(
+            self.land, bench.client, bench.table, self.policy, self.pace, report=self.told.append, by=self.by
         )
 
     def land(self, job, ranges, allowance):

@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import Pace
+from kinesis_assets.ingest.poll_interval import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
 
 from followed import A, B, C, D, Followed  # isort: skip  # this folder's own
@@ -67,7 +67,7 @@ def test_a_split_in_the_middle_is_followed_to_its_end_and_neighbours_go_on(bench
 def test_a_shard_that_is_behind_is_read_on_at_once(bench):
     bench.create()
     bench.put(*range(30))
-    pace = Pace(20.0, commit_interval=10.0)
+    pace = RunTiming(20.0, commit_interval=10.0)
     policy = ReadPolicy(bounds=Bounds(max_records=10))
     bench.later(seconds=2)
     followed = Followed(bench, pace=pace, policy=policy, last_round=3).run(A)
@@ -79,7 +79,7 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
     for _ in range(8):
         bench.put(*range(500))
     faults.page_size(1)
-    pace = Pace(20.0, commit_interval=0.3)
+    pace = RunTiming(20.0, commit_interval=0.3)
     followed = Followed(bench, pace=pace, last_round=2).run(A)
     (first, *_) = followed.told
     assert 0 < first.outcomes[A].rows < 4000
@@ -90,7 +90,7 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
 
 def test_it_ends_after_its_time(bench):
     bench.create()
-    followed = Followed(bench, pace=Pace(2.0, commit_interval=0.05)).run(A)
+    followed = Followed(bench, pace=RunTiming(2.0, commit_interval=0.05)).run(A)
     assert followed.rounds > 1
 
 
@@ -110,7 +110,7 @@ def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(be
 
 
 def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "SECONDS_LISTED", 0.0)
+    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
     bench.create()
     before = faults.count("ListShards")
     Followed(bench, last_round=3).run(A)
@@ -118,7 +118,7 @@ def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch)
 
 
 def test_one_incomplete_list_does_not_end_it(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "SECONDS_LISTED", 0.0)
+    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
     bench.create(2)
 
     def without_the_last(_, answer):
@@ -132,7 +132,7 @@ def test_one_incomplete_list_does_not_end_it(bench, faults, monkeypatch):
 def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
     """What arrives after the listing is read by the clock of now."""
     bench.create()
-    followed = Followed(bench, pace=Pace(4.0, commit_interval=0.05))
+    followed = Followed(bench, pace=RunTiming(4.0, commit_interval=0.05))
 
     def put():
         followed.follow._shard_list._listed_at -= 8.0  # as if 8 s had passed
@@ -151,7 +151,7 @@ def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
 def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     bench.create()
     bench.put(1)
-    followed = Followed(bench, pace=Pace(600.0, commit_interval=300.0))
+    followed = Followed(bench, pace=RunTiming(600.0, commit_interval=300.0))
     following = threading.Thread(target=followed.run, args=(A,), daemon=True)
     following.start()
     while not followed.told:
@@ -165,12 +165,12 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
 
 
 def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.ingest.task.SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("kinesis_assets.ingest.task.STOP_POLL_SECONDS", 0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)
     faults.delay(0.01)
-    followed = Followed(bench, pace=Pace(600.0, commit_interval=300.0))
+    followed = Followed(bench, pace=RunTiming(600.0, commit_interval=300.0))
     faults.before("GetRecords", followed.follow.stop, after=5, times=1)
     followed.run(A)
     (told,) = followed.told
@@ -201,7 +201,7 @@ def test_a_conflict_is_planned_anew_and_tells_nothing(bench):
 
 def test_in_its_last_seconds_it_ends_when_another_begins_to_follow_where_nothing_comes(bench):
     bench.create(2)
-    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=600.0)
     told = []
 
     def other():
@@ -225,7 +225,7 @@ def test_before_its_last_seconds_it_goes_on_beside_another(bench):
 
 def test_in_its_last_seconds_its_own_tips_do_not_end_it(bench):
     bench.create()
-    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=600.0)
     before = {2: lambda: bench.later(hours=2), 4: lambda: bench.later(hours=2)}
     version = []
     before[3] = before[5] = lambda: version.append(bench.version)
@@ -247,7 +247,7 @@ def test_only_its_first_round_commits_a_tip_alone(bench):
 def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
     bench.create()
     bench.put(1)
-    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=600.0)
     before: dict[int, Callable[[], object]] = {}
     followed = Followed(bench, pace=pace, before=before, last_round=5)
 
@@ -265,7 +265,7 @@ def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
 def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
     bench.create()
     bench.put(1)
-    pace = Pace(600.0, commit_interval=0.05, handover=600.0)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=600.0)
     followed = Followed(bench, pace=pace, last_round=4)
 
     def tell(result):
@@ -282,7 +282,7 @@ def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
 def test_before_them_it_goes_on(bench):
     bench.create()
     bench.put(1)
-    pace = Pace(600.0, commit_interval=0.05, handover=300.0)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=300.0)
 
     def other():
         bench.put(2)
@@ -304,15 +304,15 @@ def test_in_its_last_seconds_it_pauses_between_rounds_so_that_the_next_run_gets_
         began.append(time.monotonic())
         time.sleep(1.0)  # a landing's time
 
-    pace = Pace(600.0, commit_interval=0.05, handover=handover)
+    pace = RunTiming(600.0, commit_interval=0.05, handover=handover)
     Followed(bench, pace=pace, before={1: slow, 2: slow}, last_round=2).run(A)
     assert (began[1] - began[0] > 1.0 + 1.4) is pauses
 
 
 def test_two_at_once_lose_and_double_nothing(bench):
     bench.create(2)
-    first = Followed(bench, pace=Pace(1.5, commit_interval=0.02), by="first")
-    second = Followed(bench, pace=Pace(1.5, commit_interval=0.03), by="second")
+    first = Followed(bench, pace=RunTiming(1.5, commit_interval=0.02), by="first")
+    second = Followed(bench, pace=RunTiming(1.5, commit_interval=0.03), by="second")
     errors: list[KinesisAssetsError] = []
 
     def run(followed):

@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import shard_tracker
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import Pace
+from kinesis_assets.ingest.poll_interval import RunTiming
 from kinesis_assets.kinesis.limits import Allowance
 
 from followed import A, B, Followed  # isort: skip  # this folder's own
@@ -29,7 +29,7 @@ def test_a_failing_shard_does_not_hold_its_neighbours_and_is_told_once(bench, fa
     bench.create(2)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 40)}
-    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05), before=puts)
+    followed = Followed(bench, pace=RunTiming(1.5, commit_interval=0.05), before=puts)
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ReadFailed}
@@ -43,7 +43,7 @@ def test_a_failing_shard_is_tried_again_later_and_later(bench, faults):
     bench.create()
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     with pytest.raises(ShardsNotCommitted):
-        Followed(bench, pace=Pace(3.5, commit_interval=0.05)).run(A)
+        Followed(bench, pace=RunTiming(3.5, commit_interval=0.05)).run(A)
     assert faults.count("GetRecords") + faults.count("GetShardIterator") <= 6  # at 0, 1 and 3 seconds
 
 
@@ -52,7 +52,7 @@ def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
     bench.create()
     bench.put(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
-    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05)).run(A)
+    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05)).run(A)
     assert followed.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
 
 
@@ -70,7 +70,7 @@ def test_what_a_failing_shard_brought_is_told_each_time(bench, faults, monkeypat
 def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
     bench.create(2)
     bench.put(1, part=0.5)
-    followed = Followed(bench, pace=Pace(0.3, commit_interval=0.05))
+    followed = Followed(bench, pace=RunTiming(0.3, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B, "bogus")
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {
@@ -86,7 +86,7 @@ def test_a_shard_that_failed_and_is_well_is_told_so_at_the_end_of_a_run_that_fai
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
-    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05), before={2: fail})
+    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before={2: fail})
     with pytest.raises(ShardsNotCommitted):
         followed.run(A, "bogus")
     told = [event[A] for event in followed.events if A in event]
@@ -100,7 +100,7 @@ def test_a_shard_that_failed_and_is_throttled_since_fails_the_run(bench, faults,
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
     before = {2: fail, 3: partial(faults.throttle, shard_id=A)}
     with pytest.raises(ShardsNotCommitted) as caught:
-        Followed(bench, pace=Pace(3.0, commit_interval=0.05), before=before).run(A)
+        Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before=before).run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
 
 
@@ -126,7 +126,7 @@ def test_a_shard_that_was_throttled_for_a_while_is_read_on_and_fails_no_run(benc
 def test_a_shard_that_was_never_read_for_throttling_fails_the_run_however_short(bench, faults):
     bench.create(2)
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=Pace(1.5, commit_interval=0.05))
+    followed = Followed(bench, pace=RunTiming(1.5, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
@@ -140,7 +140,7 @@ def test_a_shard_throttled_at_the_end_is_told_as_well_and_not_named_where_anothe
     bench.create(2)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
     before = {2: lambda: (faults.throttle(shard_id=A), fail())}
-    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05), before=before)
+    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before=before)
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert list(caught.value.errors) == [B]
@@ -152,7 +152,7 @@ def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench
     monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.5)
     bench.create()
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=Pace(3.0, commit_interval=0.05))
+    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
@@ -163,12 +163,12 @@ def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faul
     monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.05)
     bench.create()
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=Pace(600.0, commit_interval=0.05), last_round=1).run(A)
+    followed = Followed(bench, pace=RunTiming(600.0, commit_interval=0.05), last_round=1).run(A)
     assert followed.events == [{A: ("failed", 0)}]
 
 
 def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 3.0)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 3.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     faults.stall(shard_id=A)
@@ -188,8 +188,8 @@ def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long
 
 
 def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
-    monkeypatch.setattr(shard_tracker, "ALONE", 0.0)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 0.6)
+    monkeypatch.setattr(shard_tracker, "UNRESPONSIVE_WAIT_FACTOR", 0.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     bench.put(1)
@@ -201,8 +201,8 @@ def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(b
 
 
 def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.6)
-    monkeypatch.setattr(shard_tracker, "ALONE", 2.0)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 0.6)
+    monkeypatch.setattr(shard_tracker, "UNRESPONSIVE_WAIT_FACTOR", 2.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
@@ -214,7 +214,7 @@ def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faul
 
 
 def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 2.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2)
@@ -228,7 +228,7 @@ def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(b
 def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_round_may_read(
     bench, faults, monkeypatch
 ):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 2.0)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 2.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 60.0)
     bench.create(2)
     bench.put(1, 2, 3, part=0.5)
@@ -239,9 +239,9 @@ def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_ro
 
 
 def test_no_shard_holds_others_for_longer_than_the_client_waits(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(follow_module, "FIRST_RESPONSE_TIMEOUT", 0.2)
     monkeypatch.setattr(shard_tracker, "READ_TIMEOUT", 0.3)
-    monkeypatch.setattr(shard_tracker, "ALONE", 0.0)
+    monkeypatch.setattr(shard_tracker, "UNRESPONSIVE_WAIT_FACTOR", 0.0)
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.ingest.plan import standing_shards
+from kinesis_assets.ingest.plan import current_shards
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 
@@ -13,7 +13,7 @@ from kinesis_assets.table.table import PositionedTable
 @pytest.fixture
 def aged(bench):
     """A stream that no longer lists its first shard, which is in the archive; and that shard."""
-    bench.table = PositionedTable(bench.table.uri, ChainPolicy(most_files=0, least_archived=1))
+    bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -46,13 +46,13 @@ def test_a_shard_in_the_archive_that_is_asked_for_is_finished_and_costs_no_call(
 def test_the_sensor_sees_no_shard_of_the_archive_but_who_asks_for_one_does(aged):
     bench, parent = aged
     listing = bench.client.listing()
-    assert parent not in standing_shards(listing, bench.table)
-    assert standing_shards(listing, bench.table, asked=[parent])[parent].finished
+    assert parent not in current_shards(listing, bench.table)
+    assert current_shards(listing, bench.table, asked=[parent])[parent].finished
 
 
 def test_a_tick_of_the_sensor_reads_nothing_of_the_archive(aged):
     bench, _ = aged
     listing = bench.client.listing()
     fresh = bench.table.reopened()
-    standing_shards(listing, fresh)
+    current_shards(listing, fresh)
     assert fresh.chain.files_read == 1  # the positions, which are a base

@@ -164,7 +164,7 @@ def test_tokens_of_a_clock_two_hours_behind_follow_those_of_one_two_hours_ahead(
         result = bench.run()
         assert (result.errors, result.version) == ({}, bench.version)
         assert result.version > before
-        tokens_drawn.append(bench.positions.token)
+        tokens_drawn.append(bench.positions.commit_id)
     assert tokens_drawn[1] < tokens_drawn[0]
     assert bench.items == [0, 1, 2, 3]
     positions = bench.positions

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
-from kinesis_assets.ingest.plan import OnRecreated, standing_shards
+from kinesis_assets.ingest.plan import OnRecreated, current_shards
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -51,12 +51,12 @@ def test_a_run_for_the_stream_of_another_account_is_refused(bench, of_another_ac
 
 
 def test_a_sensor_for_the_stream_of_another_account_is_refused(bench, of_another_account):
-    refused(bench, of_another_account, lambda: standing_shards(bench.client.listing(), bench.table))
+    refused(bench, of_another_account, lambda: current_shards(bench.client.listing(), bench.table))
 
 
 def test_a_replay_for_the_stream_of_another_account_is_refused(bench, of_another_account):
     def read_again():
-        replay(fill_group, bench.client, bench.table, Span.of("TRIM_HORIZON"))
+        replay(fill_group, bench.client, bench.table, ReplayWindow.of("TRIM_HORIZON"))
 
     refused(bench, of_another_account, read_again)
 

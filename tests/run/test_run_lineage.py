@@ -338,7 +338,7 @@ def test_a_list_that_does_not_tell_all_makes_no_table(bench, faults, fault, erro
 @pytest.fixture
 def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     """One tick of the stream's sensor, which does what it asks for with the partitions."""
-    project = StreamProject.unnamed(
+    project = StreamProject.from_settings(
         bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
     )
 

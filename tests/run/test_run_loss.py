@@ -719,7 +719,7 @@ def test_positions_tell_the_gaps(bench, printed):
 
 def as_format_1(bench):
     """Rewrite the positions as the version before this one wrote them."""
-    path = Path(bench.table.uri, "_kinesis", "positions", f"{bench.positions.token}.json")
+    path = Path(bench.table.uri, "_kinesis", "positions", f"{bench.positions.commit_id}.json")
     content = json.loads(msgspec.json.encode(bench.positions))
     content["format"] = 1
     for name in ("listed_at", "landed", "by"):

@@ -192,7 +192,7 @@ def test_positions_continue_those_of_the_old_stream(bench, recreate):
     old = bench.positions
     recreate()
     bench.plan(policy=RESTART)
-    assert (bench.positions.previous, bench.positions.generation) == (old.token, old.generation + 1)
+    assert (bench.positions.previous, bench.positions.generation) == (old.commit_id, old.generation + 1)
 
 
 # Runs that were planned on the old stream

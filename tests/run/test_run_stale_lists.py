@@ -21,7 +21,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 
 from followed import PACE, Followed  # isort: skip  # this folder's own
 
@@ -50,10 +50,10 @@ def finish_by_mistake(bench, shard_id):
     shards = now.shards | {shard_id: msgspec.structs.replace(now.shards[shard_id], finished=True)}
     forged = msgspec.structs.replace(
         now,
-        token=draw_token(),
-        previous=now.token,
+        commit_id=new_id(),
+        previous=now.commit_id,
         generation=now.generation + 1,
-        batch_id=draw_token(),
+        batch_id=new_id(),
         landed={},
         shards=shards,
     )
@@ -204,7 +204,7 @@ def test_the_sensor_lists_again_after_a_stale_list(bench, faults, resharded):
 
 
 def tick(bench):
-    project = StreamProject.unnamed(
+    project = StreamProject.from_settings(
         bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
     )
     with project.manager() as manager, dg.DagsterInstance.ephemeral() as instance:

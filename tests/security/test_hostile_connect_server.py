@@ -174,7 +174,7 @@ def test_a_server_elsewhere_is_warned_of_where_pyspark_unpickles_what_it_returns
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    connect._warn_if_the_server_can_run_code_here("sc://spark.example.com:15002/;token=secret")
+    connect._warn_if_unpickling("sc://spark.example.com:15002/;token=secret")
     (message,) = caplog.messages
     assert "whoever controls sc://spark.example.com:15002 can run code in this process" in message
 
@@ -187,5 +187,5 @@ def test_a_server_of_this_user_or_a_client_that_unpickles_nothing_needs_no_warni
 ) -> None:
     if is_old:
         monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    connect._warn_if_the_server_can_run_code_here(url)
+    connect._warn_if_unpickling(url)
     assert caplog.messages == []

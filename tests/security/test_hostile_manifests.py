@@ -22,11 +22,11 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill
-from kinesis_assets.replay.window import Span
+from kinesis_assets.replay.window import ReplayWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +72,14 @@ class Bench:
     table: PositionedTable
 
     def run(self, tamper: Callable[[Manifest], object], **bounds: Any) -> RunResult:
-        policy = ReadPolicy(Starts.of("TRIM_HORIZON"), Bounds(**bounds), Allowance())
+        policy = ReadPolicy(StartPositions.of("TRIM_HORIZON"), Bounds(**bounds), Allowance())
         plan = plan_run(self.client, self.table, asked=[A, B], policy=policy)
         return execute_run(partial(land, HostileSpark(tamper)), self.client, self.table, plan)
 
     def replay(self, tamper: Callable[[Manifest], object]) -> Any:
-        return replay(partial(fill, HostileSpark(tamper)), self.client, self.table, Span.of("TRIM_HORIZON"))
+        return replay(
+            partial(fill, HostileSpark(tamper)), self.client, self.table, ReplayWindow.of("TRIM_HORIZON")
+        )
 
     @property
     def version(self) -> int:
@@ -143,7 +145,7 @@ def test_what_is_no_manifest_fails_in_one_line_and_commits_nothing(
 
 
 def test_a_manifest_that_is_too_large_is_not_decoded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "MOST_BYTES", 100)
+    monkeypatch.setattr(manifest, "MAX_BYTES", 100)
     with pytest.raises(LandingFailed, match=r"nothing was committed: \d+ bytes, more than 100"):
         bench.run(unchanged)
 

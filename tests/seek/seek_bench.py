@@ -15,7 +15,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.seek.run import SeekResult, seek
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SeekBench(StreamBench):
         **bounds: Any,
     ) -> RunPlan:
         """A plan for some shards, for all by default."""
-        policy = ReadPolicy(Starts.of(start), Bounds(**bounds), on_recreated=on_recreated)
+        policy = ReadPolicy(StartPositions.of(start), Bounds(**bounds), on_recreated=on_recreated)
         return plan_run(self.client, self.table, asked=asked or self.shard_ids, policy=policy)
 
     def execute(self, plan: RunPlan) -> RunResult:

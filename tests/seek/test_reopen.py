@@ -13,7 +13,7 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def finish_by_mistake(bench):
         }
         forged = msgspec.structs.replace(
             now,
-            token=draw_token(),
-            previous=now.token,
+            commit_id=new_id(),
+            previous=now.commit_id,
             generation=now.generation + 1,
-            batch_id=draw_token(),
+            batch_id=new_id(),
             landed={},
             shards=now.shards | finished,
         )

@@ -24,8 +24,8 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek import run as seek_module
 from kinesis_assets.seek.plan import Direction
 from kinesis_assets.seek.probe import TIME_TO_READ
-from kinesis_assets.table.amendments import FORMAT, ClearedGap, Past, following
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import FORMAT, Amendment, ClearedGap, next_amendment
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
@@ -244,9 +244,9 @@ def test_all_shards_go_back_in_one_commit(bench):
     result = bench.seek("TRIM_HORIZON")
     assert (bench.version, result.version) == (version + 1, version + 1)
     assert bench.items == each()
-    past = bench.table.snapshot().past(bench.positions.identity)
-    assert past is not None
-    assert (set(past.rewound), past.by) == ({first, second}, "ann")
+    amendment = bench.table.snapshot().amendment(bench.positions.identity)
+    assert amendment is not None
+    assert (set(amendment.rewound), amendment.by) == ({first, second}, "ann")
     bench.run()
     assert bench.items == each(1, 2, 3, 4)
 
@@ -305,10 +305,10 @@ def test_back_below_the_floor_of_the_table_is_refused(bench):
     bench.run()
     identity = bench.positions.identity
     floor = bench.now.date() + timedelta(days=1)
-    past = Past(
-        format=FORMAT, token=draw_token(), previous=None, batch_id=draw_token(), at=bench.now, floor=floor
+    amendment = Amendment(
+        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
     )
-    bench.table.snapshot().commit([], identity=identity, past=past)
+    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
     with pytest.raises(SeekRefused, match=f"keeps rows from {floor} on"):
         bench.seek("TRIM_HORIZON")
     assert bench.items == each(1)
@@ -320,14 +320,14 @@ def test_the_floor_stays_after_a_seek(bench):
     bench.run()
     identity = bench.positions.identity
     floor = bench.now.date()
-    past = Past(
-        format=FORMAT, token=draw_token(), previous=None, batch_id=draw_token(), at=bench.now, floor=floor
+    amendment = Amendment(
+        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
     )
-    bench.table.snapshot().commit([], identity=identity, past=past)
+    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
     bench.seek(f"AT_SEQUENCE_NUMBER:{second}")
-    now = bench.table.snapshot().past(identity)
+    now = bench.table.snapshot().amendment(identity)
     assert now is not None
-    assert (now.floor, now.previous) == (floor, past.token)
+    assert (now.floor, now.previous) == (floor, amendment.commit_id)
 
 
 def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(bench):
@@ -612,14 +612,14 @@ def test_whoever_changes_old_rows_meanwhile_is_first(bench, before_commit):
     bench.put(1)
     bench.run()
     identity = bench.positions.identity
-    past = Past(format=FORMAT, token=draw_token(), previous=None, batch_id=draw_token(), at=bench.now)
+    amendment = Amendment(format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now)
     snapshot = bench.table.snapshot
     real = TableSnapshot.commit
-    before_commit(lambda: real(snapshot(), [], identity=identity, past=past))
+    before_commit(lambda: real(snapshot(), [], identity=identity, amendment=amendment))
     bench.seek("TRIM_HORIZON")
-    now = snapshot().past(identity)
+    now = snapshot().amendment(identity)
     assert now is not None
-    assert now.previous == past.token
+    assert now.previous == amendment.commit_id
 
 
 @pytest.mark.parametrize("name", ["commit", "remove"])
@@ -653,8 +653,8 @@ def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, monkeypatch):
     numbers = bench.put(1, 2, 3)
     bench.run()
     before = bench.version
-    token = draw_token() - (int(TIME_TO_READ.total_seconds() * 1000) << 20)
-    monkeypatch.setattr(seek_module, "draw_token", lambda: token)
+    commit_id = new_id() - (int(TIME_TO_READ.total_seconds() * 1000) << 20)
+    monkeypatch.setattr(seek_module, "new_id", lambda: commit_id)
     with pytest.raises(AttemptExpired, match="nothing was changed"):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
     assert bench.version == before
@@ -675,7 +675,7 @@ def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monke
         identity = bench.client.describe().identity
         other = msgspec.structs.replace(identity, arn=identity.arn.replace("000000000000", "111111111111"))
         write_deltalake(bench.table.uri, DeltaTable(bench.table.folder.uri).to_pyarrow_table(), mode="append")
-        positions = msgspec.structs.replace(bench.positions, identity=other, token=draw_token())
+        positions = msgspec.structs.replace(bench.positions, identity=other, commit_id=new_id())
         bench.table.snapshot().commit([], identity=other, positions=positions)
     before = bench.version
     with pytest.raises(TableOfAnotherStream) as caught:
@@ -724,10 +724,10 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
 
 def archive(bench, *shard_ids):
     """Take finished shards to the archive, as if a list had lacked them."""
-    bench.table = PositionedTable(bench.table.uri, ChainPolicy(most_files=0, least_archived=1))
+    bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
-        now, token=draw_token(), previous=now.token, generation=now.generation + 1, landed={}, batch_id=1
+        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, landed={}, batch_id=1
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
     assert not bench.positions.shards.keys() & {*shard_ids}
@@ -755,11 +755,11 @@ def test_a_move_back_keeps_the_filled_gaps_of_shards_in_the_archive(bench):
     bench.run()
     cleared = {"shardId-archived": (ClearedGap(Position.after("1")),)}
     identity = bench.positions.identity
-    change = following(None, batch_id=1, at=datetime.now(UTC), by="ann", cleared=cleared)
-    bench.table.snapshot().commit([], identity=identity, past=change)
+    change = next_amendment(None, batch_id=1, at=datetime.now(UTC), by="ann", cleared=cleared)
+    bench.table.snapshot().commit([], identity=identity, amendment=change)
     bench.seek("TRIM_HORIZON")
     assert bench.items == each()
-    assert bench.table.snapshot().past(identity).cleared == cleared
+    assert bench.table.snapshot().amendment(identity).cleared == cleared
 
 
 def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):

@@ -16,7 +16,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.start_positions import Starts
+from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,9 @@ class Workbench:
             self.client,
             self.table,
             asked=self.shard_ids if asked is None else asked,
-            policy=ReadPolicy(Starts.of(start), Bounds(**bounds), allowance or Allowance(), **policy or {}),
+            policy=ReadPolicy(
+                StartPositions.of(start), Bounds(**bounds), allowance or Allowance(), **policy or {}
+            ),
         )
 
     def execute(self, plan: RunPlan) -> RunResult:

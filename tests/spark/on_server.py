@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.session import end_tagged, failures_told, parallelism, tagged
+from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,10 +38,10 @@ def interrupted() -> dict[str, Any]:
     """A job that would take minutes, ended by its tag."""
     spark = SparkResource(spark_config=CONFIG).spark_session
     began = time.monotonic()
-    ending = threading.Timer(3, end_tagged, [spark, "kinesis-1"])
+    ending = threading.Timer(3, cancel_tagged, [spark, "kinesis-1"])
     ending.start()
     try:
-        with failures_told("any"), tagged(spark, "kinesis-1"):
+        with wrap_spark_errors("any"), tagged(spark, "kinesis-1"):
             _job(spark, _minutes)
     except LandingFailed as error:
         said = f"{type(error).__name__}: {error}"

@@ -22,7 +22,7 @@ from kinesis_assets.ingest import land as land_module
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.spark.session import failures_told
+from kinesis_assets.spark.session import wrap_spark_errors
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
@@ -516,6 +516,6 @@ def test_spark_failure_is_told_in_one_line(spark):
         raise ValueError("no room on the disk")
         yield from batches
 
-    with pytest.raises(LandingFailed, match="no room on the disk") as told, failures_told("orders"):
+    with pytest.raises(LandingFailed, match="no room on the disk") as told, wrap_spark_errors("orders"):
         spark.range(1).mapInArrow(boom, "id long").collect()
     assert "\n" not in str(told.value)

@@ -25,17 +25,17 @@ from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.connect import require_answer
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
-from kinesis_assets.spark.server_process import _end_if_silent
-from kinesis_assets.spark.supervisor import Keeper
+from kinesis_assets.spark.server_process import _kill_if_unresponsive
+from kinesis_assets.spark.supervisor import Supervisor
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 SECONDS = 120
 
 
-def awaited(look, what):
+def awaited(check, what):
     """What a look gives, as soon as it gives something."""
     deadline = time.monotonic() + SECONDS
-    while not (found := look()):
+    while not (found := check()):
         assert time.monotonic() < deadline, what
         time.sleep(0.1)  # between two looks
     return found
@@ -204,7 +204,7 @@ def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, 
 
 def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_asked_of_it(server, monkeypatch):
     require_answer(server.url)
-    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     with pytest.raises(
         LandingFailed, match=r"other code .* \(server \w{12}, run 0123456789ab\).* start it again"
     ) as told:
@@ -213,8 +213,8 @@ def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_aske
 
 
 def test_a_server_that_does_not_tell_its_code_is_taken_as_it_is(server, monkeypatch):
-    monkeypatch.setattr(connect, "CODE", "spark.kinesis_assets.unknown")
-    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "CODE_SETTING", "spark.kinesis_assets.unknown")
+    monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     require_answer(server.url)
 
 
@@ -235,11 +235,11 @@ def children(pid, command):
 def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_path):
     said = []
     with SparkServer(tmp_path / "log") as server:
-        url, keeper = server.url, Keeper(server, said.append)
+        url, keeper = server.url, Supervisor(server, said.append)
         (java,) = children(server.pid, "java")
         os.kill(java, signal.SIGKILL)
         awaited(server.failed, "the server did not see that its Java has ended")
-        keeper.look()
+        keeper.check()
         assert server.url == url
         require_answer(url)
     assert len(said) == 1
@@ -248,16 +248,16 @@ def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_p
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, monkeypatch, marker):
-    monkeypatch.setattr(server_module, "SECONDS_OF_SILENCE", 5.0)
+    monkeypatch.setattr(server_module, "UNRESPONSIVE_SECONDS", 5.0)
     monkeypatch.setenv("KINESIS_ASSETS_TEST", marker)
     said = []
     with SparkServer(tmp_path / "log") as server:
-        url, keeper = server.url, Keeper(server, said.append)
+        url, keeper = server.url, Supervisor(server, said.append)
         hanging = {server.pid, *children(server.pid, "java")}
         for java in children(server.pid, "java"):
             os.kill(java, signal.SIGSTOP)
         awaited(server.failed, "the server did not see that its Java hangs")
-        keeper.look()
+        keeper.check()
         assert server.url == url
         require_answer(url)
         assert not hanging & processes_with(marker)
@@ -279,9 +279,9 @@ def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path, monk
 
 def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, monkeypatch):
     ended, asked = [], threading.Event()
-    monkeypatch.setattr(connect, "code_of", lambda: "0123456789ab")
+    monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     monkeypatch.setattr(os, "killpg", lambda *_: ended.append(not asked.is_set()))
-    watch = threading.Thread(target=_end_if_silent, args=[server.url, 6.0, 0.0, asked])
+    watch = threading.Thread(target=_kill_if_unresponsive, args=[server.url, 6.0, 0.0, asked])
     watch.start()
     watch.join(9)
     watched = watch.is_alive()

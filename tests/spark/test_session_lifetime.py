@@ -10,8 +10,8 @@ import pytest
 from kinesis_assets.dagster import in_process, spark_resource
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.spark import session
-from kinesis_assets.spark.connect import remote_of
-from kinesis_assets.spark.session import begin_session
+from kinesis_assets.spark.connect import remote_url
+from kinesis_assets.spark.session import start_session_in_background
 
 CONFIG = {"spark.master": "local[1]"}
 
@@ -25,7 +25,7 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
 
     monkeypatch.setattr(spark_resource, "start_session", start)
     monkeypatch.setattr(spark_resource, "end_session", ended.append)
-    project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
+    project = StreamProject.from_settings("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with project.manager() as manager:
         assert started == []
         session = manager.pyspark.spark_session
@@ -37,7 +37,7 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
 def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
     ended = []
     monkeypatch.setattr(spark_resource, "end_session", ended.append)
-    with StreamProject.unnamed("clicks", table=str(tmp_path / "clicks")).manager():
+    with StreamProject.from_settings("clicks", table=str(tmp_path / "clicks")).manager():
         pass
     assert ended == []
 
@@ -52,7 +52,7 @@ def test_a_session_is_begun_in_the_background(monkeypatch):
 
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     monkeypatch.setattr(session, "start_session", start)
-    begin_session(CONFIG)
+    start_session_in_background(CONFIG)
     assert started == []
     go.set()
     assert done.wait(30)
@@ -62,7 +62,7 @@ def test_a_session_is_begun_in_the_background(monkeypatch):
 def test_none_is_begun_where_a_server_is_named(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://a")
     monkeypatch.setattr(session, "ThreadPoolExecutor", None)  # whose call would fail
-    begin_session(CONFIG)
+    start_session_in_background(CONFIG)
 
 
 def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_path):
@@ -72,8 +72,8 @@ def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_pat
     def begin(config):
         raise Begun(config, instance.get_runs())
 
-    monkeypatch.setattr(in_process, "begin_session", begin)
-    project = StreamProject.unnamed("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
+    monkeypatch.setattr(in_process, "start_session_in_background", begin)
+    project = StreamProject.from_settings("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Begun) as caught:
         project.run(instance, {})
     assert caught.value.args == (CONFIG, [])
@@ -92,4 +92,4 @@ def test_a_server_is_named_by_the_settings_or_else_by_the_variable(monkeypatch, 
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     if variable is not None:
         monkeypatch.setenv("SPARK_REMOTE", variable)
-    assert remote_of(config) == url
+    assert remote_url(config) == url

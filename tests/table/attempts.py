@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.table import PositionedTable
@@ -108,7 +108,7 @@ class Attempt:
     ) -> None:
         self.table = table
         self.expected = expected
-        self.batch_id = batch_id or draw_token()
+        self.batch_id = batch_id or new_id()
         self.moved: dict[str, ShardPosition] = {}
         self.landed: dict[str, Landed] = {}
         rows = {}

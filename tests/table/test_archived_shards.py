@@ -20,19 +20,19 @@ from attempts import (
 )
 from watched_files import WatchedFiles
 
-from kinesis_assets.doctor.chain import breaks
+from kinesis_assets.doctor.chain import chain_breaks
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 
-EAGER = ChainPolicy(most_files=2, least_carried=0, least_archived=2)
+EAGER = ChainPolicy(max_files=2, min_repeated=0, min_archived=2)
 ENDED = {"a", "b"}
 
 
@@ -133,7 +133,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
             table,
             expected=standing(table),
             listing=listing(shards("c")),
-            batch_id=draw_token(),
+            batch_id=new_id(),
             moved={"c": seen},
             files=[],
             landed={},
@@ -165,17 +165,25 @@ def links(table):
 def test_shards_that_went_to_the_archive_are_no_break_of_the_chain(archived):
     for _ in range(4):  # and come back for a while
         read_on(archived, {"c": 1}, "abc")
-    assert [*map(list, (breaks(*link) for link in links(archived)))] == [[]] * standing(archived).generation
+    assert [*map(list, (chain_breaks(*link) for link in links(archived)))] == [[]] * standing(
+        archived
+    ).generation
 
 
 def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(ended):
     lost = msgspec.structs.replace(
-        standing(ended), token=standing(ended).token + 1, previous=standing(ended).token, landed={}
+        standing(ended),
+        commit_id=standing(ended).commit_id + 1,
+        previous=standing(ended).commit_id,
+        landed={},
     )
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
     ended.snapshot().commit([], identity=STREAM, positions=lost)
     newest, *_ = links(ended)
-    assert sorted(breaks(*newest)) == [("a", "its position is missing"), ("b", "its position is missing")]
+    assert sorted(chain_breaks(*newest)) == [
+        ("a", "its position is missing"),
+        ("b", "its position is missing"),
+    ]
 
 
 # Older formats, and crashes
@@ -185,7 +193,7 @@ def as_older(table, form):
     """Leave the newest positions as an older version wrote them."""
     older = msgspec.structs.replace(standing(table), format=form)
     content = msgspec.json.encode(older) if form < 4 else positions_file.encode(older)
-    Path(table.uri, POSITIONS_FOLDER, f"{older.token}.json").write_bytes(content)
+    Path(table.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(content)
     return older
 
 
@@ -236,7 +244,7 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
     if form == 1:
         # It knows nothing of what came since.
         older = msgspec.structs.replace(older, landed={}, listed_at=None)
-        Path(ended.uri, POSITIONS_FOLDER, f"{older.token}.json").write_bytes(msgspec.json.encode(older))
+        Path(ended.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(msgspec.json.encode(older))
     dying = PositionedTable(ended.uri, EAGER)
     dying.files = Dying(dying.files, nth, moment)
     attempt = Attempt(PositionedTable(ended.uri), older, {"c": 4})
@@ -284,13 +292,14 @@ def maintained(table, days=0):
 def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
     named = set(folder.iterdir())
-    dying = PositionedTable(archived.uri, ChainPolicy(most_files=0, least_archived=1))
+    dying = PositionedTable(archived.uri, ChainPolicy(max_files=0, min_archived=1))
     read_on(archived, {"c": 1}, "c", ended="c")
     dying.files = Dying(dying.files, 0, "after")
     other = standing(archived)
     with pytest.raises(Killed):
         dying.chain.write(
-            msgspec.structs.replace(other, token=other.token + 1, previous=other.token), retired={"c"}
+            msgspec.structs.replace(other, commit_id=other.commit_id + 1, previous=other.commit_id),
+            retired={"c"},
         )
     (orphan,) = set(folder.iterdir()) - named
     maintained(archived)
@@ -302,7 +311,7 @@ def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(
 
 
 def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
-    table = PositionedTable(ended.uri, ChainPolicy(most_files=5, least_carried=1000))
+    table = PositionedTable(ended.uri, ChainPolicy(max_files=5, min_repeated=1000))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
         before = standing(table)

@@ -44,10 +44,10 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
 from kinesis_assets.table import commit_loop, positions_file
-from kinesis_assets.table.amendments import FORMAT as PAST_FORMAT
-from kinesis_assets.table.amendments import Past
+from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
+from kinesis_assets.table.amendments import Amendment
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.positions import FORMAT
@@ -174,8 +174,8 @@ def test_positions_of_a_commit_continue_those_before(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3})
     attempt.commit()
     now = standing(table)
-    assert (now.previous, now.generation, now.batch_id) == (frozen.token, 1, attempt.batch_id)
-    assert now.token > frozen.token
+    assert (now.previous, now.generation, now.batch_id) == (frozen.commit_id, 1, attempt.batch_id)
+    assert now.commit_id > frozen.commit_id
 
 
 def test_every_row_carries_the_batch_of_its_attempt(table, frozen):
@@ -237,7 +237,7 @@ def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, fr
 
     def killed(*arguments):
         *_, positions = arguments
-        Path(table.uri, f"_kinesis/positions/{positions.token}.json").write_bytes(b"{")
+        Path(table.uri, f"_kinesis/positions/{positions.commit_id}.json").write_bytes(b"{")
         raise Killed
 
     at_commit(killed)
@@ -321,22 +321,22 @@ def test_lost_answer_and_then_an_unreadable_table_is_seen_as_landed(table, froze
     snapshot = PositionedTable.snapshot
 
     def unreadable_once(self):
-        if tokens and next(failing, False):
+        if commit_ids and next(failing, False):
             raise OSError("as the test says")
         return snapshot(self)
 
-    tokens = []
+    commit_ids = []
 
     def landed_and_lost(real, self, files, positions):
         real(self, files, positions)
-        tokens.append(positions.token)
+        commit_ids.append(positions.commit_id)
         raise OSError("the answer was lost")
 
     at_commit(landed_and_lost, times=1)
     monkeypatch.setattr(PositionedTable, "snapshot", unreadable_once)
     Attempt(table, frozen, {"a": 3}).commit()
     assert rows_by_shard(table) == {"a": [1, 2, 3]}
-    assert len(tokens) == 1
+    assert len(commit_ids) == 1
 
 
 def test_lost_answer_after_a_conflict_tells_what_that_try_held(table, frozen, at_commit):
@@ -356,16 +356,16 @@ def test_try_that_did_not_land_is_tried_again(table, frozen, at_commit):
 
 
 def test_each_try_writes_positions_of_its_own(table, frozen, at_commit):
-    tokens = []
+    commit_ids = []
 
     def note(*arguments):
         *_, positions = arguments
-        tokens.append(positions.token)
+        commit_ids.append(positions.commit_id)
         raise OSError("connection refused")
 
     at_commit(note, times=3)
     Attempt(table, frozen, {"a": 3}).commit()
-    assert len({*tokens, standing(table).token}) == 4
+    assert len({*commit_ids, standing(table).commit_id}) == 4
 
 
 def test_batch_that_landed_is_not_committed_again(table, frozen):
@@ -477,7 +477,7 @@ def test_of_runs_on_one_shard_one_wins(table, racers):
 
 
 def test_broken_chain_is_an_unknown_commit(table, frozen):
-    table = PositionedTable(table.uri, ChainPolicy(most_files=0))  # no file names those before it
+    table = PositionedTable(table.uri, ChainPolicy(max_files=0))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, standing(table), {"b": 1}).commit()
@@ -490,9 +490,9 @@ def test_broken_chain_is_an_unknown_commit(table, frozen):
 
 def test_replaced_positions_are_an_unknown_commit(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3})
-    expected = msgspec.structs.replace(frozen, token=draw_token())
+    expected = msgspec.structs.replace(frozen, commit_id=new_id())
     attempt.expected = expected
-    with pytest.raises(CommitUnknown, match=str(expected.token)):
+    with pytest.raises(CommitUnknown, match=str(expected.commit_id)):
         attempt.commit()
 
 
@@ -555,7 +555,7 @@ def test_last_try_that_landed_is_seen(table, frozen, at_commit):
     tries = []
 
     def last_lands(real, snapshot, files, positions):
-        tries.append(positions.token)
+        tries.append(positions.commit_id)
         if len(tries) == 3:
             real(snapshot, files, positions)
         raise OSError("connection reset")
@@ -620,7 +620,7 @@ def test_recreated_stream_is_refused_with_both_times(table, frozen):
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text"])
 def test_damaged_positions_are_unreadable(table, frozen, damage):
-    path = Path(table.uri, f"_kinesis/positions/{frozen.token}.json")
+    path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
     content = path.read_bytes()
     if damage == "missing":
         path.unlink()
@@ -633,7 +633,7 @@ def test_damaged_positions_are_unreadable(table, frozen, damage):
                 "not text": b"\xff\xfe\x00",
             }[damage]
         )
-    with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.token}.json"):
+    with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.commit_id}.json"):
         freeze_all(PositionedTable(table.uri), shards("a"))
 
 
@@ -643,46 +643,46 @@ def test_damaged_positions_are_unreadable(table, frozen, damage):
 @pytest.mark.parametrize("other", ["token", "stream"])
 def test_positions_in_a_file_that_belong_elsewhere_are_refused(table, frozen, other):
     """As after a restore of the wrong file: they might be older ones, and rows would be read again."""
-    path = Path(table.uri, f"_kinesis/positions/{frozen.token}.json")
+    path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
     found = positions_file.decode(path.read_bytes())
     wrong = (
-        msgspec.structs.replace(found, token=frozen.token - 1)
+        msgspec.structs.replace(found, commit_id=frozen.commit_id - 1)
         if other == "token"
         else msgspec.structs.replace(
             found, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
         )
     )
     path.write_bytes(positions_file.encode(wrong))
-    told = str(frozen.token - 1) if other == "token" else f"{STREAM.arn}-other"
+    told = str(frozen.commit_id - 1) if other == "token" else f"{STREAM.arn}-other"
     with pytest.raises(
-        PositionsUnreadable, match=f"{frozen.token}.*{told}.*Restore (that very|the original) file"
+        PositionsUnreadable, match=f"{frozen.commit_id}.*{told}.*Restore (that very|the original) file"
     ):
         standing(PositionedTable(table.uri))
 
 
 @pytest.mark.parametrize("other", ["token", "stream"])
 def test_an_amendment_in_a_file_that_belongs_elsewhere_is_refused(table, frozen, other):
-    amendment = Past(
-        format=PAST_FORMAT,
-        token=draw_token(),
+    amendment = Amendment(
+        format=AMENDMENT_FORMAT,
+        commit_id=new_id(),
         previous=None,
-        batch_id=draw_token(),
+        batch_id=new_id(),
         at=LATER_STREAM.created,
     )
-    table.snapshot().commit([], identity=frozen.identity, past=amendment)
-    path = Path(table.uri, f"_kinesis/past/{amendment.token}.json")
-    changes = {"token": amendment.token - 1} if other == "token" else {"arn": f"{STREAM.arn}-other"}
+    table.snapshot().commit([], identity=frozen.identity, amendment=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.commit_id}.json")
+    changes = {"token": amendment.commit_id - 1} if other == "token" else {"arn": f"{STREAM.arn}-other"}
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     told = str(next(iter(changes.values())))
     with pytest.raises(
-        PositionsUnreadable, match=f"{amendment.token}.*{told}.*Restore (that very|the original) file"
+        PositionsUnreadable, match=f"{amendment.commit_id}.*{told}.*Restore (that very|the original) file"
     ):
-        PositionedTable(table.uri).snapshot().past(STREAM)
+        PositionedTable(table.uri).snapshot().amendment(STREAM)
 
 
 def test_an_amendment_of_format_1_names_no_stream_and_is_read(table, frozen):
-    amendment = Past(format=1, token=draw_token(), previous=None, batch_id=1, at=LATER_STREAM.created)
-    table.snapshot().commit([], identity=frozen.identity, past=amendment)
-    path = Path(table.uri, f"_kinesis/past/{amendment.token}.json")
+    amendment = Amendment(format=1, commit_id=new_id(), previous=None, batch_id=1, at=LATER_STREAM.created)
+    table.snapshot().commit([], identity=frozen.identity, amendment=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.commit_id}.json")
     path.write_bytes(msgspec.json.encode(amendment))
-    assert PositionedTable(table.uri).snapshot().past(STREAM) == amendment
+    assert PositionedTable(table.uri).snapshot().amendment(STREAM) == amendment

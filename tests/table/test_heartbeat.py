@@ -11,7 +11,7 @@ from attempts import freeze_all, shards
 
 from kinesis_assets.errors import TableNotWritable
 from kinesis_assets.table import heartbeat as heartbeat_module
-from kinesis_assets.table.heartbeat import ENDED, RUNS, Heartbeat, heartbeats
+from kinesis_assets.table.heartbeat import ENDED, HEARTBEATS_FOLDER, Heartbeat, heartbeats
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def writes(monkeypatch):
 def test_there_is_one_from_the_beginning_to_the_end(table):
     heartbeat = Heartbeat(table, "run", seconds=60)
     assert heartbeats(table) == {}
-    heartbeat.begin()
+    heartbeat.start()
     assert heartbeats(table).keys() == {"run"}
     assert heartbeats(table) != {"run": ENDED}
     heartbeat.end()
@@ -51,7 +51,7 @@ def test_there_is_one_from_the_beginning_to_the_end(table):
 def test_one_that_begins_again_has_not_ended(table):
     for _ in range(2):
         heartbeat = Heartbeat(table, "run", seconds=60)
-        heartbeat.begin()
+        heartbeat.start()
         assert heartbeats(table) != {"run": ENDED}
         heartbeat.end()
         heartbeat._thread.join(60)
@@ -60,12 +60,12 @@ def test_one_that_begins_again_has_not_ended(table):
 def test_the_next_one_deletes_those_that_ended_an_hour_ago(table):
     for run_id in ("ended", "just ended", "silent"):
         Heartbeat(table, run_id, seconds=60)._write(b"" if run_id == "silent" else b"ended")
-    folder = Path(table.uri, RUNS)
+    folder = Path(table.uri, HEARTBEATS_FOLDER)
     now = folder.joinpath("just ended").stat().st_mtime
     for run_id, age in (("ended", 3700), ("just ended", 3500), ("silent", 7200)):
         os.utime(folder / run_id, (now - age, now - age))
     heartbeat = Heartbeat(table, "run", seconds=60)
-    heartbeat.begin()
+    heartbeat.start()
     heartbeat.end()
     heartbeat._thread.join(60)
     assert heartbeats(table).keys() == {"just ended", "silent", "run"}
@@ -73,9 +73,9 @@ def test_the_next_one_deletes_those_that_ended_an_hour_ago(table):
 
 def test_it_goes_on_until_nothing_could_be_committed_any_more(table, writes):
     heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
-    heartbeat.begin()
+    heartbeat.start()
     heartbeat._thread.join(60)
-    assert writes.written == [f"{RUNS}/run"] * 7
+    assert writes.written == [f"{HEARTBEATS_FOLDER}/run"] * 7
     assert heartbeats(table) == {"run": ENDED}
 
 
@@ -83,7 +83,7 @@ def test_one_that_fails_is_followed_by_others(table, writes, caplog):
     writes.refused[:] = [OSError("slow down")] * 3
     heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
     with caplog.at_level(logging.WARNING):
-        heartbeat.begin()
+        heartbeat.start()
         heartbeat._thread.join(60)
     assert caplog.text.count("a heartbeat cannot be written: slow down") == 3
     assert len(writes.written) == 7
@@ -93,7 +93,7 @@ def test_one_that_fails_is_followed_by_others(table, writes, caplog):
 def test_a_table_that_cannot_be_written_to_is_refused_at_the_beginning(table, writes):
     writes.refused.append(PermissionError(13, "Permission denied"))
     with pytest.raises(TableNotWritable):
-        Heartbeat(table, "run", seconds=60).begin()
+        Heartbeat(table, "run", seconds=60).start()
 
 
 def test_each_is_another_than_the_one_before(table, writes):
@@ -111,6 +111,6 @@ def test_each_is_another_than_the_one_before(table, writes):
 
 def test_an_end_whose_object_is_gone_is_no_error(table):
     heartbeat = Heartbeat(table, "run", seconds=60)
-    heartbeat.begin()
-    Path(table.uri, RUNS, "run").unlink()
+    heartbeat.start()
+    Path(table.uri, HEARTBEATS_FOLDER, "run").unlink()
     heartbeat.end()

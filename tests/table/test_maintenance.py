@@ -35,13 +35,13 @@ from deltalake.exceptions import DeltaError
 from kinesis_assets.errors import CommitFailed, CommitOvertaken, PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.stream import StreamSummary
-from kinesis_assets.table.amendments import FORMAT as PAST_FORMAT
-from kinesis_assets.table.amendments import Past
-from kinesis_assets.table.commit import OLDEST_ATTEMPT, commit
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
+from kinesis_assets.table.amendments import Amendment
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, commit
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import STATISTICS
 from kinesis_assets.table.delta_commit import commit_properties
-from kinesis_assets.table.heartbeat import RUNS, Heartbeat
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.maintenance import compaction, pruning
 from kinesis_assets.table.maintenance.compaction import SMALL_FILES
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
@@ -49,7 +49,7 @@ from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.stop_marker import STOPS, StopObject
+from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER, StopMarker
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
 
@@ -163,7 +163,7 @@ def tombstones(table):
 def arrive(table, days_ago, shard_id="a", count=2):
     """Commit records of one shard that arrived so many days before `TODAY`, as a run does."""
     expected = standing(table)
-    batch_id = draw_token()
+    batch_id = new_id()
     seconds = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC).timestamp() - days_ago * DAY
     rows = records(number_of(expected, shard_id) + 1, count, seconds)
     moved = msgspec.structs.replace(
@@ -181,24 +181,24 @@ def arrive(table, days_ago, shard_id="a", count=2):
 
 
 def days_in(table):
-    return {file.arrival_date for file in table.snapshot().standing_files()}
+    return {file.arrival_date for file in table.snapshot().active_files()}
 
 
 def day(days_ago):
     return (TODAY - timedelta(days=days_ago)).isoformat()
 
 
-def past(table):
-    return table.snapshot().past(STREAM)
+def amendment(table):
+    return table.snapshot().amendment(STREAM)
 
 
 def an_entry(**fields):
     """An entry of the past, as a replay makes one."""
-    return Past(
-        format=PAST_FORMAT,
-        token=draw_token(),
+    return Amendment(
+        format=AMENDMENT_FORMAT,
+        commit_id=new_id(),
         previous=None,
-        batch_id=draw_token(),
+        batch_id=new_id(),
         at=datetime.now(UTC),
         **fields,
     )
@@ -210,7 +210,7 @@ def an_entry(**fields):
 def test_rows_and_positions_are_the_same_after_all_steps(busy):
     age_everything(busy, 2 * VACUUM_RETENTION)
     before = standing(busy)
-    current = f"_kinesis/positions/{before.token}.json"
+    current = f"_kinesis/positions/{before.commit_id}.json"
     stored = (folder_of(busy) / current).read_bytes()
     rows = DeltaTable(busy.folder.uri).to_pyarrow_table().to_pylist()
 
@@ -227,7 +227,7 @@ def test_rows_and_positions_are_the_same_after_all_steps(busy):
 
 
 def test_a_dry_run_writes_and_deletes_nothing_and_plans_what_is_then_done(busy):
-    orphan = land(busy, draw_token(), {"a": records(1, 1)})[0]
+    orphan = land(busy, new_id(), {"a": records(1, 1)})[0]
     age(busy, orphan.path, 2 * VACUUM_RETENTION)
     before = files_of(busy, "**/*")
     planned = steps_of(busy, retention_days=100_000, dry_run=True)
@@ -251,7 +251,7 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
 
 def test_small_files_of_a_day_become_one_as_landing_writes_it(busy):
     steps_of(busy)
-    (file,) = busy.snapshot().standing_files()
+    (file,) = busy.snapshot().active_files()
     footer = pq.read_metadata(folder_of(busy) / file.path).row_group(0)
     columns = {footer.column(index).path_in_schema: footer.column(index) for index in range(9)}
     assert {column.compression for column in columns.values()} == {"ZSTD"}
@@ -278,7 +278,7 @@ def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(
     now = clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
     monkeypatch.setattr(compaction, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
     assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
-    assert len(busy.snapshot().standing_files()) == 1
+    assert len(busy.snapshot().active_files()) == 1
     assert_rows_are_what_positions_say(busy)
 
 
@@ -309,7 +309,7 @@ def test_of_two_compactions_of_the_same_files_one_lands(busy, monkeypatch):
     monkeypatch.setattr(Upkeep, "_delta", overtaken)
     with pytest.raises(CommitFailed, match="cannot be compacted"):
         first.compact("2026-02-02", 100)
-    assert len(busy.snapshot().standing_files()) == 1
+    assert len(busy.snapshot().active_files()) == 1
     assert_rows_are_what_positions_say(busy)
 
 
@@ -324,7 +324,7 @@ def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, m
     monkeypatch.setattr(Upkeep, "set_properties", then_another)
     with pytest.raises(CommitFailed, match="another maintenance has started"):
         upkeep.compact("2026-02-02", 100)
-    assert len(busy.snapshot().standing_files()) == 2 * SMALL_FILES
+    assert len(busy.snapshot().active_files()) == 2 * SMALL_FILES
 
 
 def test_rows_taken_out_meanwhile_do_not_come_back_by_compaction(busy, monkeypatch):
@@ -335,7 +335,7 @@ def test_rows_taken_out_meanwhile_do_not_come_back_by_compaction(busy, monkeypat
         delta = whole(upkeep)
         opened.append(delta)
         if len(opened) == 2:
-            busy.snapshot().remove("shard_id = 'a'", identity=STREAM, past=an_entry())
+            busy.snapshot().remove("shard_id = 'a'", identity=STREAM, amendment=an_entry())
         return delta
 
     monkeypatch.setattr(Upkeep, "_delta", overtaken)
@@ -479,7 +479,7 @@ def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, 
     lose_old_entries(busy)
     now = standing(busy)
     with pytest.raises(DeltaError):
-        snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, token=draw_token()))
+        snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, commit_id=new_id()))
     assert standing(busy) == now
     assert_rows_are_what_positions_say(busy)
 
@@ -498,7 +498,7 @@ def test_files_of_an_attempt_that_has_not_committed_yet_stay_and_it_can_commit(b
 
 
 def test_files_of_an_attempt_that_never_committed_go_when_they_are_old(busy):
-    (orphan,) = land(busy, draw_token(), {"a": records(1, 3)})
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
     assert ("vacuum", "data files") not in steps_of(busy)
     age(busy, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
     step = steps_of(busy)["vacuum", "data files"]
@@ -541,7 +541,7 @@ def test_vacuum_deletes_nothing_of_our_own_folder(busy):
 )
 def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(busy, own, kept):
     DeltaTable(busy.folder.uri).alter.set_table_properties({"delta.deletedFileRetentionDuration": own})
-    (orphan,) = land(busy, draw_token(), {"a": records(1, 3)})
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
     age(busy, orphan.path, timedelta(days=kept, hours=-1))
     assert Upkeep(busy).vacuum(dry_run=True) == []
     age(busy, orphan.path, timedelta(days=kept, hours=1))
@@ -566,7 +566,7 @@ def without_tombstones(busy):
 
 def test_files_whose_tombstones_are_gone_stay_until_they_are_as_old_as_any_that_go(without_tombstones):
     busy = without_tombstones
-    before, standing_now = {*files_of(busy)}, {file.path for file in busy.snapshot().standing_files()}
+    before, standing_now = {*files_of(busy)}, {file.path for file in busy.snapshot().active_files()}
     age_everything(busy, VACUUM_RETENTION - timedelta(hours=1), "arrival_date=*/*")
     Upkeep(busy).vacuum(dry_run=False)
     assert {*files_of(busy)} == before > standing_now
@@ -579,11 +579,11 @@ def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_com
     """As Spark's does; here it is delta-rs' own."""
     attempt = Attempt(busy, standing(busy), {"a": 3})
     for file in attempt.files:
-        age(busy, file.path, 2 * OLDEST_ATTEMPT)
+        age(busy, file.path, 2 * MAX_ATTEMPT_AGE)
     DeltaTable(busy.folder.uri).vacuum(dry_run=False, full=True)
     assert attempt.commit().conflicts == {}
     assert_rows_are_what_positions_say(busy)
-    (orphan,) = land(busy, draw_token(), {"a": records(1, 3)})
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
     age(busy, orphan.path, HISTORY_RETENTION + timedelta(hours=1))
     assert DeltaTable(busy.folder.uri).vacuum(dry_run=True, full=True) == [orphan.path]
 
@@ -592,37 +592,43 @@ def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_com
 
 
 def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_stay(busy, in_days):
-    tokens = [standing(busy).token]
-    while (previous := busy.snapshot().positions_at(tokens[-1]).previous) is not None:
-        tokens.append(previous)
+    commit_ids = [standing(busy).commit_id]
+    while (previous := busy.snapshot().positions_at(commit_ids[-1]).previous) is not None:
+        commit_ids.append(previous)
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
     in_days(CHAIN_KEPT.days + 1)
     step = steps_of(busy)["prune", "_kinesis/positions"]
-    assert step.files == len(tokens) - 2
+    assert step.files == len(commit_ids) - 2
     # And its base, which is the first.
-    kept = [f"_kinesis/positions/{token}.json" for token in (tokens[-1], tokens[0])]
+    kept = [f"_kinesis/positions/{commit_id}.json" for commit_id in (commit_ids[-1], commit_ids[0])]
     assert files_of(busy, "_kinesis/positions/*") == kept
-    assert standing(PositionedTable(busy.uri)).token == tokens[0]
+    assert standing(PositionedTable(busy.uri)).commit_id == commit_ids[0]
 
 
 @pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
 def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days, monkeypatch, name, bound):
-    tokens = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
-    sizes = [(folder_of(busy) / f"_kinesis/positions/{token}.json").stat().st_size for token in tokens]
+    commit_ids = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
+    sizes = [
+        (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").stat().st_size for commit_id in commit_ids
+    ]
     monkeypatch.setattr(pruning, name, bound)
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
     in_days(CHAIN_NEEDED.total_seconds() / DAY + 0.1)
     steps_of(busy)
-    kept = [token for token in tokens if (folder_of(busy) / f"_kinesis/positions/{token}.json").exists()]
+    kept = [
+        commit_id
+        for commit_id in commit_ids
+        if (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").exists()
+    ]
     # Those within the bound, and what stood before them.
     within = 3 if name == "CHAIN_FILES" else sum(sum(sizes[first:]) <= bound for first in range(len(sizes)))
-    assert 0 < within < len(tokens) - 1
-    assert kept == [tokens[0], *tokens[-within - 1 :]]  # all have the first as their base
+    assert 0 < within < len(commit_ids) - 1
+    assert kept == [commit_ids[0], *commit_ids[-within - 1 :]]  # all have the first as their base
     assert_rows_are_what_positions_say(PositionedTable(busy.uri))
 
 
 def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
-    assert OLDEST_ATTEMPT + timedelta(hours=12) < CHAIN_NEEDED
+    assert MAX_ATTEMPT_AGE + timedelta(hours=12) < CHAIN_NEEDED
 
 
 def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, monkeypatch):
@@ -630,10 +636,12 @@ def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, mon
     read = []
     whole = TableSnapshot.positions_at
     monkeypatch.setattr(
-        TableSnapshot, "positions_at", lambda snapshot, token: read.append(token) or whole(snapshot, token)
+        TableSnapshot,
+        "positions_at",
+        lambda snapshot, commit_id: read.append(commit_id) or whole(snapshot, commit_id),
     )
     assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES - 1
-    assert set(read) == {standing(busy).token}
+    assert set(read) == {standing(busy).commit_id}
 
 
 def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days, monkeypatch):
@@ -642,7 +650,7 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
     later = time.time_ns() + int((CHAIN_KEPT.days + 1) * DAY * 1e9)
     with monkeypatch.context() as then:
         then.setattr(time, "time_ns", lambda: later)
-        Attempt(busy, standing(busy), {"b": 2}, batch_id=draw_token())
+        Attempt(busy, standing(busy), {"b": 2}, batch_id=new_id())
         attempt_of_another = Attempt(busy, standing(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
         assert attempt_of_another.commit().conflicts == {}
     in_days(CHAIN_KEPT.days + 1.5)
@@ -652,18 +660,18 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
 
 
 def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
-    never = msgspec.structs.replace(standing(busy), token=draw_token(), previous=standing(busy).token)
+    never = msgspec.structs.replace(standing(busy), commit_id=new_id(), previous=standing(busy).commit_id)
     commit_properties(busy, STREAM, never, None)
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
-    assert f"_kinesis/positions/{never.token}.json" not in files_of(busy, "_kinesis/positions/*")
+    assert f"_kinesis/positions/{never.commit_id}.json" not in files_of(busy, "_kinesis/positions/*")
 
 
 def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
     other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
     elsewhere = PositionedTable(f"{busy.uri}-other")
-    path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).token}.json"
+    path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).commit_id}.json"
     shutil.copy(Path(elsewhere.uri, path), Path(busy.uri, path))
     Attempt(busy, standing(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
@@ -674,35 +682,35 @@ def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
 def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_days):
     for number in range(1, 4):
         entry = an_entry(floor=date(2026, 1, number))
-        standing_past = past(frozen)
-        entry = msgspec.structs.replace(entry, previous=standing_past and standing_past.token)
-        frozen.snapshot().commit([], identity=STREAM, past=entry)
+        standing_past = amendment(frozen)
+        entry = msgspec.structs.replace(entry, previous=standing_past and standing_past.commit_id)
+        frozen.snapshot().commit([], identity=STREAM, amendment=entry)
     in_days(CHAIN_KEPT.days + 1)
     assert steps_of(frozen)["prune", "_kinesis/past"].files == 2
-    assert files_of(frozen, "_kinesis/past/*") == [f"_kinesis/past/{entry.token}.json"]
-    assert past(frozen).floor == date(2026, 1, 3)
+    assert files_of(frozen, "_kinesis/past/*") == [f"_kinesis/past/{entry.commit_id}.json"]
+    assert amendment(frozen).floor == date(2026, 1, 3)
     assert ("prune", "_kinesis/past") not in steps_of(frozen)
     with pytest.raises(PositionsUnreadable):
-        PositionedTable(frozen.uri).snapshot().past_at(entry.previous)
+        PositionedTable(frozen.uri).snapshot().amendment_at(entry.previous)
 
 
 def test_stop_objects_go_after_a_day(frozen):
-    old, young = draw_token(), draw_token()
+    old, young = new_id(), new_id()
     for batch_id in (old, young):
-        StopObject(frozen.folder, batch_id).set()
-    age(frozen, f"{STOPS}/{old}", timedelta(hours=25))
-    age(frozen, f"{STOPS}/{young}", timedelta(hours=23))
-    assert steps_of(frozen)["prune", STOPS].files == 1
-    assert files_of(frozen, f"{STOPS}/*") == [f"{STOPS}/{young}"]
+        StopMarker(frozen.folder, batch_id).set()
+    age(frozen, f"{STOP_MARKERS_FOLDER}/{old}", timedelta(hours=25))
+    age(frozen, f"{STOP_MARKERS_FOLDER}/{young}", timedelta(hours=23))
+    assert steps_of(frozen)["prune", STOP_MARKERS_FOLDER].files == 1
+    assert files_of(frozen, f"{STOP_MARKERS_FOLDER}/*") == [f"{STOP_MARKERS_FOLDER}/{young}"]
 
 
 def test_heartbeats_that_dead_runs_left_go_after_a_day(frozen):
     for run_id in ("old", "young"):
         Heartbeat(frozen, run_id, seconds=60)._beat()
-    age(frozen, f"{RUNS}/old", timedelta(hours=25))
-    age(frozen, f"{RUNS}/young", timedelta(hours=23))
-    assert steps_of(frozen)["prune", RUNS].files == 1
-    assert files_of(frozen, f"{RUNS}/*") == [f"{RUNS}/young"]
+    age(frozen, f"{HEARTBEATS_FOLDER}/old", timedelta(hours=25))
+    age(frozen, f"{HEARTBEATS_FOLDER}/young", timedelta(hours=23))
+    assert steps_of(frozen)["prune", HEARTBEATS_FOLDER].files == 1
+    assert files_of(frozen, f"{HEARTBEATS_FOLDER}/*") == [f"{HEARTBEATS_FOLDER}/young"]
 
 
 # Retention of rows
@@ -720,35 +728,35 @@ class TestRetention:
     def test_without_it_no_row_ever_goes_and_nothing_is_recorded(self, aged):
         steps_of(aged)
         assert days_in(aged) == {day(30), day(6), day(5), day(0)}
-        assert past(aged) is None
+        assert amendment(aged) is None
 
     def test_rows_of_days_longer_ago_go_and_the_floor_says_so(self, aged):
         before = standing(aged)
         step = steps_of(aged, retention_days=5, by="night")["expire", f"before {day(5)}"]
         assert (step.state, step.rows, step.files) == (State.DONE, 4, 2)
         assert days_in(aged) == {day(5), day(0)}
-        assert (past(aged).floor.isoformat(), past(aged).by) == (day(5), "night")
+        assert (amendment(aged).floor.isoformat(), amendment(aged).by) == (day(5), "night")
         assert standing(aged) == before
         assert rows_by_shard(aged) == {"a": [5, 6, 7, 8]}
 
     def test_a_second_time_the_same_day_there_is_nothing_to_do(self, aged):
         steps_of(aged, retention_days=5)
-        entry = past(aged)
+        entry = amendment(aged)
         assert {step for step, _ in steps_of(aged, retention_days=5)} == {"checkpoint"}
-        assert past(aged) == entry
+        assert amendment(aged) == entry
 
     def test_without_such_rows_the_floor_moves_alone(self, aged):
         version = DeltaTable(aged.folder.uri).version()
         step = steps_of(aged, retention_days=90)["expire", f"before {day(90)}"]
         assert (step.rows, step.files) == (0, 0)
-        assert past(aged).floor.isoformat() == day(90)
+        assert amendment(aged).floor.isoformat() == day(90)
         assert DeltaTable(aged.folder.uri).version() == version + 1
 
     def test_the_floor_never_goes_back(self, aged):
         steps_of(aged, retention_days=5)
-        entry = past(aged)
+        entry = amendment(aged)
         steps_of(aged, retention_days=90)
-        assert past(aged) == entry
+        assert amendment(aged) == entry
 
     def test_rows_that_land_below_the_floor_go_the_next_time(self, aged):
         steps_of(aged, retention_days=5)
@@ -758,9 +766,9 @@ class TestRetention:
 
     def test_what_the_past_says_otherwise_is_kept_on_its_chain(self, aged):
         entry = an_entry()
-        aged.snapshot().commit([], identity=STREAM, past=entry)
+        aged.snapshot().commit([], identity=STREAM, amendment=entry)
         steps_of(aged, retention_days=5)
-        assert past(aged).previous == entry.token
+        assert amendment(aged).previous == entry.commit_id
 
     @pytest.mark.parametrize("retention_days", [5, 90])
     def test_a_replay_meanwhile_lets_it_begin_again(self, aged, monkeypatch, retention_days):
@@ -769,23 +777,26 @@ class TestRetention:
         whole = getattr(TableSnapshot, name)
         refused = []
 
-        def overtaken(snapshot, *given, past, **named):
+        def overtaken(snapshot, *given, amendment, **named):
             if not refused:
-                refused.append(past.token)
-                whole_commit(aged.snapshot(), [], identity=STREAM, past=entry)
-            return whole(snapshot, *given, past=past, **named)
+                refused.append(amendment.commit_id)
+                whole_commit(aged.snapshot(), [], identity=STREAM, amendment=entry)
+            return whole(snapshot, *given, amendment=amendment, **named)
 
         whole_commit = TableSnapshot.commit
         monkeypatch.setattr(TableSnapshot, name, overtaken)
         steps_of(aged, retention_days=retention_days)
         assert refused
-        assert (past(aged).previous, past(aged).floor.isoformat()) == (entry.token, day(retention_days))
+        assert (amendment(aged).previous, amendment(aged).floor.isoformat()) == (
+            entry.commit_id,
+            day(retention_days),
+        )
 
     def test_a_replay_that_began_before_it_is_refused(self, aged):
         before = aged.snapshot()
         steps_of(aged, retention_days=5)
         with pytest.raises(CommitOvertaken):
-            before.commit([], identity=STREAM, past=an_entry())
+            before.commit([], identity=STREAM, amendment=an_entry())
 
     def test_a_lost_answer_is_seen_as_landed(self, aged, monkeypatch):
         whole = TableSnapshot.remove
@@ -799,7 +810,7 @@ class TestRetention:
         monkeypatch.setattr(TableSnapshot, "remove", lost)
         step = steps_of(aged, retention_days=5)["expire", f"before {day(5)}"]
         assert (step.rows, len(calls)) == (4, 1)
-        assert past(aged).previous is None
+        assert amendment(aged).previous is None
 
     def test_a_run_that_landed_before_it_commits_after_it(self, aged):
         attempt = Attempt(aged, standing(aged), {"b": 3})
@@ -815,12 +826,12 @@ class TestRetention:
         monkeypatch.setattr(TableSnapshot, "remove", refused)
         with pytest.raises(CommitFailed, match="connection refused"):
             steps_of(aged, retention_days=5)
-        assert past(aged) is None
+        assert amendment(aged) is None
 
 
 def test_rows_are_taken_out_with_files_as_landing_writes_them(busy):
     """A rewind writes the rest of a file again."""
-    busy.snapshot().remove("shard_id = 'a' AND sequence_number = '1'", identity=STREAM, past=an_entry())
+    busy.snapshot().remove("shard_id = 'a' AND sequence_number = '1'", identity=STREAM, amendment=an_entry())
     newest = max(folder_of(busy).glob("arrival_date=*/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     footer = pq.read_metadata(newest).row_group(0)
     columns = [footer.column(index) for index in range(footer.num_columns)]
@@ -832,7 +843,7 @@ def test_deltas_own_fence_does_not_hold_for_compactions(busy):
     """Why each compaction marks the table: the day this fails, a transaction identifier will do."""
     first, second = DeltaTable(busy.folder.uri), DeltaTable(busy.folder.uri)
     for delta in (first, second):
-        fence = CommitProperties(app_transactions=[Transaction("compaction", draw_token())])
+        fence = CommitProperties(app_transactions=[Transaction("compaction", new_id())])
         delta.optimize.compact(commit_properties=fence)
     assert len(rows_by_shard(busy)["a"]) == 2 * len({*rows_by_shard(busy)["a"]})
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitable
 from kinesis_assets.table import commit_loop
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.refusals import refusal
 from kinesis_assets.table.table import PositionedTable
@@ -104,9 +104,9 @@ class Refusals:
         self.errors = list(errors)
         self.tried: list[bool] = []
 
-    def __call__(self, *, and_try: bool) -> str | None:
-        self.tried.append(and_try)
-        if not self.errors or not and_try:
+    def __call__(self, *, may_commit: bool) -> str | None:
+        self.tried.append(may_commit)
+        if not self.errors or not may_commit:
             return self.errors.pop(0) if self.errors and isinstance(self.errors[0], str) else None
         told = self.errors.pop(0)
         if isinstance(told, str):
@@ -118,23 +118,23 @@ DENIED = PermissionError(13, "Permission denied")
 
 
 def test_a_single_refusal_is_tried_again(table):
-    assert until_told(table, Refusals(DENIED, "landed")) == "landed"
+    assert commit_until_known(table, Refusals(DENIED, "landed")) == "landed"
 
 
 def test_a_commit_whose_answers_are_refusals_has_landed_if_the_table_says_so(table):
     look = Refusals(DENIED, DENIED, "landed")
-    assert until_told(table, look) == "landed"
+    assert commit_until_known(table, look) == "landed"
     assert look.tried == [True, True, False]
 
 
 def test_refusals_with_another_error_between_them_are_tried_on(table):
-    assert until_told(table, Refusals(DENIED, OSError("reset"), DENIED, "landed")) == "landed"
+    assert commit_until_known(table, Refusals(DENIED, OSError("reset"), DENIED, "landed")) == "landed"
 
 
 def test_a_full_disk_is_tried_to_the_end(table, monkeypatch):
     monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
     with pytest.raises(CommitFailed, match="No space left"):
-        until_told(table, Refusals(*[OSError(28, "No space left on device")] * 40))
+        commit_until_known(table, Refusals(*[OSError(28, "No space left on device")] * 40))
 
 
 # Which errors these are

@@ -123,11 +123,11 @@ def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table)
 
 def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
     attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
-    amend.fill_in(
+    amend.commit_missing_rows(
         old_table,
         identity=STREAM,
         version=old_table.snapshot().version,
-        past=None,
+        amendment=None,
         not_before=LISTED_AT,
         batch_id=attempt.batch_id,
         files=attempt.files,
@@ -159,7 +159,7 @@ def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
 
 def test_rows_never_get_into_a_table_that_does_not_accept_null(old_table):
     attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
-    positions = msgspec.structs.replace(standing(old_table), token=attempt.batch_id)
+    positions = msgspec.structs.replace(standing(old_table), commit_id=attempt.batch_id)
     with pytest.raises(TableUnsuitable, match="partition_key does not accept null yet"):
         old_table.snapshot().commit(attempt.files, identity=STREAM, positions=positions)
     assert keys(old_table) == ROWS[:3]
@@ -267,14 +267,14 @@ def test_duckdb_reads_old_and_new_files_of_one_table(mixed):
 
 
 def test_compaction_keeps_rows_without_a_key(mixed):
-    day = mixed.snapshot().standing_files()[0].arrival_date
+    day = mixed.snapshot().active_files()[0].arrival_date
     assert Upkeep(mixed).compact(day, 100) == (1, 2)
     assert keys(mixed) == ROWS
 
 
 def test_delete_keeps_the_other_rows_without_a_key(mixed):
     snapshot = mixed.snapshot()
-    positions = msgspec.structs.replace(standing(mixed), token=1)
+    positions = msgspec.structs.replace(standing(mixed), commit_id=1)
     assert snapshot.remove("sequence_number = '1'", identity=STREAM, positions=positions) == 2
     assert keys(mixed) == [row for row in ROWS if row[1] != "1"]
 

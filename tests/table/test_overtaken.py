@@ -48,7 +48,7 @@ def overtaken_by(table, commits, policy):
 
 
 def test_after_many_files_had_to_be_read_the_table_is_opened_again_before_the_commit(table):
-    assert overtaken_by(table, 9, ChainPolicy(most_files=0)) == 2
+    assert overtaken_by(table, 9, ChainPolicy(max_files=0)) == 2
 
 
 def test_after_few_files_it_is_not(table):

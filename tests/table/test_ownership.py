@@ -77,7 +77,7 @@ def test_another_streams_first_run_is_refused_with_both_named_and_changes_nothin
 
 
 @OTHERS
-@pytest.mark.parametrize("read", [TableSnapshot.positions, TableSnapshot.past])
+@pytest.mark.parametrize("read", [TableSnapshot.positions, TableSnapshot.amendment])
 def test_whoever_asks_for_another_streams_entries_is_refused(filled, other, read):
     with pytest.raises(TableOfAnotherStream):
         read(filled.snapshot(), other)

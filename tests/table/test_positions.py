@@ -41,7 +41,7 @@ def shard_at(position=BEGINNING, parents=(), **rest):
 
 def positions_of(**shards):
     return StreamPositions(
-        format=FORMAT, identity=STREAM, token=7, previous=None, generation=0, batch_id=7, shards=shards
+        format=FORMAT, identity=STREAM, commit_id=7, previous=None, generation=0, batch_id=7, shards=shards
     )
 
 
@@ -66,7 +66,7 @@ def test_file_reads_back_as_the_same_positions():
     positions = StreamPositions(
         format=FORMAT,
         identity=STREAM,
-        token=(1 << 62) - 1,
+        commit_id=(1 << 62) - 1,
         previous=1 << 60,
         generation=12,
         batch_id=(1 << 62) - 3,

@@ -20,7 +20,7 @@ from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.number_columns import pack, unpack
 from kinesis_assets.table.position_changes import apply, changes
 from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
@@ -28,21 +28,21 @@ from kinesis_assets.table.positions_archive import Segment
 from kinesis_assets.table.positions_chain import ChainPolicy, PositionsChain
 from kinesis_assets.table.table import PositionedTable
 
-SMALL = ChainPolicy(most_files=3, least_carried=4, least_archived=2)
+SMALL = ChainPolicy(max_files=3, min_repeated=4, min_archived=2)
 
 
 def shard_at(position=BEGINNING, **rest):
     return ShardPosition(parents=(), hash_range=("0", "9"), position=position, **rest)
 
 
-def positions_of(named, token=7, previous=None, **rest):
+def positions_of(named, commit_id=7, previous=None, **rest):
     return StreamPositions(
         format=FORMAT,
         identity=STREAM,
-        token=token,
+        commit_id=commit_id,
         previous=previous,
         generation=0 if previous is None else 1,
-        batch_id=token,
+        batch_id=commit_id,
         shards=named,
         **rest,
     )
@@ -137,11 +137,15 @@ def test_changes_of_another_base_are_refused():
 
 
 def with_base():
-    base = positions_of({"a": shard_at(), "b": shard_at(Position.after("4"))}, token=6)
+    base = positions_of({"a": shard_at(), "b": shard_at(Position.after("4"))}, commit_id=6)
     now = positions_of(
-        base.shards | {"b": shard_at(Position.after("9"))}, token=7, previous=6, by="me", listed_at=LISTED_AT
+        base.shards | {"b": shard_at(Position.after("9"))},
+        commit_id=7,
+        previous=6,
+        by="me",
+        listed_at=LISTED_AT,
     )
-    content = positions_file.encode_changes(positions_file.Stored(now, base=6), base)
+    content = positions_file.encode_changes(positions_file.StoredPositions(now, base=6), base)
     return base, now, content
 
 
@@ -165,10 +169,10 @@ def test_every_cut_of_a_file_with_a_base_is_refused():
 def test_a_damaged_number_in_a_file_with_a_base_is_refused():
     base, _, content = with_base()
     around = msgspec.json.decode(content)
-    whole = positions_file.decompressed(b64decode(around["shards"]), around["size"])
+    whole = positions_file.decompress(b64decode(around["shards"]), around["size"])
     for place in range(len(whole)):
         damaged = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
-        packed = msgspec.json.encode(around | {"shards": positions_file.compressed(damaged)})
+        packed = msgspec.json.encode(around | {"shards": positions_file.compress(damaged)})
         with pytest.raises(msgspec.ValidationError, match="damaged"):
             positions_file.read(packed, {6: base}.__getitem__)
 
@@ -220,21 +224,21 @@ class Bench:
     def follow(self, named, retired=(), **rest):
         """Write positions after the newest."""
         before = self.newest
-        self.newest = positions_of(named, draw_token(), before and before.token, **rest)
+        self.newest = positions_of(named, new_id(), before and before.commit_id, **rest)
         self.chain.write(self.newest, retired)
         return self.newest
 
     def read(self):
         """How many files it takes a new process to read the newest positions, and those."""
         chain = self.another()
-        found = chain.positions_at(self.newest.token)
+        found = chain.positions_at(self.newest.commit_id)
         return chain.files_read, found
 
-    def size(self, token):
-        return (self.folder / f"_kinesis/positions/{token}.json").stat().st_size
+    def size(self, commit_id):
+        return (self.folder / f"_kinesis/positions/{commit_id}.json").stat().st_size
 
-    def header(self, token):
-        return self.another().header_at(token)
+    def header(self, commit_id):
+        return self.another().header_at(commit_id)
 
     @property
     def bytes(self):
@@ -290,35 +294,35 @@ def test_a_file_is_read_once_by_a_process(chain_of):
         bench.follow({"a": shard_at(Position.after(str(number)))})
     chain = bench.another()
     for _ in range(3):
-        chain.positions_at(bench.newest.token)
+        chain.positions_at(bench.newest.commit_id)
         list(chain.commits_before(bench.newest))
     assert chain.files_read == 2
 
 
 def test_a_file_names_the_commits_since_its_base_so_that_few_are_read(chain_of):
-    bench = chain_of(ChainPolicy(most_files=9))
+    bench = chain_of(ChainPolicy(max_files=9))
     made = [bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(40)]
     chain = bench.another()
     found = list(chain.commits_before(bench.newest))
-    assert found == [(each.token, each.batch_id) for each in reversed(made[:-1])]
+    assert found == [(each.commit_id, each.batch_id) for each in reversed(made[:-1])]
     assert chain.files_read == 8  # four bases, and the last file before each
 
 
 def test_where_few_shards_move_a_base_comes_when_what_is_written_again_costs_as_much(chain_of):
-    bench = chain_of(ChainPolicy(least_carried=20))
+    bench = chain_of(ChainPolicy(min_repeated=20))
     named = {str(shard): shard_at() for shard in range(20)}
     made = [bench.follow(named := moved(named, str(number % 20), number)) for number in range(30)]
-    bases = [number for number, each in enumerate(made) if bench.header(each.token).base is None]
+    bases = [number for number, each in enumerate(made) if bench.header(each.commit_id).base is None]
     assert bases[:2] == [0, 7]  # 0 + 1 + ... + 6 shards would be written again
 
 
 def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of):
-    bench = chain_of(ChainPolicy(most_files=9, least_carried=0))
+    bench = chain_of(ChainPolicy(max_files=9, min_repeated=0))
     made = [
         bench.follow({str(shard): shard_at(Position.after(str(number))) for shard in range(20)})
         for number in range(21)
     ]
-    assert [number for number, each in enumerate(made) if bench.header(each.token).base is None] == [
+    assert [number for number, each in enumerate(made) if bench.header(each.commit_id).base is None] == [
         0,
         10,
         20,
@@ -327,30 +331,30 @@ def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of
 
 @pytest.mark.parametrize("has_base", [True, False])
 def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_base):
-    bench = chain_of(None if has_base else ChainPolicy(most_files=0))
+    bench = chain_of(None if has_base else ChainPolicy(max_files=0))
     first, second, third = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
-    path, other = (bench.folder / f"_kinesis/positions/{each.token}.json" for each in (third, second))
+    path, other = (bench.folder / f"_kinesis/positions/{each.commit_id}.json" for each in (third, second))
     right = path.read_bytes()
     path.write_bytes(other.read_bytes())
     chain = bench.another()
     for read in (chain.positions_at, chain.header_at):
         with pytest.raises(
-            PositionsUnreadable, match=rf"{third.token}.*{second.token}.*Restore the original file"
+            PositionsUnreadable, match=rf"{third.commit_id}.*{second.commit_id}.*Restore the original file"
         ):
-            read(third.token)
+            read(third.commit_id)
     path.write_bytes(right)
-    assert chain.positions_at(third.token) == third
-    assert chain.positions_at(first.token) == first
+    assert chain.positions_at(third.commit_id) == third
+    assert chain.positions_at(first.commit_id) == first
 
 
 def test_a_missing_base_is_named(chain_of):
     bench = chain_of()
     base, _, newest = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
-    (bench.folder / f"_kinesis/positions/{base.token}.json").unlink()
+    (bench.folder / f"_kinesis/positions/{base.commit_id}.json").unlink()
     with pytest.raises(
-        PositionsUnreadable, match=f"{base.token}.json.* is missing. Restore the original file"
+        PositionsUnreadable, match=f"{base.commit_id}.json.* is missing. Restore the original file"
     ):
-        bench.another().positions_at(newest.token)
+        bench.another().positions_at(newest.commit_id)
 
 
 # The archive
@@ -384,14 +388,14 @@ def grown(bench, generations):
         retired = {shard_id for shard_id, shard in named.items() if shard.finished}
         ever[last := f"{generation:04}"] = ended(generation)
         bench.follow(named | {last: ended(generation), f"{generation + 1:04}": shard_at()}, retired)
-        named = bench.chain.positions_at(bench.newest.token).shards
+        named = bench.chain.positions_at(bench.newest.commit_id).shards
     return ever
 
 
 def test_every_shard_that_ended_is_in_one_segment_or_in_the_positions(chain_of):
     bench = chain_of(SMALL)
     ever = grown(bench, 40)
-    found = bench.another().positions_at(bench.newest.token)
+    found = bench.another().positions_at(bench.newest.commit_id)
     segments = [positions_archive.decode(path.read_bytes()).shards for path in bench.segments]
     assert len(segments) > 3
     finished = {key: shard for key, shard in found.shards.items() if shard.finished}
@@ -404,11 +408,11 @@ def test_earlier_segments_stay_as_they_were_when_later_ones_are_written(chain_of
     grown(bench, 12)
     before = {path: path.read_bytes() for path in bench.segments}
     assert before
-    named = bench.chain.positions_at(bench.newest.token).shards
+    named = bench.chain.positions_at(bench.newest.commit_id).shards
     for number in range(12):
         named = named | {f"x{number}": ended(number)}
         bench.follow(named, {shard_id for shard_id in named if shard_id.startswith("x")} - {f"x{number}"})
-        named = bench.chain.positions_at(bench.newest.token).shards
+        named = bench.chain.positions_at(bench.newest.commit_id).shards
     assert len(bench.segments) > len(before)
     assert {path: path.read_bytes() for path in before} == before
 
@@ -416,24 +420,24 @@ def test_earlier_segments_stay_as_they_were_when_later_ones_are_written(chain_of
 def test_a_shard_that_was_recalled_and_did_not_change_is_not_written_again(chain_of):
     bench = chain_of(SMALL)
     grown(bench, 12)
-    found = bench.chain.positions_at(bench.newest.token)
+    found = bench.chain.positions_at(bench.newest.commit_id)
     (archived, *_) = bench.chain.archived(found)
     named = bench.chain.recall(found, [archived]).shards
     assert archived in named
     bench.follow(named)
-    assert archived not in bench.another().positions_at(bench.newest.token).shards
+    assert archived not in bench.another().positions_at(bench.newest.commit_id).shards
 
 
 def test_a_shard_of_the_archive_that_was_set_back_counts_as_it_is_in_the_positions(chain_of):
     bench = chain_of(SMALL)
     grown(bench, 12)
-    found = bench.chain.positions_at(bench.newest.token)
+    found = bench.chain.positions_at(bench.newest.commit_id)
     (archived, *_) = bench.chain.archived(found)
     reopened = shard_at(Position.after("0"))
     bench.follow(found.shards | {archived: reopened})
     for number in range(5):
         bench.follow(bench.newest.shards | {"y": shard_at(Position.after(str(number)))})
-    now = bench.another().positions_at(bench.newest.token)
+    now = bench.another().positions_at(bench.newest.commit_id)
     assert now.shards[archived] == reopened
     assert bench.another().recall(now, [archived]).shards[archived] == reopened
 
@@ -442,7 +446,7 @@ def test_a_shard_id_after_all_that_are_in_the_archive_is_not_looked_for_there(ch
     bench = chain_of(SMALL)
     grown(bench, 12)
     chain = bench.another()
-    found = chain.positions_at(bench.newest.token)
+    found = chain.positions_at(bench.newest.commit_id)
     files = chain.files_read
     assert chain.recall(found, ["zzz"]) is found
     assert chain.files_read == files
@@ -456,14 +460,14 @@ def test_fifty_thousand_finished_shards_add_nothing_to_a_commit_and_to_reading(c
     bench.follow(named | {"z": shard_at()})
     bench.follow(named | {"z": shard_at(Position.after("1"))})
     base = msgspec.structs.replace(bench.newest, format=5)  # as an older version left them
-    path = bench.folder / f"_kinesis/positions/{base.token}.json"
+    path = bench.folder / f"_kinesis/positions/{base.commit_id}.json"
     path.write_bytes(positions_file.encode(base))
     bench.chain = bench.another()
     bench.follow(named | {"z": shard_at(Position.after("2"))}, named.keys())
     sizes = []
     for number in range(3, 70):
         bench.follow({"z": shard_at(Position.after(str(number)))})
-        sizes.append(bench.size(bench.newest.token))
+        sizes.append(bench.size(bench.newest.commit_id))
     files, found = bench.read()
     assert (files, found.shards.keys()) == (2, {"z"})
     assert max(sizes) < 2500

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import ClocksDisagree, CommitFailed, InvalidInput
 from kinesis_assets.kinesis.stream import StreamSummary
-from kinesis_assets.table.amendments import FORMAT, Past, decode, encode
-from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, agree
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table.amendments import FORMAT, Amendment, decode, encode
+from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, clocks_agree
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.compaction import SMALL_FILES
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.maintenance.retention import lower_floor
@@ -50,7 +50,7 @@ def filled(table):
     freeze_all(table, shards("a"))
     for _ in range(3):
         Attempt(table, standing(table), {"a": 2}).commit()
-    (orphan,) = land(table, draw_token(), {"a": records(100, 1)})
+    (orphan,) = land(table, new_id(), {"a": records(100, 1)})
     age(table, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
     Upkeep(table).checkpoint()
     return table
@@ -76,23 +76,23 @@ def steps_of(table, service=NOW, machine=NOW, **options):
     return list(maintain(table, summary, machine=machine, **options))
 
 
-def past(table):
-    return table.snapshot().past(STREAM)
+def amendment(table):
+    return table.snapshot().amendment(STREAM)
 
 
 def raise_floor(table, floor, **fields):
     """An entry with a floor, as a maintenance of an older version commits it."""
-    before = past(table)
-    entry = Past(
+    before = amendment(table)
+    entry = Amendment(
         format=FORMAT,
-        token=draw_token(),
-        previous=before and before.token,
-        batch_id=draw_token(),
+        commit_id=new_id(),
+        previous=before and before.commit_id,
+        batch_id=new_id(),
         at=datetime.now(UTC),
         floor=floor,
         **fields,
     )
-    table.snapshot().commit([], identity=STREAM, past=entry)
+    table.snapshot().commit([], identity=STREAM, amendment=entry)
     return entry
 
 
@@ -106,7 +106,7 @@ def test_where_the_clocks_disagree_nothing_is_deleted(filled, wrong, ahead):
     with pytest.raises(ClocksDisagree) as refused:
         steps_of(filled, retention_days=5, **{wrong: NOW + ahead})
     assert everything_in(filled) == before
-    assert past(filled) is None
+    assert amendment(filled) is None
     error = str(refused.value)
     assert f"{NOW:%Y-%m-%dT%H:%M:%SZ}" in error
     assert f"{NOW + ahead:%Y-%m-%dT%H:%M:%SZ}" in error
@@ -123,7 +123,7 @@ def test_a_dry_run_by_a_wrong_clock_plans_nothing(filled):
 def test_the_services_day_counts_where_the_machine_is_minutes_away(filled, service):
     machine = service + timedelta(minutes=20 if service.hour else -20)
     steps_of(filled, service, machine, retention_days=5)
-    assert past(filled).floor == service.date() - timedelta(days=5)
+    assert amendment(filled).floor == service.date() - timedelta(days=5)
 
 
 def test_a_clock_that_is_set_wrong_under_way_ends_the_maintenance_before_its_next_deletion(filled):
@@ -190,7 +190,7 @@ def test_a_machine_that_stood_still_meanwhile_is_not_trusted():
     [(timedelta(), True), (timedelta(hours=9), True), (timedelta(hours=9, minutes=1), False), (-YEAR, False)],
 )
 def test_a_listing_of_hours_ago_agrees_with_a_clock_that_went_on(ahead, right):
-    assert agree(NOW, NOW + ahead, age=timedelta(hours=8)) is right
+    assert clocks_agree(NOW, NOW + ahead, age=timedelta(hours=8)) is right
 
 
 # The log that commits clean up by themselves
@@ -207,7 +207,7 @@ def test_a_commit_cleans_the_log_up_only_by_a_clock_that_the_service_confirms(fi
     snapshot, before = filled.snapshot(), standing(filled)
     listed_at = None if off is None else datetime.now(UTC) + off
     following = msgspec.structs.replace(
-        before, token=draw_token(), previous=before.token, generation=100, listed_at=listed_at
+        before, commit_id=new_id(), previous=before.commit_id, generation=100, listed_at=listed_at
     )
     snapshot.commit([], identity=STREAM, positions=following)
     assert bool(old - everything_in(filled)) is cleaned
@@ -237,13 +237,13 @@ def test_no_commit_cleans_the_log_up_by_this_machines_clock_alone(filled, commit
 def test_positions_that_a_writer_with_a_slow_clock_wrote_just_now_stay(filled):
     ago = (datetime.now(UTC) - CHAIN_KEPT - timedelta(days=1)).timestamp()
     slow = msgspec.structs.replace(
-        standing(filled), token=int(ago * 1000) << 20, previous=standing(filled).token
+        standing(filled), commit_id=int(ago * 1000) << 20, previous=standing(filled).commit_id
     )
     filled.snapshot().commit([], identity=STREAM, positions=slow)
     Attempt(filled, standing(filled), {"a": 1}).commit()
     now = datetime.now(UTC)
     steps_of(filled, now, now)
-    assert filled.snapshot().positions_at(slow.token) == slow
+    assert filled.snapshot().positions_at(slow.commit_id) == slow
     later = now + CHAIN_NEEDED + timedelta(hours=1)
     assert "_kinesis/positions" in {step.of for step in steps_of(filled, later, later)}
 
@@ -255,7 +255,7 @@ def test_a_floor_above_what_retention_asks_for_deletes_no_row_by_itself(filled):
     raise_floor(filled, NOW.date())
     steps_of(filled, retention_days=30)
     assert rows_by_shard(filled) == {"a": [1, 2, 3, 4, 5, 6]}
-    assert past(filled).floor == NOW.date()
+    assert amendment(filled).floor == NOW.date()
 
 
 def test_a_floor_in_the_future_is_reported_and_older_rows_go_all_the_same(filled):
@@ -265,7 +265,7 @@ def test_a_floor_in_the_future_is_reported_and_older_rows_go_all_the_same(filled
     assert (expired.rows, expired.state) == (6, State.DONE)
     assert left.state is State.LEFT
     assert "--lower-floor" in left.reason
-    assert past(filled).floor == (NOW + YEAR).date()
+    assert amendment(filled).floor == (NOW + YEAR).date()
 
 
 def test_a_lowered_floor_is_recorded_with_who_and_when_and_from_where(filled):
@@ -273,7 +273,7 @@ def test_a_lowered_floor_is_recorded_with_who_and_when_and_from_where(filled):
     step = lower_floor(filled, STREAM, date(2026, 1, 1), NOW, by="ada")
     assert (step.step, step.state) == ("lower floor", State.DONE)
     assert step.of == f"from {(NOW + YEAR).date()} to 2026-01-01"
-    entry = past(filled)
+    entry = amendment(filled)
     assert (entry.floor, entry.by, entry.at) == (date(2026, 1, 1), "ada", NOW)
     assert entry.lowered_from == (NOW + YEAR).date()
     assert decode(encode(entry)) == entry
@@ -299,15 +299,15 @@ def test_a_floor_that_is_not_above_cannot_be_lowered(filled, floor, told):
 def test_a_dry_run_lowers_nothing(filled):
     raise_floor(filled, date(2026, 1, 2))
     assert lower_floor(filled, STREAM, date(2026, 1, 1), NOW, dry_run=True).state is State.PLANNED
-    assert past(filled).floor == date(2026, 1, 2)
+    assert amendment(filled).floor == date(2026, 1, 2)
 
 
 def test_a_maintenance_raises_a_lowered_floor_again(filled):
     raise_floor(filled, date(2026, 2, 2))
     lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
     steps_of(filled, retention_days=20)
-    assert past(filled).floor == NOW.date() - timedelta(days=20)
-    assert past(filled).lowered_from is None
+    assert amendment(filled).floor == NOW.date() - timedelta(days=20)
+    assert amendment(filled).lowered_from is None
 
 
 def test_a_replay_meanwhile_lets_the_lowering_begin_again(filled, monkeypatch):
@@ -322,14 +322,14 @@ def test_a_replay_meanwhile_lets_the_lowering_begin_again(filled, monkeypatch):
 
     monkeypatch.setattr(TableSnapshot, "commit", overtaken)
     lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
-    assert past(filled).previous == others[0]
-    assert past(filled).floor == date(2026, 1, 1)
+    assert amendment(filled).previous == others[0]
+    assert amendment(filled).floor == date(2026, 1, 1)
 
 
 def raised_by_hand(table, whole):
-    entry = msgspec.structs.replace(past(table), token=draw_token(), previous=past(table).token)
-    whole(table.snapshot(), [], identity=STREAM, past=entry)
-    return entry.token
+    entry = msgspec.structs.replace(amendment(table), commit_id=new_id(), previous=amendment(table).commit_id)
+    whole(table.snapshot(), [], identity=STREAM, amendment=entry)
+    return entry.commit_id
 
 
 def test_a_lowering_whose_answer_is_lost_is_seen_as_landed(filled, monkeypatch):
@@ -342,7 +342,7 @@ def test_a_lowering_whose_answer_is_lost_is_seen_as_landed(filled, monkeypatch):
 
     monkeypatch.setattr(TableSnapshot, "commit", lost)
     assert lower_floor(filled, STREAM, date(2026, 1, 1), NOW).state is State.DONE
-    assert past(filled).floor == date(2026, 1, 1)
+    assert amendment(filled).floor == date(2026, 1, 1)
 
 
 def test_a_lowering_gives_up_after_bounded_tries(filled, monkeypatch):
@@ -355,4 +355,4 @@ def test_a_lowering_gives_up_after_bounded_tries(filled, monkeypatch):
     monkeypatch.setattr(TableSnapshot, "commit", refused)
     with pytest.raises(CommitFailed, match="connection refused"):
         lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
-    assert past(filled).floor == date(2026, 1, 2)
+    assert amendment(filled).floor == date(2026, 1, 2)

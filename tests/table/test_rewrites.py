@@ -12,8 +12,8 @@ from attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table import amendments as past_file
-from kinesis_assets.table.commit_ids import draw_token
+from kinesis_assets.table import amendments as amendment_file
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -48,10 +48,10 @@ def restore(table, back=1):
 
 def accept(table):
     snapshot = table.snapshot()
-    past = past_file.following(
-        snapshot.past(STREAM), batch_id=draw_token(), at=STREAM.created, by=None, accepted=snapshot.version
+    amendment = amendment_file.next_amendment(
+        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, accepted=snapshot.version
     )
-    snapshot.commit([], identity=STREAM, past=past)
+    snapshot.commit([], identity=STREAM, amendment=amendment)
 
 
 def overwrite(table):
@@ -98,7 +98,7 @@ def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(fill
     restore(filled)
     snapshot = filled.snapshot()
     following = msgspec.structs.replace(
-        stale, token=draw_token(), previous=stale.token, batch_id=draw_token(), examined=snapshot.version - 1
+        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=snapshot.version - 1
     )
     snapshot.commit([], identity=STREAM, positions=following)
     with pytest.raises(TableRewritten):
@@ -109,7 +109,7 @@ def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(fill
     restore(filled)
     stale = standing(filled)
     older = msgspec.structs.replace(
-        stale, token=draw_token(), previous=stale.token, batch_id=draw_token(), examined=None
+        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=None
     )
     filled.snapshot().commit([], identity=STREAM, positions=older)
     examine(filled)
@@ -163,10 +163,10 @@ def delete_entries(table):
 def change(table, **fields):
     """Record a change behind the positions."""
     snapshot = table.snapshot()
-    entry = past_file.following(
-        snapshot.past(STREAM), batch_id=draw_token(), at=STREAM.created, by=None, **fields
+    entry = amendment_file.next_amendment(
+        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, **fields
     )
-    snapshot.commit([], identity=STREAM, past=entry)
+    snapshot.commit([], identity=STREAM, amendment=entry)
 
 
 def test_entries_that_the_log_no_longer_has_are_passed_over_while_the_newest_rows_are_there(filled):
@@ -285,7 +285,7 @@ def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
     Attempt(filled, standing(filled), {"a": 3}).commit()
     assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
     snapshot = filled.snapshot()
-    assert snapshot.version_of(standing(filled).token) == snapshot.version
+    assert snapshot.version_of(standing(filled).commit_id) == snapshot.version
 
 
 def test_a_table_without_statistics_may_have_the_rows(filled):

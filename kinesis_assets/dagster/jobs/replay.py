@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from kinesis_assets.dagster.graceful_stop import Closing
+from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.errors import ShardsNotCommitted
-from kinesis_assets.spark.session import end_tagged, failures_told, prepare, tagged
+from kinesis_assets.spark.session import cancel_tagged, prepare, tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -53,26 +53,26 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.replay.task import fill  # noqa: PLC0415
-        from kinesis_assets.replay.window import Span  # noqa: PLC0415
+        from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
 
-        span = Span.of(config.start, config.end)
+        window = ReplayWindow.of(config.start, config.end)
         manager: ShardIOManager = getattr(context.resources, manager_key)
         table = manager.positioned_table()
         # A missing table, or one of another stream, is an error before anything is started or written.
-        table.snapshot().refuse_another(manager.client().describe().identity)
+        table.snapshot().refuse_other_stream(manager.client().describe().identity)
         manager.start_heartbeat(table, context.get_step_execution_context())
         prepare(manager.pyspark.spark_config)
-        with failures_told(stream):
+        with wrap_spark_errors(stream):
             spark = manager.pyspark.spark_session
         tag = f"kinesis-{context.run_id}"
         # An interrupted replay has nothing to commit, so it stops at once.
-        closing = Closing(0.0, give_up=partial(end_tagged, spark, tag))
-        with closing.holding_back(), failures_told(stream), tagged(spark, tag):
+        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
+        with graceful_stop.delayed_interrupts(), wrap_spark_errors(stream), tagged(spark, tag):
             result = replay(
                 partial(fill, spark),
                 manager.client(),
                 table,
-                span,
+                window,
                 config.shards,
                 by=context.run_id,
             )

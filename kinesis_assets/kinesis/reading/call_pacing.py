@@ -10,7 +10,7 @@ from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_assets.kinesis.quota import Budget
+    from kinesis_assets.kinesis.quota import Quota
     from kinesis_assets.kinesis.records.record import Records
 
 SECONDS_BETWEEN_CALLS = 0.2
@@ -20,7 +20,7 @@ BYTES_PER_SECOND = 2_000_000
 """The read rate of a shard. After a larger page it throttles calls until the rate is met (AWS API reference,
 GetRecords)."""
 
-LEAST_LIMIT = 100
+MIN_LIMIT = 100
 """The minimum number of records to request, unless the quota is lower."""
 
 
@@ -43,12 +43,12 @@ class CallPacing:
         """Return the time in seconds until the next call."""
         return max(0.0, self.next_call - time.monotonic())
 
-    def limit(self, quotas: Iterable[Budget]) -> int:
+    def limit(self, quotas: Iterable[Quota]) -> int:
         """Return the number of records to request: no more than the quotas are expected to allow."""
         left = [quota.records for quota in quotas if quota.records is not None]
         sizes = [quota.bytes for quota in quotas if quota.bytes is not None]
         if self._mean_bytes and sizes:
-            left.append(max(LEAST_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
+            left.append(max(MIN_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
         return max(1, min([self._page_limit.records, *left]))
 
     def note_page(self, records: Records, sent: float) -> None:

@@ -8,7 +8,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.reading.shard_end import ShardEnd
 from kinesis_assets.kinesis.records.page_checks import check_follows
 from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
-from kinesis_assets.kinesis.transport.awaitables import in_time
+from kinesis_assets.kinesis.transport.awaitables import with_socket_timeout
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Waits
-    from kinesis_assets.kinesis.transport.memory_limiter import Seat
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.memory_limiter import Reservation
 
 _T = TypeVar("_T")
 
@@ -28,7 +28,7 @@ class PageSource:
     Args:
         client: The client of the stream.
         shard_id: The shard.
-        response_timeout: See `ShardRange.answer_within`.
+        response_timeout: See `ShardRange.response_timeout`.
     """
 
     def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
@@ -52,7 +52,7 @@ class PageSource:
         """Continue after a page."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
-    def iterator(self, position: Position) -> Waits[str]:
+    def iterator(self, position: Position) -> Awaitable[str]:
         """Return the iterator from the previous page, or a new one at a position."""
         if self._iterator is None:
             self._iterator, self._issued = yield from self._in_time(
@@ -61,15 +61,15 @@ class PageSource:
         return self._iterator
 
     def page(
-        self, iterator: str, limit: int, position: Position, seat: Seat | None
-    ) -> Waits[tuple[Page, datetime]]:
+        self, iterator: str, limit: int, position: Position, reservation: Reservation | None
+    ) -> Awaitable[tuple[Page, datetime]]:
         """Read a page and check it.
 
         Args:
             iterator: The iterator.
             limit: The maximum number of records.
             position: The position of the iterator.
-            seat: The memory reservation for the page.
+            reservation: The memory reservation for the page.
 
         Returns:
             The page, and the service's clock at the response.
@@ -78,12 +78,12 @@ class PageSource:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
                 previous response, or the end of the shard is not confirmed.
         """
-        return (yield from self._in_time(self._checked_page(iterator, limit, position, seat)))
+        return (yield from self._in_time(self._checked_page(iterator, limit, position, reservation)))
 
     def _checked_page(
-        self, iterator: str, limit: int, position: Position, seat: Seat | None
-    ) -> Waits[tuple[Page, datetime]]:
-        page, served = yield from self._client.getting_records(iterator, limit, seat)
+        self, iterator: str, limit: int, position: Position, reservation: Reservation | None
+    ) -> Awaitable[tuple[Page, datetime]]:
+        page, served = yield from self._client.getting_records(iterator, limit, reservation)
         try:
             first = page.records.numbers[0] if page.records else None
             check_follows(self._client.stream, first, position)
@@ -103,7 +103,7 @@ class PageSource:
         finally:
             del page  # the traceback of an error must not keep the page alive
 
-    def _in_time(self, call: Waits[_T]) -> Waits[_T]:
-        """Apply `answer_within` to a call."""
+    def _in_time(self, call: Awaitable[_T]) -> Awaitable[_T]:
+        """Apply `response_timeout` to a call."""
         within = self._response_timeout
-        return call if within is None else in_time(call, within)
+        return call if within is None else with_socket_timeout(call, within)

@@ -36,11 +36,11 @@ class ShardRange(msgspec.Struct, frozen=True):
             the range. One of the two SEQUENCE_NUMBER kinds, or None for no such end.
         expected: The expected payload bytes from `start`, to weight shards against each other; None if
             unknown.
-        patience: The time in seconds without progress after which the range ends with the records that it
-            has, because other shards wait to commit. A shard that has been throttled and has never responded
+        retry_seconds: The time in seconds without progress after which the range ends with the records that
+            it has, because other shards wait to commit. A shard that has been throttled and has never responded
             fails. None, and a shard that returns only empty pages, wait for `STALL_SECONDS`. Other failures
             have a limited number of attempts.
-        answer_within: The time in seconds without any data of a response after which the range fails. None
+        response_timeout: The time in seconds without any data of a response after which the range fails. None
             is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
     """
 
@@ -54,8 +54,8 @@ class ShardRange(msgspec.Struct, frozen=True):
     max_bad_records: int | None = None
     up_to: Position | None = None
     expected: int | None = None
-    patience: float | None = None
-    answer_within: float | None = None
+    retry_seconds: float | None = None
+    response_timeout: float | None = None
 
 
 class RangeEnd(StrEnum):
@@ -63,8 +63,8 @@ class RangeEnd(StrEnum):
 
     BOUND = "bound"
     """A limit other than time, a used-up allowance, or a stop request."""
-    LATE = "late"
-    """The time limit of the range or of all shards together, or the range's `patience`."""
+    TIME_LIMIT = "late"
+    """The time limit of the range or of all shards together, or the range's `retry_seconds`."""
     TIP = "tip"
     SHARD_END = "shard_end"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.quota import Budget
+from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.call_pacing import CallPacing
 from kinesis_assets.kinesis.reading.loss_detector import LossDetector
 from kinesis_assets.kinesis.reading.page_source import PageSource
@@ -24,7 +24,7 @@ from kinesis_assets.kinesis.reading.user_records import is_inside, user_records
 from kinesis_assets.kinesis.records.aggregation import is_damaged
 from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import Pause, by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import Pause, to_thread
 
 if TYPE_CHECKING:
     import threading
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
-    from kinesis_assets.kinesis.transport.memory_limiter import Room
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
+    from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 
 PAGE_LIMIT = 10_000
@@ -54,8 +54,8 @@ class ShardReading:
         range_: The range.
         quota: The quota that the reading shares with others.
         stop: An event; once it is set, no further page is requested.
-        room: The memory limiter. A page holds a reservation from before its body is read until the step after
-            its last records.
+        limiter: The memory limiter. A page holds a reservation from before its body is read until the step
+            after its last records.
 
     Attributes:
         range: The range.
@@ -75,9 +75,9 @@ class ShardReading:
 
     Raises (while iterating):
         ReadFailed: A call failed after a limited number of attempts.
-        ShardSilent: A response took longer than the range's `answer_within`.
+        ShardSilent: A response took longer than the range's `response_timeout`.
         ShardThrottled: The shard was throttled for `STALL_SECONDS` or, if it never responded, for the range's
-            `patience`.
+            `retry_seconds`.
         ShardStalled: The shard made no progress for `STALL_SECONDS`.
         DataLost: Records may have expired unread, and the policy of `expiry` is to fail.
         TooManyBadRecords: The next record is damaged, and `max_bad_records` is reached.
@@ -87,9 +87,9 @@ class ShardReading:
         self,
         client: StreamClient,
         range_: ShardRange,
-        quota: Budget | None = None,
+        quota: Quota | None = None,
         stop: threading.Event | None = None,
-        room: Room | None = None,
+        limiter: MemoryLimiter | None = None,
     ) -> None:
         self.range = range_
         self.position = range_.start
@@ -106,18 +106,18 @@ class ShardReading:
         self.tip_time: datetime | None = None
         self.gaps: list[Gap] = []
         bounds = range_.bounds
-        own = Budget(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
+        own = Quota(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
         self._quotas = [own] if quota is None else [own, quota]
         self._loss = (
             None if range_.expiry is None else LossDetector(range_.shard_id, range_.expiry, range_.start)
         )
         self._client = client
         self._stop = stop
-        self._reservation = None if room is None else room.seat()
-        self._stall_detector = StallDetector(range_.patience)
+        self._reservation = None if limiter is None else limiter.reservation()
+        self._stall_detector = StallDetector(range_.retry_seconds)
         self._pacing = CallPacing(PAGE_LIMIT)
         self._started = False
-        self._pages = PageSource(client, range_.shard_id, range_.answer_within)
+        self._pages = PageSource(client, range_.shard_id, range_.response_timeout)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -127,7 +127,7 @@ class ShardReading:
             if isinstance(step, Records):
                 yield step
             else:
-                step.wait_out()
+                step.block()
 
     def steps(self) -> Generator[Wait | Records]:
         """Yield the range's records, at most a page at a time, and the waits between them.
@@ -144,7 +144,7 @@ class ShardReading:
                 self._started = True
                 response = yield from self._next_page()
                 if response is None:
-                    self.end = self._end_before_page() or RangeEnd.LATE
+                    self.end = self._end_before_page() or RangeEnd.TIME_LIMIT
                     break
                 yield from self._yield_page(*response)
                 del response
@@ -178,7 +178,7 @@ class ShardReading:
 
     def _release(self) -> None:
         if self._reservation is not None:
-            self._reservation.leave()
+            self._reservation.release()
 
     def _stop_requested(self) -> bool:
         return self._stop is not None and self._stop.is_set()
@@ -194,8 +194,8 @@ class ShardReading:
         timed_out = self._deadline is not None and time.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
         before_first = self._started and not self.records
-        others_wait = self._stall_detector.retry_time_over or any(quota.late for quota in self._quotas)
-        return RangeEnd.LATE if timed_out or (others_wait and not before_first) else None
+        others_wait = self._stall_detector.retry_time_over or any(quota.timed_out for quota in self._quotas)
+        return RangeEnd.TIME_LIMIT if timed_out or (others_wait and not before_first) else None
 
     def _ends_after_failure(self, *, silent: bool) -> bool:
         """Whether a failed call ends the range without an error.
@@ -208,7 +208,7 @@ class ShardReading:
             return False
         return self._used_up or (self._end_before_page() is not None and self.records > 0)
 
-    def _check_for_loss(self, page: Page, served: datetime) -> Waits[None]:
+    def _check_for_loss(self, page: Page, served: datetime) -> Awaitable[None]:
         """Record a gap before a page, or fail, if records may have expired there."""
         gap = None if self._loss is None else self._loss.possible_gap(page, served, self.position)
         if self._loss is None or gap is None:
@@ -221,7 +221,7 @@ class ShardReading:
         elif self._loss.accept(gap):
             self.gaps.append(gap)
 
-    def _is_available(self, sequence_number: str) -> Waits[bool]:
+    def _is_available(self, sequence_number: str) -> Awaitable[bool]:
         """Whether a record can still be read; if so, all records after it can be read, too.
 
         The read runs in a thread. Its pauses would let other readings start, which would then wait for the
@@ -233,12 +233,12 @@ class ShardReading:
             at,
             Bounds(max_records=1),
             self.range.hash_range,
-            patience=self.range.patience,
-            answer_within=self.range.answer_within,
+            retry_seconds=self.range.retry_seconds,
+            response_timeout=self.range.response_timeout,
         )
         probe = ShardReading(self._client, range_, stop=self._stop)
         probe._pacing.next_call = self._pacing.next_call  # both share the shard's five calls a second
-        found = yield from by_a_thread(lambda: next(iter(probe), None))
+        found = yield from to_thread(lambda: next(iter(probe), None))
         self._pacing.next_call = probe._pacing.next_call
         return found is not None and found[0].sequence_number == sequence_number
 
@@ -299,9 +299,9 @@ class ShardReading:
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
-    def _next_page(self) -> Waits[tuple[Page, datetime] | None]:
+    def _next_page(self) -> Awaitable[tuple[Page, datetime] | None]:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
-        retries = PageRetries(self._stall_detector, silence_is_final=self.range.answer_within is not None)
+        retries = PageRetries(self._stall_detector, silence_is_final=self.range.response_timeout is not None)
         while True:
             try:
                 iterator = yield from self._pages.iterator(self.position)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.stall_detector import StallDetector
 
 _ATTEMPTS = 6
-"""The maximum number of attempts for one page. Throttled calls do not count: `patience` limits them."""
+"""The maximum number of attempts for one page. Throttled calls do not count: `retry_seconds` limits them."""
 
-_LEAST_TRIES = 3
-"""The minimum number of attempts for a throttled shard, whatever its `patience`: where many shards share
+_MIN_ATTEMPTS = 3
+"""The minimum number of attempts for a throttled shard, whatever its `retry_seconds`: where many shards share
 the calls of a task, attempts are far apart."""
 
 _LONGEST_WAIT = 5.0
@@ -107,9 +107,9 @@ class PageRetries:
         """
         if is_throttled(error):
             self._throttled += 1
-            # After empty pages `patience` does not count: the next run would meet the same pages again.
+            # After empty pages `retry_seconds` does not count: the next run would meet the same pages again.
             impatient = (
-                never_answered and self._throttled >= _LEAST_TRIES and self._stall_detector.retry_time_over
+                never_answered and self._throttled >= _MIN_ATTEMPTS and self._stall_detector.retry_time_over
             )
             return ShardThrottled if self._stall_detector.stalled or impatient else None
         self._failed += 1

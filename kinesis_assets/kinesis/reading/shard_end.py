@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import to_thread
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
 UNCONFIRMED = "ShardEndUnconfirmed"
 """The code of the `CallFailed` for a response that ends a shard without confirmation."""
@@ -41,7 +41,7 @@ class ShardEnd:
         self._shard_id = shard_id
         self._seen_before = False
 
-    def check(self, *, null_iterator: bool, children: bool, records: bool) -> Waits[None]:
+    def check(self, *, null_iterator: bool, children: bool, records: bool) -> Awaitable[None]:
         """Check a response before any of it is used.
 
         Args:
@@ -62,7 +62,7 @@ class ShardEnd:
             self._seen_before = True
             raise self._unconfirmed("NextShardIterator is null, but ChildShards is missing")
         try:
-            shards = yield from by_a_thread(self._client.list_shards)
+            shards = yield from to_thread(self._client.list_shards)
         except ShardListIncomplete as error:
             raise self._unconfirmed(f"NextShardIterator is null without ChildShards, and {error}") from None
         self.reached = any(shard.shard_id == self._shard_id and shard.closed for shard in shards)

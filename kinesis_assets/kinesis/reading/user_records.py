@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.records.aggregation import any_aggregate, sliced
+from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices
 from kinesis_assets.kinesis.records.record import Records
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def user_records(
     for record in page:
         resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
         last: Sequence[Record] = ()
-        for parts in sliced(record, hash_range):
+        for parts in deaggregate_slices(record, hash_range):
             if last:
                 yield Records.of([*batch, *last], continued=True)
                 batch = []

@@ -156,10 +156,10 @@ def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Reco
         shard's range have the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For an
         invalid aggregate, the record with an error.
     """
-    return list(chain.from_iterable(sliced(record, hash_range)))
+    return list(chain.from_iterable(deaggregate_slices(record, hash_range)))
 
 
-def sliced(record: Record, hash_range: tuple[str, str] | None) -> Iterator[Sequence[Record]]:
+def deaggregate_slices(record: Record, hash_range: tuple[str, str] | None) -> Iterator[Sequence[Record]]:
     """Yield the records of `deaggregate` in non-empty lists of at most `SLICE`."""
     if not is_aggregate(record):
         yield [record]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.records.record import Record, Records
 
-_FEW = 400
+_SMALL_COUNT = 400
 """Up to this many records, a loop over the sequence numbers is faster than NumPy."""
 
 _PLAIN = b":0"
@@ -42,7 +42,7 @@ def checksums(records: Records) -> int:
     if records.subs is not None:
         pairs = zip(records.numbers, records.subs, strict=True)
         return sum([crc32(f"{number}:{sub}".encode()) for number, sub in pairs])
-    if len(records) > _FEW:
+    if len(records) > _SMALL_COUNT:
         digits, offsets = bytes_and_offsets(records.number_column)
         lengths = offsets[1:] - offsets[:-1]
         if lengths.min() == lengths.max():

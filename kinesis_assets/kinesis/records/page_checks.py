@@ -89,7 +89,7 @@ def check_follows(stream: str, first: str | None, position: Position) -> None:
         )
 
 
-def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
+def first_invalid_number(numbers: pa.StringArray) -> str | None:
     """Return the first string that `shards.NUMBER` does not match; None if all match.
 
     Checking the whole column at once costs less than matching the strings one by one.
@@ -111,7 +111,7 @@ def first_that_is_no_number(numbers: pa.StringArray) -> str | None:
 
 def _check_numbers(records: Records) -> None:
     numbers = records.number_column
-    invalid = first_that_is_no_number(numbers)
+    invalid = first_invalid_number(numbers)
     if invalid is not None:
         raise ValueError(f"invalid sequence number {invalid[:80]!r}")
     index = _first_not_ascending(numbers)

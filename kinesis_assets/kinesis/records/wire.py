@@ -62,7 +62,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
     next_shard_iterator: str | None = None
     child_shards: list[ChildShard] | None = None
 
-    def answer(self) -> Page:
+    def to_result(self) -> Page:
         """Convert the response to a page.
 
         Raises:
@@ -89,7 +89,7 @@ class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
 
     shard_iterator: str
 
-    def answer(self) -> str:
+    def to_result(self) -> str:
         """Return the iterator."""
         return self.shard_iterator
 

@@ -3,7 +3,7 @@
 Code that reads from the service does not block. It is a generator that yields each event that it waits for,
 and continues when the next step is requested.
 
-`waited_out` runs one generator and blocks for each event.
+`run_until_complete` runs one generator and blocks for each event.
 `event_loop` runs many: while some wait, the others continue.
 """
 
@@ -37,7 +37,7 @@ class Pause:
 
     seconds: float
 
-    def wait_out(self) -> None:
+    def block(self) -> None:
         """Block until the event."""
         time.sleep(self.seconds)
 
@@ -58,7 +58,7 @@ class SocketWait:
     seconds: float
     timed_out: bool = False
 
-    def wait_out(self) -> None:
+    def block(self) -> None:
         """Block until the event."""
         wait = wait_for_write if self.to_send else wait_for_read
         self.timed_out = not wait(self.socket, self.seconds)
@@ -75,7 +75,7 @@ class ThreadWait(Generic[_T]):
         self._function = function
         self._future: Future[_T] = Future()
 
-    def wait_out(self) -> None:
+    def block(self) -> None:
         """Call the function."""
         try:
             self._future.set_result(self._function())
@@ -88,7 +88,7 @@ class ThreadWait(Generic[_T]):
 
 
 @dataclass(frozen=True, slots=True)
-class RoomWait:
+class MemoryWait:
     """Memory for a page is available; see `memory_limiter`. All generators of one loop share one limiter.
 
     Attributes:
@@ -97,19 +97,19 @@ class RoomWait:
 
     is_over: Callable[[], bool]
 
-    def wait_out(self) -> None:
+    def block(self) -> None:
         """Raise an error: nothing else runs that could release memory."""
         raise RuntimeError("no memory is available, and no other work can release any")
 
 
-Wait = Pause | SocketWait | ThreadWait[Any] | RoomWait
+Wait = Pause | SocketWait | ThreadWait[Any] | MemoryWait
 """An event that a generator waits for."""
 
-Waits = Generator[Wait, None, _T]
+Awaitable = Generator[Wait, None, _T]
 """A generator that yields the events that it waits for, and returns a result."""
 
 
-def waited_out(generator: Waits[_T]) -> _T:
+def run_until_complete(generator: Awaitable[_T]) -> _T:
     """Run a generator to its end in this thread, blocking for each event, and return its result."""
     with closing(generator):
         while True:
@@ -118,10 +118,10 @@ def waited_out(generator: Waits[_T]) -> _T:
             except StopIteration as end:
                 result: _T = end.value
                 return result
-            wait.wait_out()
+            wait.block()
 
 
-def in_time(generator: Waits[_T], seconds: float) -> Waits[_T]:
+def with_socket_timeout(generator: Awaitable[_T], seconds: float) -> Awaitable[_T]:
     """Run a generator with an upper limit for each wait for a socket.
 
     Args:
@@ -140,14 +140,14 @@ def in_time(generator: Waits[_T], seconds: float) -> Waits[_T]:
             yield wait
 
 
-def by_a_thread(function: Callable[[], _T]) -> Waits[_T]:
+def to_thread(function: Callable[[], _T]) -> Awaitable[_T]:
     """Call a blocking function in another thread, and return its result."""
     wait = ThreadWait(function)
     yield wait
     return wait.result()
 
 
-def until_it_can(socket: socket, seconds: float, *, to_send: bool = False) -> Waits[None]:
+def wait_for_socket(socket: socket, seconds: float, *, to_send: bool = False) -> Awaitable[None]:
     """Wait until a socket is ready for receiving, or for sending.
 
     Raises:
@@ -159,7 +159,7 @@ def until_it_can(socket: socket, seconds: float, *, to_send: bool = False) -> Wa
         raise TimeoutError("timed out")
 
 
-def when_it_can(function: Callable[[], _T], socket: socket, seconds: float) -> Waits[_T]:
+def call_when_ready(function: Callable[[], _T], socket: socket, seconds: float) -> Awaitable[_T]:
     """Call a function that receives from a non-blocking socket or sends to it, until it does not block.
 
     Args:
@@ -179,4 +179,4 @@ def when_it_can(function: Callable[[], _T], socket: socket, seconds: float) -> W
         except ssl.SSLWantWriteError:
             to_send = True
         # Outside of the except block: the error would keep its frames alive, and with them a part of a body.
-        yield from until_it_can(socket, seconds, to_send=to_send)
+        yield from wait_for_socket(socket, seconds, to_send=to_send)

@@ -16,14 +16,14 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
 from typing import TYPE_CHECKING, assert_never
 
-from kinesis_assets.kinesis.transport.awaitables import Pause, RoomWait, SocketWait, ThreadWait
+from kinesis_assets.kinesis.transport.awaitables import MemoryWait, Pause, SocketWait, ThreadWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from selectors import BaseSelector
     from socket import socket
 
-    from kinesis_assets.kinesis.transport.awaitables import Wait, Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
 
 
 class EventLoop:
@@ -39,21 +39,21 @@ class EventLoop:
         self._remaining = 0
         self._pauses_end = False
         self._paused: list[tuple[float, int]] = []  # a heap
-        self._generators: Sequence[Waits[None]] = ()
+        self._generators: Sequence[Awaitable[None]] = ()
         self._socket_waits: dict[int, tuple[float, SocketWait]] = {}
         self._earliest_deadline = math.inf  # of the socket waits
-        self._memory_waits: deque[tuple[RoomWait, int]] = deque()
+        self._memory_waits: deque[tuple[MemoryWait, int]] = deque()
         self._thread_calls_done: deque[int] = deque()
         self._selector: BaseSelector
         self._wake_receiver: socket
         self._wake_sender: socket | None = None  # other threads wake the loop by sending a byte
 
-    def hurry(self) -> None:
+    def cancel_pauses(self) -> None:
         """End all current and future pauses. Any thread may call this, at any time."""
         self._pauses_end = True
         self._wake()
 
-    def run(self, generators: Sequence[Waits[None]]) -> None:
+    def run(self, generators: Sequence[Awaitable[None]]) -> None:
         """Run generators until all have ended.
 
         They start in the given order. Those that paused continue in the order in which their pauses end.
@@ -119,7 +119,7 @@ class EventLoop:
                 self._socket_waits[number] = deadline, wait
                 self._earliest_deadline = min(self._earliest_deadline, deadline)
                 self._selector.register(wait.socket, event, number)
-            case RoomWait():
+            case MemoryWait():
                 self._memory_waits.append((wait, number))
             case ThreadWait():
                 threads.submit(self._call_in_thread, wait, number)
@@ -133,7 +133,7 @@ class EventLoop:
                 assert_never(wait)
 
     def _call_in_thread(self, wait: ThreadWait[object], number: int) -> None:
-        wait.wait_out()
+        wait.block()
         self._thread_calls_done.append(number)
         self._wake()
 
@@ -156,7 +156,7 @@ class EventLoop:
         if self._socket_waits:
             seconds = min(seconds, self._earliest_deadline - time.monotonic())
         elif seconds == math.inf and len(waits) == self._running:
-            waits[0][0].wait_out()  # raises: every running generator waits for memory
+            waits[0][0].block()  # raises: every running generator waits for memory
         return None if seconds == math.inf else max(0.0, seconds)
 
     def _wake(self) -> None:

@@ -16,13 +16,13 @@ from botocore import exceptions as sdk_errors
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
-from kinesis_assets.kinesis.transport.http_response import BodyTooLong, HttpAnswer, receive
+from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.http_response import BodyTooLong, HttpResponse, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
@@ -70,8 +70,8 @@ class HttpEndpoint:
         self._start = request_line + _lines(proxy_headers.items())
 
     def post(
-        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], Waits[None]]
-    ) -> Waits[HttpAnswer]:
+        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], Awaitable[None]]
+    ) -> Awaitable[HttpResponse]:
         """Send one request, without retries, and return the response.
 
         Args:
@@ -89,13 +89,13 @@ class HttpEndpoint:
         reusable = False
         try:
             if connection.is_closed:
-                yield from by_a_thread(lambda: self._open(connection))
+                yield from to_thread(lambda: self._open(connection))
             seconds = self._pool.timeout.read_timeout
             connection.sock.sendall(request)  # fits in the send buffer
             connection.sock.settimeout(0)
             response = yield from receive(connection.sock, seconds, self._largest_body, before_body)
             connection.sock.settimeout(seconds)  # as the SDK expects
-            reusable = response.keeps
+            reusable = response.keep_alive
         except (OSError, HTTPException, urllib3_errors.HTTPError, self._certificate_error) as error:
             # The traceback would keep its frames alive, and with them a part of a body.
             raise self._sdk_error(error.with_traceback(None), connection) from error

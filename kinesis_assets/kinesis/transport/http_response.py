@@ -11,15 +11,15 @@ import numpy as np
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
-from kinesis_assets.kinesis.transport.awaitables import until_it_can, when_it_can
+from kinesis_assets.kinesis.transport.awaitables import call_when_ready, wait_for_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
-_PIECE = 256 << 10
+_RECEIVE_BYTES = 256 << 10
 """Maximum bytes per receive call while the length of the response is unknown. Most responses are shorter."""
 
 _MAX_HEAD_BYTES = 64 << 10
@@ -35,23 +35,23 @@ class BodyTooLong(ProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """An HTTP response.
 
     Attributes:
         status: HTTP status code.
         headers: Values by header name in lower case.
         body: Shorter than its Content-Length if the connection was closed early.
-        keeps: Whether the connection can be used for another request.
+        keep_alive: Whether the connection can be used for another request.
     """
 
     status: int
     headers: dict[str, str]
     body: memoryview
-    keeps: bool
+    keep_alive: bool
 
 
-class _Found:
+class _ResponseParts:
     """The callbacks of httptools; they collect a response while it is parsed. Trailers are ignored."""
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class _Found:
 
 
 def receive(
-    connection: socket, seconds: float, largest_body: int, before_body: Callable[[int], Waits[None]]
-) -> Waits[HttpAnswer]:
+    connection: socket, seconds: float, largest_body: int, before_body: Callable[[int], Awaitable[None]]
+) -> Awaitable[HttpResponse]:
     """Receive the response to a request.
 
     Args:
@@ -97,13 +97,13 @@ def receive(
         BodyTooLong: The body exceeds `largest_body`.
         ProtocolError: The bytes are not an HTTP/1.1 response, or more than one.
     """
-    yield from until_it_can(connection, seconds)  # a receive call that fails costs more
+    yield from wait_for_socket(connection, seconds)  # a receive call that fails costs more
     receiver = _Receiver(connection, seconds)
     status = 0
     received = memoryview(b"")
     while status < HTTPStatus.OK:  # 1xx precedes the final response
         head, received = yield from _receive_head(receiver, received)
-        found = _Found()
+        found = _ResponseParts()
         parser = HttpResponseParser(found)
         _parse(parser, head)
         status = parser.get_status_code()
@@ -118,12 +118,12 @@ def receive(
     else:
         yield from _parse_body(receiver, parser, found, received, largest_body)
         body = memoryview(found.body)
-    keeps = (
+    keep_alive = (
         found.is_complete
         and parser.get_http_version() == "1.1"
         and "close" not in found.headers.get("connection", "").lower()
     )
-    return HttpAnswer(status, found.headers, body, keeps)
+    return HttpResponse(status, found.headers, body, keep_alive)
 
 
 class _Receiver:
@@ -138,22 +138,22 @@ class _Receiver:
         """Set the deadline to `_MAX_SECONDS` from now."""
         self._deadline = time.monotonic() + _MAX_SECONDS
 
-    def receive(self) -> Waits[bytes]:
+    def receive(self) -> Awaitable[bytes]:
         """Receive some bytes; empty if the connection was closed."""
         self._check_deadline()
-        return when_it_can(lambda: self._connection.recv(_PIECE), self._connection, self._seconds)
+        return call_when_ready(lambda: self._connection.recv(_RECEIVE_BYTES), self._connection, self._seconds)
 
-    def receive_into(self, buffer: memoryview) -> Waits[int]:
+    def receive_into(self, buffer: memoryview) -> Awaitable[int]:
         """Receive bytes into a buffer, and return how many; 0 if the connection was closed."""
         self._check_deadline()
-        return when_it_can(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
+        return call_when_ready(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
 
     def _check_deadline(self) -> None:
         if time.monotonic() > self._deadline:
             raise TimeoutError(f"the response was not complete after {_MAX_SECONDS:.0f} s")
 
 
-def _receive_head(receiver: _Receiver, received: memoryview) -> Waits[tuple[memoryview, memoryview]]:
+def _receive_head(receiver: _Receiver, received: memoryview) -> Awaitable[tuple[memoryview, memoryview]]:
     """Receive the head of a response.
 
     Args:
@@ -175,7 +175,7 @@ def _receive_head(receiver: _Receiver, received: memoryview) -> Waits[tuple[memo
     return view[:end], view[end:]
 
 
-def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Waits[memoryview]:
+def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Awaitable[memoryview]:
     """Receive a body of `length` bytes, or less if the connection is closed early."""
     count = len(received)
     if count < length:
@@ -192,8 +192,8 @@ def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Wai
 
 
 def _parse_body(
-    receiver: _Receiver, parser: HttpResponseParser, found: _Found, received: memoryview, largest: int
-) -> Waits[None]:
+    receiver: _Receiver, parser: HttpResponseParser, found: _ResponseParts, received: memoryview, largest: int
+) -> Awaitable[None]:
     """Receive and parse a body that marks its own end or ends with the connection."""
     count = len(received)
     _parse(parser, received)

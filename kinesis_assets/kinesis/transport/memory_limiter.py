@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.transport.awaitables import RoomWait
+from kinesis_assets.kinesis.transport.awaitables import MemoryWait
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.awaitables import Waits
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
 
-class Room:
+class MemoryLimiter:
     """Limits the total size of the pages that are in memory. Not thread-safe.
 
     Waiters are served first in, first out, so that small pages never starve a large one. A request for more
@@ -23,14 +23,14 @@ class Room:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._taken = 0
-        self._waiting: deque[Seat] = deque()
+        self._reserved = 0
+        self._waiting: deque[Reservation] = deque()
 
-    def seat(self) -> Seat:
+    def reservation(self) -> Reservation:
         """Return an empty reservation, for one page at a time."""
-        return Seat(self)
+        return Reservation(self)
 
-    def take(self, amount: int, reservation: Seat) -> Waits[int]:
+    def acquire(self, amount: int, reservation: Reservation) -> Awaitable[int]:
         """Reserve bytes once they are free, and return how many were reserved.
 
         Args:
@@ -41,36 +41,36 @@ class Room:
         self._waiting.append(reservation)
         try:
             while not self._is_free(amount, reservation):
-                yield RoomWait(lambda: self._is_free(amount, reservation))
+                yield MemoryWait(lambda: self._is_free(amount, reservation))
         finally:
             self._waiting.remove(reservation)
-        self._taken += amount
+        self._reserved += amount
         return amount
 
     def release(self, amount: int) -> None:
         """Free reserved bytes."""
-        self._taken -= amount
+        self._reserved -= amount
 
-    def _is_free(self, amount: int, reservation: Seat) -> bool:
-        return self._waiting[0] is reservation and self._taken + amount <= self._capacity
+    def _is_free(self, amount: int, reservation: Reservation) -> bool:
+        return self._waiting[0] is reservation and self._reserved + amount <= self._capacity
 
 
-class Seat:
+class Reservation:
     """The memory that is reserved for one page at a time.
 
     A reservation is empty while it waits, so that waiters never wait for each other.
     """
 
-    def __init__(self, limiter: Room) -> None:
+    def __init__(self, limiter: MemoryLimiter) -> None:
         self._limiter = limiter
         self._held = 0
 
-    def take(self, amount: int) -> Waits[None]:
+    def acquire(self, amount: int) -> Awaitable[None]:
         """Release the reserved bytes and reserve `amount` bytes instead."""
-        self.leave()
-        self._held = yield from self._limiter.take(amount, self)
+        self.release()
+        self._held = yield from self._limiter.acquire(amount, self)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release all reserved bytes."""
         if self._held:
             held, self._held = self._held, 0

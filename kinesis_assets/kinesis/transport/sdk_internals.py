@@ -27,7 +27,7 @@ class SdkInternalMissing(Exception):
     """A private name of botocore or urllib3 is missing, or takes other arguments."""
 
 
-def warn_that_the_sdk_calls(missing: str) -> None:
+def warn_about_missing_internal(missing: str) -> None:
     """Log that the SDK makes all calls, once per process.
 
     Args:

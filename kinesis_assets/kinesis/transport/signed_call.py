@@ -17,16 +17,16 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from kinesis_assets.kinesis.records.wire import IncompleteBody
-from kinesis_assets.kinesis.transport.awaitables import by_a_thread
+from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.http_connection import HttpEndpoint
 from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.transport.awaitables import Waits
-    from kinesis_assets.kinesis.transport.http_response import HttpAnswer
-    from kinesis_assets.kinesis.transport.memory_limiter import Seat
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.http_response import HttpResponse
+    from kinesis_assets.kinesis.transport.memory_limiter import Reservation
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
@@ -34,7 +34,7 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 class WireStruct(Protocol[AnswerT_co]):
     """A struct that the JSON of a response is decoded to."""
 
-    def answer(self) -> AnswerT_co:
+    def to_result(self) -> AnswerT_co:
         """Convert the struct to the result of the call.
 
         Raises:
@@ -45,7 +45,7 @@ class WireStruct(Protocol[AnswerT_co]):
 LARGEST_BODY = 16 << 20
 """Maximum size of a response body, in bytes. The service returns at most 10 MiB, as base64 in JSON."""
 
-COPIES = 2.5
+MEMORY_PER_BODY_BYTE = 2.5
 """Maximum memory of a page, in bytes for each byte of its body, if its records have 100 bytes or more. At
 first it consists of the body and the records decoded from it, as text; then of the records as text and as
 bytes; then of the records as bytes and as Arrow columns."""
@@ -53,7 +53,7 @@ bytes; then of the records as bytes and as Arrow columns."""
 _encoder = msgspec.json.Encoder()
 
 
-class DirectCall(Generic[AnswerT_co]):
+class SignedCall(Generic[AnswerT_co]):
     """An operation, called with parts of a botocore client and without retries.
 
     Args:
@@ -89,8 +89,8 @@ class DirectCall(Generic[AnswerT_co]):
         }
 
     def __call__(
-        self, arguments: Mapping[str, Any], reservation: Seat
-    ) -> Waits[tuple[AnswerT_co | IncompleteBody, str | None]]:
+        self, arguments: Mapping[str, Any], reservation: Reservation
+    ) -> Awaitable[tuple[AnswerT_co | IncompleteBody, str | None]]:
         """Make one call, and return its result and the `Date` header of the response.
 
         The memory of the response is reserved before its body is received, except for the first 256 KiB,
@@ -108,7 +108,9 @@ class DirectCall(Generic[AnswerT_co]):
         request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
         yield from self._sign(request)
         response = yield from self._endpoint.post(
-            request.headers.items(), request.body, lambda length: reservation.take(int(COPIES * length))
+            request.headers.items(),
+            request.body,
+            lambda length: reservation.acquire(int(MEMORY_PER_BODY_BYTE * length)),
         )
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             error_response = self._error_response(response)
@@ -118,11 +120,11 @@ class DirectCall(Generic[AnswerT_co]):
         try:
             wire = self._decoder.decode(response.body)
             del response  # frees its memory before the conversion
-            return wire.answer(), date
+            return wire.to_result(), date
         except ValueError as error:  # includes msgspec's errors
             return IncompleteBody(str(error)), date
 
-    def _sign(self, request: Any) -> Waits[None]:
+    def _sign(self, request: Any) -> Awaitable[None]:
         """Sign a request.
 
         Shortly before the credentials expire, one call refreshes them over the network, in another thread.
@@ -130,11 +132,11 @@ class DirectCall(Generic[AnswerT_co]):
         """
         sign = self._signing.signer.sign
         if self._signing.needs_credentials():
-            yield from by_a_thread(lambda: sign(self.operation, request))
+            yield from to_thread(lambda: sign(self.operation, request))
         else:
             sign(self.operation, request)
 
-    def _error_response(self, response: HttpAnswer) -> dict[str, Any]:
+    def _error_response(self, response: HttpResponse) -> dict[str, Any]:
         raw = {"status_code": response.status, "headers": response.headers, "body": bytes(response.body)}
         parsed: dict[str, Any] = {}
         # A response that is not from the service, such as a proxy's, can contain anything.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.file_stats import StandingFile
+    from kinesis_assets.table.file_stats import ActiveFile
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.table.upkeep import Upkeep
 
@@ -50,7 +50,7 @@ def compact(
         ClocksDisagree: The clocks differ.
     """
     today = clock.now().date().isoformat()
-    for day, small in _due(table.snapshot().standing_files(), since, today).items():
+    for day, small in _due(table.snapshot().active_files(), since, today).items():
         rows, files, size = totals(small)
         step = Step("compact", day, State.PLANNED, 0, files, size)
         if dry_run:
@@ -64,10 +64,10 @@ def compact(
         yield done
 
 
-def _due(files: list[StandingFile], since: date | None, today: str) -> Mapping[str, list[StandingFile]]:
+def _due(files: list[ActiveFile], since: date | None, today: str) -> Mapping[str, list[ActiveFile]]:
     """Return the small files of each day that does not expire and has enough of them, oldest day first."""
     first = "" if since is None else since.isoformat()
-    small: defaultdict[str, list[StandingFile]] = defaultdict(list)
+    small: defaultdict[str, list[ActiveFile]] = defaultdict(list)
     for file in files:
         if file.size < SMALL_BYTES and first <= file.arrival_date:
             small[file.arrival_date].append(file)

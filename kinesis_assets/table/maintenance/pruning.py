@@ -9,13 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.amendment_files import PAST_FOLDER
-from kinesis_assets.table.commit_ids import drawn_at
-from kinesis_assets.table.heartbeat import RUNS
+from kinesis_assets.table.amendment_files import AMENDMENTS_FOLDER
+from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
-from kinesis_assets.table.stop_marker import STOPS
+from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER
 from kinesis_assets.table.storage import files_in
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ reached by a run every 26 seconds for all of `CHAIN_KEPT`."""
 CHAIN_BYTES = 4 << 30
 """Likewise for their bytes."""
 
-STOPS_KEPT = timedelta(days=1)
+MARKERS_KEPT = timedelta(days=1)
 """How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
 run is at most a minute old."""
 
@@ -71,9 +71,9 @@ def prune(
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
-        (PAST_FOLDER, partial(_superseded_amendments, table, identity)),
-        (STOPS, partial(_expired, table, STOPS)),
-        (RUNS, partial(_expired, table, RUNS)),
+        (AMENDMENTS_FOLDER, partial(_superseded_amendments, table, identity)),
+        (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
+        (HEARTBEATS_FOLDER, partial(_expired, table, HEARTBEATS_FOLDER)),
     ):
         yield from _prune_folder(table, of, found(clock.now()), dry_run=dry_run)
 
@@ -107,23 +107,23 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
     if current is None:
         return
     infos = dict(sorted(_by_token(table, POSITIONS_FOLDER).items()))
-    since = _chain_since({token: info.size for token, info in infos.items()}, now)
-    kept = current.token
-    for token in infos:
-        if drawn_at(token) < since:
+    since = _chain_since({commit_id: info.size for commit_id, info in infos.items()}, now)
+    kept = current.commit_id
+    for commit_id in infos:
+        if time_of_id(commit_id) < since:
             continue
-        previous = _previous_of(snapshot, identity, token)
+        previous = _previous_of(snapshot, identity, commit_id)
         if previous is not None:
             kept = min(kept, previous)
             break
-    bases = {_base_of(snapshot, token) for token in (kept, current.token)}
+    bases = {_base_of(snapshot, commit_id) for commit_id in (kept, current.commit_id)}
     old = iter(
         [
-            token
-            for token, info in infos.items()
-            if token < kept
-            and drawn_at(token) < since
-            and token not in bases
+            commit_id
+            for commit_id, info in infos.items()
+            if commit_id < kept
+            and time_of_id(commit_id) < since
+            and commit_id not in bases
             and info.mtime < now - CHAIN_NEEDED
         ]
     )
@@ -131,9 +131,9 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
         while batch := list(islice(old, _AT_ONCE)):
             # Files of another stream are not deleted.
             ours = pool.map(partial(_is_of, snapshot, identity), batch)
-            for token, is_ours in zip(batch, ours, strict=True):
+            for commit_id, is_ours in zip(batch, ours, strict=True):
                 if is_ours:
-                    yield positions_path(token)
+                    yield positions_path(commit_id)
 
 
 def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
@@ -145,37 +145,37 @@ def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
     """
     since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0
-    for token in reversed(bytes_of):
-        files, size = files + 1, size + bytes_of[token]
+    for commit_id in reversed(bytes_of):
+        files, size = files + 1, size + bytes_of[commit_id]
         if files > CHAIN_FILES or size > CHAIN_BYTES:
             # The files with later tokens are within the limits.
-            return max(since, min(needed, drawn_at(token) + _TOKEN_STEP))
+            return max(since, min(needed, time_of_id(commit_id) + _TOKEN_STEP))
     return since
 
 
-def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> int | None:
+def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, commit_id: int) -> int | None:
     """Return the predecessor of a positions file, or its own token if it is the first.
 
     Returns None if the file is damaged or another stream's.
     """
     try:
-        found = snapshot.positions_header_at(token)
+        found = snapshot.positions_header_at(commit_id)
     except PositionsUnreadable:  # the process that wrote the file was killed
         return None
     if found.identity.arn != identity.arn:
         return None
-    return token if found.previous is None else found.previous
+    return commit_id if found.previous is None else found.previous
 
 
-def _base_of(snapshot: TableSnapshot, token: int) -> int | None:
+def _base_of(snapshot: TableSnapshot, commit_id: int) -> int | None:
     try:
-        return snapshot.positions_header_at(token).base
+        return snapshot.positions_header_at(commit_id).base
     except PositionsUnreadable:  # it was pruned before
         return None
 
 
-def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, token: int) -> bool:
-    return _previous_of(snapshot, identity, token) is not None
+def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, commit_id: int) -> bool:
+    return _previous_of(snapshot, identity, commit_id) is not None
 
 
 def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
@@ -187,19 +187,19 @@ def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: dat
     if current is None:
         return
     named = table.chain.segments(current)
-    for token, info in sorted(_by_token(table, ARCHIVE_FOLDER).items()):
-        if token in named or not _is_old(token, now) or info.mtime >= now - CHAIN_NEEDED:
+    for commit_id, info in sorted(_by_token(table, ARCHIVE_FOLDER).items()):
+        if commit_id in named or not _is_old(commit_id, now) or info.mtime >= now - CHAIN_NEEDED:
             continue
         try:
-            is_ours = table.chain.stream_of_segment(token) == current.identity
+            is_ours = table.chain.stream_of_segment(commit_id) == current.identity
         except PositionsUnreadable:  # its writer was killed, or is a newer version
             is_ours = False
         if is_ours:
-            yield segment_path(token)
+            yield segment_path(commit_id)
 
 
-def _is_old(token: int, now: datetime) -> bool:
-    return drawn_at(token) < (now - CHAIN_KEPT).timestamp()
+def _is_old(commit_id: int, now: datetime) -> bool:
+    return time_of_id(commit_id) < (now - CHAIN_KEPT).timestamp()
 
 
 def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
@@ -210,21 +210,21 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
     pruning is interrupted.
     """
     snapshot = table.snapshot()
-    present = _by_token(table, PAST_FOLDER)  # older ones were pruned before
-    entry = snapshot.past(identity)
+    present = _by_token(table, AMENDMENTS_FOLDER)  # older ones were pruned before
+    entry = snapshot.amendment(identity)
     chain: list[int] = []
     while entry is not None:
-        chain.append(entry.token)
+        chain.append(entry.commit_id)
         previous = entry.previous
-        entry = None if previous is None or previous not in present else snapshot.past_at(previous)
-    old = [token for token in chain if _is_old(token, now)]
-    for token in reversed(old[1:]):
-        yield f"{PAST_FOLDER}/{token}.json"
+        entry = None if previous is None or previous not in present else snapshot.amendment_at(previous)
+    old = [commit_id for commit_id in chain if _is_old(commit_id, now)]
+    for commit_id in reversed(old[1:]):
+        yield f"{AMENDMENTS_FOLDER}/{commit_id}.json"
 
 
 def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
     for info in files_in(table.files, folder):
-        if info.mtime is not None and info.mtime < now - STOPS_KEPT:
+        if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.amendments import following
-from kinesis_assets.table.commit_ids import draw_token
-from kinesis_assets.table.commit_loop import until_told
+from kinesis_assets.table.amendments import next_amendment
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 
 if TYPE_CHECKING:
@@ -54,36 +54,36 @@ def expire(
         CommitFailed: All attempts to commit failed.
         CommitUnknown: The table cannot be read after an attempt.
     """
-    batch_id = draw_token()
+    batch_id = new_id()
     tried: dict[int, Step] = {}
     floor = wanted
 
-    def attempt(*, and_try: bool) -> tuple[Step | None] | None:
+    def attempt(*, may_commit: bool) -> tuple[Step | None] | None:
         nonlocal floor
         snapshot = table.snapshot()
-        amendment = snapshot.past(identity)
+        amendment = snapshot.amendment(identity)
         before = None if amendment is None else amendment.floor
         floor = wanted if before is None else max(wanted, before)
         # Whole days are deleted, so that files are removed and none is rewritten.
-        old = [file for file in snapshot.standing_files() if file.arrival_date < wanted.isoformat()]
+        old = [file for file in snapshot.active_files() if file.arrival_date < wanted.isoformat()]
         if not old and floor == before:
-            return (None if amendment is None else tried.get(amendment.token),)
+            return (None if amendment is None else tried.get(amendment.commit_id),)
         step = Step("expire", f"before {wanted}", State.DONE, *totals(old))
         if dry_run:
             return (replace(step, state=State.PLANNED),)
-        if not and_try:
+        if not may_commit:
             return None
-        change = following(amendment, floor=floor, batch_id=batch_id, at=now, by=by)
-        tried[change.token] = step
+        change = next_amendment(amendment, floor=floor, batch_id=batch_id, at=now, by=by)
+        tried[change.commit_id] = step
         if not old:
-            snapshot.commit([], identity=identity, past=change)
+            snapshot.commit([], identity=identity, amendment=change)
         else:
             # The predicate contains no text from outside this program.
-            snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, past=change)
+            snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, amendment=change)
         # Rows of these days that land in the meantime are deleted by the next maintenance.
         return (step,)
 
-    (step,) = until_told(table, attempt)
+    (step,) = commit_until_known(table, attempt)
     if step is not None:
         yield step
     if floor > now.date():
@@ -117,13 +117,13 @@ def lower_floor(
         CommitFailed: All attempts to commit failed.
         CommitUnknown: The table cannot be read after an attempt.
     """
-    batch_id = draw_token()
+    batch_id = new_id()
     tried: Step | None = None
 
-    def attempt(*, and_try: bool) -> Step | None:
+    def attempt(*, may_commit: bool) -> Step | None:
         nonlocal tried
         snapshot = table.snapshot()
-        amendment = snapshot.past(identity)
+        amendment = snapshot.amendment(identity)
         before = None if amendment is None else amendment.floor
         if before is None or before <= floor:
             if tried is not None:
@@ -135,10 +135,12 @@ def lower_floor(
         step = Step("lower floor", f"from {before} to {floor}", State.DONE)
         if dry_run:
             return replace(step, state=State.PLANNED)
-        if and_try:
+        if may_commit:
             tried = step
-            change = following(amendment, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before)
-            snapshot.commit([], identity=identity, past=change)
+            change = next_amendment(
+                amendment, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before
+            )
+            snapshot.commit([], identity=identity, amendment=change)
         return None
 
-    return until_told(table, attempt)
+    return commit_until_known(table, attempt)

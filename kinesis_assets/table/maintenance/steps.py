@@ -11,7 +11,7 @@ from kinesis_assets.errors import CommitFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.table.file_stats import StandingFile
+    from kinesis_assets.table.file_stats import ActiveFile
 
 
 class State(StrEnum):
@@ -54,6 +54,6 @@ def done_or_left(step: Step, do: Callable[[], object]) -> Step:
     return replace(step, state=State.DONE)
 
 
-def totals(files: Sequence[StandingFile]) -> tuple[int, int, int]:
+def totals(files: Sequence[ActiveFile]) -> tuple[int, int, int]:
     """Return the rows, the number and the bytes of files."""
     return sum(file.rows for file in files), len(files), sum(file.size for file in files)
