@@ -331,12 +331,7 @@ def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
 
 
 def _differs(committed: CommittedRows, rows: int) -> str:
-    """Describe how the rows of a batch differ from its commit.
-
-    Args:
-        committed: The rows that the commit added.
-        rows: Number of rows that carry the batch id.
-    """
+    """Describe how a number of rows that carry the batch id differ from the commit."""
     landed = committed.landed
     added = f"batch {committed.batch_id} added {landed.rows} rows"
     if rows < landed.rows:
