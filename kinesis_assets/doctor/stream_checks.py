@@ -34,8 +34,8 @@ def floor_findings(amendment: Amendment | None, listing: StreamListing) -> Itera
             "floor",
             Level.PROBLEM,
             f"the floor is {amendment.floor}, which is in the future: maintenance raised it on a machine "
-            "with a wrong clock; lower it with `kinesis-assets maintain --lower-floor`, then replay the range "
-            "that the stream still has",
+            "with a wrong clock; lower it with `kinesis-assets maintain --lower-floor`, then replay the "
+            "range that the stream still has",
         )
 
 

@@ -6,6 +6,7 @@ Imports inside functions and under TYPE_CHECKING count as any other.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -35,6 +36,7 @@ EVERYWHERE = frozenset({"errors", "retry"})
 """Modules of the package's root that every folder may import."""
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module by its dotted name without the package's, and its file."""
     found = {}
@@ -44,6 +46,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """The modules of the package that each module imports."""
     known = modules()
@@ -79,7 +82,7 @@ def may_import(importing: str, imported: str) -> bool:
     layer = {name: number for number, names in enumerate(LAYERS) for name in names}
     if importing in BESIDE:
         return imported in BESIDE[importing]
-    if imported in BESIDE:
+    if imported in {*BESIDE, "definitions"}:
         return importing in {"cli", "demo"}
     return importing in layer and imported in layer and layer[importing] < layer[imported]
 
@@ -95,7 +98,7 @@ def cycle() -> list[str] | None:
 
 
 def picture() -> str:
-    """The folders and their imports as a Mermaid flowchart; what a folder imports by way of another is left out."""
+    """The folders and their imports as a Mermaid flowchart, without those that others imply."""
     edges: dict[str, set[str]] = {}
     for module, imported in imports().items():
         here = folder(module)

@@ -93,24 +93,28 @@ class OnDemandStream:
             return self._strategy != "AUTO"
 
     def reshard(self) -> str:
-        """Split or merge open shards; what was done."""
+        """Split or merge open shards; return what was done. A stale list may name shards that are closed."""
         with self._changing, self._provisioned():
-            shards = self._kinesis.list_shards(StreamARN=self._arn)["Shards"]
-            opened = [shard for shard in shards if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
-            opened.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
-            if len(opened) > 4 or (len(opened) > 1 and self._chance.random() < 0.4):
-                first = self._chance.randrange(len(opened) - 1)
-                lower, upper = (shard["ShardId"] for shard in opened[first : first + 2])
-                self._kinesis.merge_shards(
-                    StreamARN=self._arn, ShardToMerge=lower, AdjacentShardToMerge=upper
-                )
-                return f"merged {lower} and {upper}"
-            keys = (shard := self._chance.choice(opened))["HashKeyRange"]
-            middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"]) + 1) // 2
-            self._kinesis.split_shard(
-                StreamARN=self._arn, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
-            )
-            return f"split {shard['ShardId']}"
+            try:
+                return self._reshard()
+            except self._kinesis.exceptions.InvalidArgumentException as error:
+                return f"resharded nothing: {error}"
+
+    def _reshard(self) -> str:
+        shards = self._kinesis.list_shards(StreamARN=self._arn)["Shards"]
+        opened = [shard for shard in shards if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
+        opened.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
+        if len(opened) > 4 or (len(opened) > 1 and self._chance.random() < 0.4):
+            first = self._chance.randrange(len(opened) - 1)
+            lower, upper = (shard["ShardId"] for shard in opened[first : first + 2])
+            self._kinesis.merge_shards(StreamARN=self._arn, ShardToMerge=lower, AdjacentShardToMerge=upper)
+            return f"merged {lower} and {upper}"
+        keys = (shard := self._chance.choice(opened))["HashKeyRange"]
+        middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"]) + 1) // 2
+        self._kinesis.split_shard(
+            StreamARN=self._arn, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+        )
+        return f"split {shard['ShardId']}"
 
     @contextmanager
     def _provisioned(self) -> Iterator[None]:
