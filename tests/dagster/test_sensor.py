@@ -432,11 +432,11 @@ def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keep
     monkeypatch.setattr(newest, "FIRST_PAGE", 1)
     source.create(2)
     source.split(B)
+    source.split(A)
     daemon.tick()
-    daemon.finish(A)
-    daemon.finish(B)
+    daemon.finish(A, B)
     daemon.run({FIRST: A, LAST: C})
-    assert daemon.spans() == [(D,)]
+    assert daemon.spans() == [(D, F)]
 
 
 def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
@@ -471,7 +471,7 @@ def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
     daemon.finish(A)
     source.delete()
     source.create(2)
-    with pytest.raises(StreamRecreated, match=f"stream {stream}: .* Give the new stream a new table"):
+    with pytest.raises(StreamRecreated, match=f"stream {stream}: .* Use a new table for the new stream"):
         daemon.tick()
 
 

@@ -74,7 +74,7 @@ def of_shard(records: list[tuple[str, str, bytes]], shard_id: str) -> list[tuple
 @faults(
     "after open data file",
     "after close data file",
-    "after write positions",  # that of the past, here
+    "after write positions",  # that of the amendment, here
     "before commit request",
     "after commit request",
 )
@@ -96,7 +96,7 @@ def test_a_killed_replay_fills_each_hole_once_when_it_is_asked_for_again(bench: 
 
 @faults(
     "after write positions",
-    "after write positions 2",  # that of the past
+    "after write positions 2",  # that of the amendment
     "before delete rows",
     "after delete rows",
 )

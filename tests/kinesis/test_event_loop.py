@@ -326,7 +326,7 @@ def test_several_wait_for_threads_at_once():
     assert sorted(wait.result() for wait in waits) == list(range(5))
 
 
-# Room
+# Memory limiter
 
 
 def test_room_is_given_in_the_order_of_coming_and_only_when_there_is_some():

@@ -360,7 +360,7 @@ def test_range_ends_before_the_bad_record_that_is_one_too_many(
     assert reading.position == Position.after(numbers[next_ - 1])
     assert caught.value.shard_id == SHARD
     assert f"record {numbers[next_]} is damaged ({WRONG_MD5})" in str(caught.value)
-    assert f"max_bad_records takes {most} in a run" in str(caught.value)
+    assert f"max_bad_records allows {most} in a run" in str(caught.value)
 
 
 @pytest.mark.parametrize("most", [4, 5, None])

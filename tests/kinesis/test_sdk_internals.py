@@ -222,7 +222,7 @@ def test_other_modules_of_the_kinesis_folder_use_no_private_attribute_but_their_
         if name.startswith("kinesis/") and name != "kinesis/transport/sdk_internals.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
-        if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", "look"})
+        if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", "probe"})
         if node.attr != "_replace"  # of a named tuple
     }
     assert found == set()

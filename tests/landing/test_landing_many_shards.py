@@ -96,7 +96,7 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
         bench.put(shard_id, *[bytes(50_000)] * 3, b"small")
     bench.run()
     assert len(bench.items) == 24
-    assert 0 < rooms[0].most_taken <= capacity
+    assert 0 < rooms[0].max_reserved <= capacity
 
 
 def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkeypatch):

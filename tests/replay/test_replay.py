@@ -556,7 +556,7 @@ def test_a_past_that_changes_every_time_ends_it(bench):
     bench.run()
     bench.lose(2)
 
-    with pytest.raises(PastChanged, match="nothing of this batch was committed"):
+    with pytest.raises(PastChanged, match="Nothing of this batch was committed"):
         bench.replay(fill=before_filling(bench.change_past, times=100))
     assert bench.items == [0, 1, 3, 4]
 

@@ -31,14 +31,14 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.task import LandingJob
-from kinesis_assets.spark.session import failures_told, start_session
+from kinesis_assets.spark.session import wrap_spark_errors, start_session
 from kinesis_assets.table.storage import TableFolder
 
 job = LandingJob("clicks", ClientSettings("us-east-1"), TableFolder.at(sys.argv[1]), 1, math.inf)
 everything = ("0", str((1 << 128) - 1))
 ranges = [ShardRange("shardId-000000000000", Position.parse("TRIM_HORIZON"), Bounds(), everything)]
 try:
-    with failures_told("clicks"):
+    with wrap_spark_errors("clicks"):
         spark = start_session({})
         land(spark, job, ranges, Allowance())
 except KinesisAssetsError as error:
