@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 WRITERS = 10
-COMMITS = 300
+COMMITS = 120
 REQUEST_SECONDS = 0.02
 
 _shared: tuple[Barrier, Synchronized[int]] | None = None
