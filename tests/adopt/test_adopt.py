@@ -211,8 +211,8 @@ def test_a_shorter_retention_counts_only_once_two_responses_have_it(bench, fault
     faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=parent)
 
     def shorter(_, answer):
-        told = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=told | {"RetentionPeriodHours": 24})
+        summary = answer.members["StreamDescriptionSummary"]
+        return answer.but(StreamDescriptionSummary=summary | {"RetentionPeriodHours": 24})
 
     described = []
 

@@ -101,8 +101,8 @@ def test_a_stream_that_answers_by_another_arn_is_refused(local_kinesis, settings
     local_kinesis.share(arn)
 
     def another(_, answer):
-        told = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=told | {"StreamARN": arn.replace(OWNER, "0" * 12)})
+        summary = answer.members["StreamDescriptionSummary"]
+        return answer.but(StreamDescriptionSummary=summary | {"StreamARN": arn.replace(OWNER, "0" * 12)})
 
     faults.answer("DescribeStreamSummary", another)
     with pytest.raises(CallFailed, match="which is not that of"):
