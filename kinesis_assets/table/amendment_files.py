@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table import amendments
 from kinesis_assets.table.file_cache import FileCache
-from kinesis_assets.table.positions_chain import decoded, read_file, write_file
+from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +50,7 @@ class AmendmentFiles:
             if found.commit_id != commit_id:
                 raise PositionsUnreadable(
                     self._table,
-                    f"{path} has the content of {found.commit_id}.json. Restore that very file; "
-                    "no other file is valid",
+                    f"{path} has the content of {found.commit_id}.json. {RESTORE_ORIGINAL}",
                 )
             self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
         return found

@@ -37,7 +37,7 @@ _MEMORY_PER_SHARD = 100
 
 _PARALLEL_READS = 16
 
-_RESTORE = "Restore the original file; no other file can replace it"
+RESTORE_ORIGINAL = "Restore the original file; no other file can replace it"
 
 _Decoded = TypeVar("_Decoded")
 
@@ -116,7 +116,7 @@ class PositionsChain:
                 raise PositionsUnreadable(
                     self._table,
                     f"{positions_path(found.commit_id)} belongs to {found.identity.arn}, not to "
-                    f"{positions.identity.arn}. {_RESTORE}",
+                    f"{positions.identity.arn}. {RESTORE_ORIGINAL}",
                 )
             yield CommitRef(found.commit_id, found.batch_id)
 
@@ -267,7 +267,7 @@ class PositionsChain:
             raise PositionsUnreadable(
                 self._table,
                 f"{path} has the content of {found}.json: it was overwritten, or restored from another file. "
-                f"{_RESTORE}",
+                f"{RESTORE_ORIGINAL}",
             )
 
     def _content(self, path: str, size: int | None = None) -> bytes:
@@ -308,7 +308,7 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
         with files.open_input_file(path) as source:
             content: bytes = source.read(size)
     except FileNotFoundError as error:
-        raise PositionsUnreadable(table, f"the file {path} is missing. {_RESTORE}") from error
+        raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
     except OSError as error:
         raise TableUnreachable(table, f"{path} cannot be read: {error}") from None
     return content
@@ -324,7 +324,8 @@ def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content:
         return decode(content)
     except msgspec.MsgspecError as error:
         raise PositionsUnreadable(
-            table, f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {_RESTORE}"
+            table,
+            f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {RESTORE_ORIGINAL}",
         ) from error
 
 

@@ -32,6 +32,7 @@ from kinesis_assets.table.ownership import (
     arns_of,
     refuse_other_stream,
 )
+from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -190,7 +191,7 @@ class TableSnapshot:
         return found
 
     def amendment_at(self, commit_id: int) -> Amendment:
-        """Read the amendment file with a token. Raises as `positions_at`."""
+        """Read the amendment file with a commit id. Raises as `positions_at`."""
         return self._table.amendments.at(commit_id)
 
     def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
@@ -198,7 +199,7 @@ class TableSnapshot:
             raise PositionsUnreadable(
                 self._table.uri,
                 f"{file} is of {arn}, but the log names it for {identity.arn}: it was overwritten or "
-                "restored from another file. Restore that very file; no other file is valid",
+                f"restored from another file. {RESTORE_ORIGINAL}",
             )
 
     def file_stats(self) -> Iterator[FileStats]:
