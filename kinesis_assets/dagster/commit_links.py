@@ -34,8 +34,8 @@ class ChainSegment(msgspec.Struct, frozen=True, array_like=True):
     """A segment of a chain.
 
     Attributes:
-        newest: The newest token, inclusive.
-        until: The token before the oldest one, exclusive; None for the start of the chain.
+        newest: The newest commit id, inclusive.
+        until: The commit id before the oldest one, exclusive; None for the start of the chain.
         runs: The runs that made all commits of the segment, which waits while all of them are unfinished;
             empty for a segment that does not wait.
     """
@@ -50,8 +50,8 @@ class CommitLink:
     """The facts of one commit that its events need.
 
     Attributes:
-        commit_id: The token that names the commit's file.
-        previous: The token of the commit before it; None for the first.
+        commit_id: The commit id that names the commit's file.
+        previous: The commit id of the commit before it; None for the first.
         batch_id: The batch id of its rows.
         by: The id of the Dagster run, or the name of the person, that made the commit.
         landed: What the commit added, by shard id.
@@ -113,7 +113,7 @@ def read_links(
     """Read the commits of a segment, newest first, up to a number of commits or a time limit.
 
     Args:
-        link_at: Reads the commit with a given token.
+        link_at: Reads the commit with a given commit id.
         segment: The segment.
         max_links: The maximum number of commits.
         is_over: Whether the time limit is reached. One commit is read in any case.
@@ -149,7 +149,7 @@ def join_segments(
 
     Args:
         segments: The segments, newest first.
-        before: The token before each commit that was just read.
+        before: The commit id before each commit that was just read.
     """
     last: ChainSegment | None = None
     for segment in segments:

@@ -1,10 +1,9 @@
 """Compare a table's commits with Dagster's events, and find the events that are missing.
 
 A run reports its commit after the fact, so a run that dies in between leaves rows without an event. The
-commits
-form a chain: each names the one before it. The progress of the comparison is stored as the newest token that
-was compared, with the segments that are still to be compared: those of unfinished runs, and those for which
-there was no time.
+commits form a chain: each names the one before it. The progress of the comparison is stored as the newest
+commit id that was compared, with the segments that are still to be compared: those of unfinished runs, and
+those for which there was no time.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class ComparisonProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress of comparing a chain with the events.
 
     Attributes:
-        through: The newest token that was compared, inclusive; None if the chain was never compared.
+        through: The newest commit id that was compared, inclusive; None if the chain was never compared.
         left: The older segments that are still to be compared, newest first.
     """
 
@@ -68,8 +67,8 @@ def find_missing_events(
     Args:
         instance: The instance with the events.
         stream: The stream's name.
-        link_at: Reads the commit with a given token.
-        newest: The chain's newest token; None if the chain is empty.
+        link_at: Reads the commit with a given commit id.
+        newest: The chain's newest commit id; None if the chain is empty.
         done: The progress so far.
         dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
             alive, its later events are duplicates.

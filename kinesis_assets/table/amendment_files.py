@@ -36,7 +36,7 @@ class AmendmentFiles:
         self._cache = FileCache()
 
     def at(self, commit_id: int) -> Amendment:
-        """Read the amendment file with a token.
+        """Read the amendment file with a commit id.
 
         Raises:
             PositionsUnreadable: The file is missing, invalid, or another amendment's.

@@ -65,7 +65,7 @@ def commit_properties(
 def may_clean_up(positions: StreamPositions) -> bool:
     """Return whether the commit of positions may delete expired log entries.
 
-    delta-rs compares ages with this machine's clock, from which the commit's token was drawn. If that clock
+    delta-rs compares ages with this machine's clock, from which the id of the commit was drawn. If that clock
     disagrees with the service time of the last listing, nothing is deleted until the next maintenance.
     """
     if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:

@@ -52,11 +52,11 @@ class _Action(msgspec.Struct):
 
 
 def points_at(entry: bytes, commit_id: int) -> bool:
-    """Return whether a log entry points at the positions or the amendment with a token.
+    """Return whether a log entry points at the positions or the amendment with a commit id.
 
     Args:
         entry: The whole file of one version.
-        commit_id: A token, which is unique among positions and amendments.
+        commit_id: A commit id, which is unique among positions and amendments.
 
     Raises:
         msgspec.MsgspecError: The file is not a log entry.
@@ -66,12 +66,12 @@ def points_at(entry: bytes, commit_id: int) -> bool:
 
 
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
-    """Return the first version after another one whose log entry points at a token; None if none was found.
+    """Return the first version after another one whose log entry points at a commit id, if any.
 
     Args:
         filesystem: The table's folder.
         version: The version before the first that is searched.
-        commit_id: A token of positions or of an amendment.
+        commit_id: A commit id of positions or of an amendment.
     """
     for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
         try:
@@ -85,12 +85,12 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id:
 
 
 def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
-    """Return the newest version up to another one whose log entry points at a token; None if none was found.
+    """Return the newest version up to another one whose log entry points at a commit id, if any.
 
     Args:
         filesystem: The table's folder.
         version: The first version that is searched.
-        commit_id: A token of positions or of an amendment.
+        commit_id: A commit id of positions or of an amendment.
     """
     with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
         for entry in islice(log_entries(filesystem, version), _SEARCHED_ENTRIES):

@@ -154,7 +154,7 @@ class TableSnapshot:
         return found
 
     def positions_at(self, commit_id: int) -> StreamPositions:
-        """Read the positions file with a token, whether or not a commit points at it.
+        """Read the positions file with a commit id, whether or not a commit points at it.
 
         Raises:
             PositionsUnreadable: The file is missing or invalid.
@@ -163,7 +163,7 @@ class TableSnapshot:
         return self._table.chain.positions_at(commit_id)
 
     def positions_header_at(self, commit_id: int) -> Header:
-        """Read only the header of the positions file with a token. Raises as `positions_at`."""
+        """Read only the header of the positions file with a commit id. Raises as `positions_at`."""
         return self._table.chain.header_at(commit_id)
 
     def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
@@ -331,14 +331,14 @@ class TableSnapshot:
         return {str(shard_id): int(count) for shard_id, count in found}
 
     def later_version_of(self, commit_id: int) -> int | None:
-        """Return the version after this one whose commit points at a token; None if no such entry was found.
+        """Return the version after this one whose commit points at a commit id, if any.
 
         Only the log entries after this version are read, so the search is fast.
         """
         return later_version_of(self._table.files, self.version, commit_id)
 
     def version_of(self, commit_id: int) -> int | None:
-        """Return the version whose commit points at a token, if it is among the newest hundred.
+        """Return the version whose commit points at a commit id, if it is among the newest hundred.
 
         The history of delta-rs is not used, because it fails on some values that other writers store in
         commitInfo.
