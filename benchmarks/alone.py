@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, client_of, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.commit_ids import new_id
@@ -22,12 +21,14 @@ from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kinesis_assets.ingest.manifest import Landing
 
 REGION = "us-east-1"
-_NO_LIMIT = 1 << 60
+
+UNPACED = ReadTiming(seconds_between_calls=0.0, bytes_per_second=1 << 60)
+"""Pages are requested as fast as they come. The service's pace costs time and no CPU."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +48,9 @@ class Once:
     bytes: int
 
 
-@contextmanager
-def unpaced() -> Iterator[None]:
-    """Within, this process asks a shard for its pages as fast as they come.
-
-    The pace is the service's, five calls and 2 MB a second and shard; it costs time and no CPU.
-    """
-    kept = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
-    call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = 0.0, _NO_LIMIT
-    try:
-        yield
-    finally:
-        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = kept
-
-
 def whole_run(url: str, stream: str, folder: str) -> Once:
     """The next range of every shard into the table in a folder: planned, landed by one task, committed."""
-    client = client_of(stream, ClientSettings(REGION, url))
+    client = client_of(stream, ClientSettings(REGION, url, timing=UNPACED))
     table = PositionedTable(folder)
 
     def run() -> tuple[int, int]:
@@ -78,9 +65,9 @@ def whole_run(url: str, stream: str, folder: str) -> Once:
     return _measured(run)
 
 
-def landing_of(url: str, stream: str, folder: str) -> Callable[[], Landing]:
+def landing_of(url: str, stream: str, folder: str, timing: ReadTiming = UNPACED) -> Callable[[], Landing]:
     """One task over all shards from their beginnings, ready to be begun: no plan, no commit."""
-    settings = ClientSettings(REGION, url)
+    settings = ClientSettings(REGION, url, timing=timing)
     bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
     ranges = [
         ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)

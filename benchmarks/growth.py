@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.alone import Once, landing, unpaced, whole_run
+from benchmarks.alone import Once, landing, whole_run
 from benchmarks.charts import growth
 from benchmarks.grown_table import grown_table, seconds_of_commit, seconds_of_reading
 from benchmarks.measure import Spread
@@ -216,7 +216,7 @@ def of_tables() -> Curves:
 def section(full: bool) -> Section:
     """A chart and a line of a table for each curve."""
     del full
-    with unpaced(), replay_server() as server:
+    with replay_server() as server:
         charts = [*of_streams(server), of_tables()]
     rows: list[list[str]] = []
     paths: dict[str, Path] = {}

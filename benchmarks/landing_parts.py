@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks import host_memory
-from benchmarks.alone import REGION, landing_of, unpaced
+from benchmarks.alone import REGION, UNPACED, landing_of
 from benchmarks.landing_child import tables, written
 from benchmarks.marks import Order
 from benchmarks.measure import GB
 from benchmarks.replay_pages import ReplayStream, StreamSpec, iterator
-from kinesis_assets.ingest.shard_group import CALLS as CALLS_AT_ONCE
 from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
@@ -35,7 +34,7 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import SignedCall
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ CALLS = "calls: signed, sent, received"
 DECODE = "JSON and base64 to bytes, typed; sequence numbers"
 CHECK = "positions, bounds, checksums, Arrow columns"
 WRITE = "Parquet written"
-ALL = f"all of these, as a task does them, {CALLS_AT_ONCE} calls at once"
+ALL = f"all of these, as a task does them, {CONNECTIONS} calls at once"
 
 ALONE = [CALLS, DECODE, CHECK, WRITE]
 """What is measured alone, and adds up to a landing."""
@@ -80,7 +79,7 @@ class _Parts:
     def __init__(self, url: str, folder: str) -> None:
         self._url = url
         self._folder = folder
-        self._client = StreamClient(SPEC.name, ClientSettings(REGION, url))
+        self._client = StreamClient(SPEC.name, ClientSettings(REGION, url, timing=UNPACED))
         self._tables = tables(Order(url, SPEC.name, SPEC.records, folder))
         served = ReplayStream(SPEC)
         self._bodies = {
@@ -168,7 +167,7 @@ KINDS = {"alone": _alone, "whole": _whole}
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
     """CPU seconds of each part over the whole of its stream, median."""
     configure_allocators()  # as a task does
-    with tempfile.TemporaryDirectory() as folder, unpaced():
+    with tempfile.TemporaryDirectory() as folder:
         work = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in work}
         for number in range(rounds + 1):

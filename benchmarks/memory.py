@@ -19,13 +19,12 @@ import botocore.config
 
 from benchmarks.measure import Spread, of_rounds
 from benchmarks.section import Goal, Section, Target, table
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.testing import UserRecord, aggregate
@@ -156,7 +155,7 @@ def section(full: bool) -> Section:
 
 def told(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
     """What each round measured of the cases."""
-    at_once = min(CALLS, CASES[0].shards)
+    at_once = min(CONNECTIONS, CASES[0].shards)
     what = (
         f"One task lands a stream, {at_once} shards at once if it has so many: the peak of its resident "
         f"memory over what it has at rest. {of_rounds(len(rounds))}; the highest of all counts."

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from benchmarks.alone import REGION, landing_of, unpaced, whole_run
+from benchmarks.alone import REGION, landing_of, whole_run
 from benchmarks.empty_calls import cpu_of_empty_calls
 from benchmarks.measure import ROOT, Command, Spread, of_rounds, started, tree_cpu
 from benchmarks.replay import replay_server
@@ -29,11 +29,10 @@ from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -348,7 +347,7 @@ def _seconds_alone(server: ReplayServer, spec: StreamSpec) -> float:
 
 
 def _most(shards: int, pages: int, alone: float, *, paced: bool) -> float:
-    calls_a_second = min(shards, TASKS * CALLS) / alone
+    calls_a_second = min(shards, TASKS * CONNECTIONS) / alone
     if paced:
         calls_a_second = min(calls_a_second, shards * CALLS_A_SECOND)
     return calls_a_second * PAGE_RECORDS * pages / (pages + 1)
@@ -361,7 +360,7 @@ def profiles(server: ReplayServer) -> str:
         for records, pages in ((FULL_PAGE_RECORDS, 4), (PAGE_RECORDS, 20))
     ]
     of: dict[str, Mapping[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder, unpaced():
+    with tempfile.TemporaryDirectory() as folder:
         for spec in backlogs:
             server.create(spec)
             _, spent = sampled(landing_of(server.url, spec.name, f"{folder}/{spec.name}"))

@@ -15,10 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.alone import landing_of, unpaced
+from benchmarks.alone import UNPACED, landing_of
 from benchmarks.landing_child import SESSION, landed
 from benchmarks.marks import Order, Read, private_stdout, take_orders
 from benchmarks.replay import ReplayServer
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ class Idle:
         return self._read[order.stream]
 
 
-def group(order: Order) -> Callable[[], Read]:
+def group(order: Order, timing: ReadTiming = ReadTiming()) -> Callable[[], Read]:
     """One task's landing."""
-    land = landing_of(order.url, order.stream, order.folder)
+    land = landing_of(order.url, order.stream, order.folder, timing)
 
     def work() -> Read:
         landing = land()
@@ -69,9 +70,7 @@ def main(kind: str) -> None:
             stack.callback(spark.stop)
             take_orders(Idle(spark, stack.enter_context(tempfile.TemporaryDirectory())).prepare, marks)
             return
-        if kind == "unpaced":
-            stack.enter_context(unpaced())
-        take_orders(group)
+        take_orders(partial(group, timing=UNPACED) if kind == "unpaced" else group)
 
 
 if __name__ == "__main__":
