@@ -22,11 +22,11 @@ MINUTES ?= 30
 
 # Everything at once, killed again and again, for so many minutes.
 soak: $(READY)
-	@$(BIN)/python tests/soak --minutes $(MINUTES)
+	@$(BIN)/python tests/chaos/soak --minutes $(MINUTES)
 
 # The crash matrix with 200 kills at random steps; about ten minutes.
 faults: $(READY)
-	@FAULTS=long $(BIN)/pytest tests/faults
+	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
 # Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
 # charts. `make bench FULL=1` takes forty: it reads more, more often, and measures besides what no target hangs on,

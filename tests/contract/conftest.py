@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import Pipeline  # isort: skip  # this folder's own
+from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path

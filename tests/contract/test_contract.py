@@ -17,8 +17,7 @@ from benchmarks.slow_bucket import slow_bucket
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.table.commit import commit
-
-from pipeline import SPARK_CONFIG, Pipeline  # isort: skip  # this folder's own
+from support.pipeline import SPARK_CONFIG, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from deltalake import DeltaTable
-from pipeline import SPARK_CONFIG
 
 from kinesis_assets import cli
 from kinesis_assets.dagster.in_process import StreamProject, run_replay
 from kinesis_assets.errors import StreamNotFound
 from kinesis_assets.table.table import PositionedTable
+from support.pipeline import SPARK_CONFIG
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
-
     from kinesis_assets.testing import LocalKinesis
+    from support.pipeline import Pipeline
 
 OWNER = "111122223333"
 

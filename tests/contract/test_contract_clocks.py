@@ -10,7 +10,7 @@ from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.errors import ClocksDisagree
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 YEAR = 365 * 24 * 3600
 

@@ -11,8 +11,7 @@ import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, StreamRecreated
 from kinesis_assets.testing import UserRecord, aggregate
-
-from pipeline import Pipeline  # isort: skip  # this folder's own
+from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,9 +21,8 @@ from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
-
     from kinesis_assets.adopt.run import AdoptResult
+    from support.pipeline import Pipeline
 
 
 def version_of(pipeline: Pipeline) -> int:

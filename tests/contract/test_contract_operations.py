@@ -16,7 +16,7 @@ from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.errors import RunCanceled
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 
 def position_bytes(pipeline: Pipeline) -> bytes:

@@ -16,7 +16,7 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 DAMAGED = aggregate([UserRecord("k", b"lost a bit", "0")])[:-1] + b"\x00"
 

@@ -14,7 +14,7 @@ from benchmarks.bucket import bucket as s3_bucket
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 
 @pytest.fixture
