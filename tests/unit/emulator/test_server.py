@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -8,13 +7,13 @@ import time
 from base64 import b64encode
 from contextlib import closing
 from http.client import HTTPConnection
-from itertools import count, cycle
+from itertools import cycle
 from multiprocessing import get_context
 
-import boto3
 import pytest
 
 from kinesis_assets.emulator import LocalKinesis
+from support.putters import put_from_another_process
 
 SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
 
@@ -92,29 +91,6 @@ def test_serve_runs_until_it_is_told_to_stop(stop):
             assert process.wait(timeout=60) == -stop
         finally:
             process.kill()
-
-
-def put_from_another_process(endpoint_url, region):
-    """Put batches until they have met several reshards; return what was acknowledged."""
-    client = boto3.client(
-        "kinesis",
-        endpoint_url=endpoint_url,
-        region_name=region,
-        aws_access_key_id="any",
-        aws_secret_access_key="any",  # noqa: S106 - nothing is signed for anyone
-    )
-    acknowledged = []
-    for batch in count():
-        data = [b"%d/%d/%d" % (os.getpid(), batch, i) for i in range(100)]
-        entries = [{"Data": each, "PartitionKey": each.decode()} for each in data]
-        answer = client.put_records(StreamName="stream", Records=entries)
-        acknowledged += [
-            (entry["ShardId"], entry["SequenceNumber"], each)
-            for entry, each in zip(answer["Records"], data, strict=True)
-        ]
-        if batch >= 20 and len({shard_id for shard_id, _, _ in acknowledged}) >= 20:
-            break
-    return acknowledged
 
 
 def list_all(client):
