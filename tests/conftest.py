@@ -11,6 +11,7 @@ from kinesis_assets.errors import JavaUnavailable
 from kinesis_assets.spark.java import require_java
 
 pytest_plugins = [
+    "support.fixtures.bench",
     "support.fixtures.command_line",
     "support.fixtures.credentials",
     "support.fixtures.dagster",

@@ -12,19 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.table.table import PositionedTable
 from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from chaos.faults.site.fault_points import Fault
-    from kinesis_assets.ingest.outcome import RunResult
 
 HERE = Path(__file__).parent
 SECONDS = 60.0
@@ -32,8 +25,8 @@ SECONDS = 60.0
 
 
 @dataclass
-class Bench(Pipeline):
-    """A pipeline whose ordinary runs need no Spark.
+class FaultBench(Pipeline):
+    """A bench with runs in other processes that meet a fault.
 
     Attributes:
         folder: For what the processes note.
@@ -45,24 +38,14 @@ class Bench(Pipeline):
     @property
     def begun(self) -> bool:
         """Whether the table has the stream's positions."""
-        identity = StreamClient(self.stream, self.settings).describe().identity
         try:
-            return PositionedTable(self.table).snapshot().positions(identity) is not None
+            return self.table.snapshot().positions(self.client.describe().identity) is not None
         except TableMissing:
             return False
 
-    # A run that must do, as any next run does.
-
-    def go_on(self, *shard_ids: str, **bounds: Any) -> RunResult:
-        client = StreamClient(self.stream, self.settings)
-        policy = ReadPolicy(bounds=Bounds(**bounds))
-        table = PositionedTable(self.table)
-        plan = plan_run(client, table, asked=shard_ids or list(self.listed()), policy=policy)
-        return execute_run(land_group, client, table, plan)
-
     def assert_next_run_mends_all(self) -> None:
         """Zero lost, zero double, after one ordinary run and nothing by hand."""
-        assert self.go_on().errors == {}
+        assert self.run().errors == {}
         self.assert_rows_equal_positions()
         self.assert_exactly_once()
 
@@ -75,7 +58,7 @@ class Bench(Pipeline):
         fault = replace(fault, folder=str(folder))
         what = {
             "stream": self.stream,
-            "table": self.table,
+            "table": self.table.uri,
             "endpoint_url": self.settings.endpoint_url,
             "shards": shard_ids,
         }

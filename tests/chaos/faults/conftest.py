@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.faults.bench import Bench
+from chaos.faults.bench import FaultBench
 from kinesis_assets.kinesis.reading import call_pacing
 
 if TYPE_CHECKING:
@@ -14,14 +14,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture
 def bench(
-    stream: str, kinesis: Any, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bench]:
+    stream: str,
+    kinesis: Any,
+    settings: ClientSettings,
+    table: PositionedTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[FaultBench]:
     """A stream to be created, and a table that is not there yet; no call waits for its turn."""
     monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-    bench = Bench(stream, kinesis, settings, str(tmp_path / "table"), folder=tmp_path / "processes")
+    bench = FaultBench(kinesis, settings, stream, table, folder=tmp_path / "processes")
     yield bench
     bench.end()

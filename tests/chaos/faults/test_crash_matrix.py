@@ -20,7 +20,7 @@ import pytest
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 
 if TYPE_CHECKING:
-    from chaos.faults.bench import Bench
+    from chaos.faults.bench import FaultBench
 
 # Kills of a first run, which creates the table and freezes the stream: each point's first pass.
 FIRST = [Fault("", point, moment) for point, moment in product(DRIVER | WORKER, MOMENTS)]
@@ -35,24 +35,24 @@ LONG_KILLS = 200
 
 
 @pytest.mark.parametrize("fault", FIRST + LATER, ids=str)
-def test_the_run_after_a_sigkill_leaves_each_record_exactly_once(bench: Bench, fault: Fault) -> None:
+def test_the_run_after_a_sigkill_leaves_each_record_exactly_once(bench: FaultBench, fault: Fault) -> None:
     bench.create(2)
-    bench.put(60)
+    bench.put_many(60)
     assert bench.meet(fault).code == -signal.SIGKILL
-    bench.put(40)
+    bench.put_many(40)
     bench.assert_next_run_mends_all()
 
 
-def test_every_point_is_passed_in_an_ordinary_run(bench: Bench) -> None:
+def test_every_point_is_passed_in_an_ordinary_run(bench: FaultBench) -> None:
     bench.create(2)
-    bench.put(60)
+    bench.put_many(60)
     process = bench.begin(Fault("")).wait()
     assert {fact["state"] for fact in process.told["shards"].values()} == {"committed"}
     passed = {(moment, point) for _, moment, point in process.fault.passed}
     assert passed == set(product(MOMENTS, DRIVER | WORKER))
 
 
-def test_kills_of_run_after_run_lose_and_double_nothing(bench: Bench) -> None:
+def test_kills_of_run_after_run_lose_and_double_nothing(bench: FaultBench) -> None:
     """Random points and passes, one table: each run goes on from what the killed one left."""
     kills = LONG_KILLS if os.environ.get("FAULTS") == "long" else 6
     seed = int(os.environ.get("FAULTS_SEED", "0")) or random.randrange(1, 1 << 32)
@@ -61,7 +61,7 @@ def test_kills_of_run_after_run_lose_and_double_nothing(bench: Bench) -> None:
     bench.create(2)
     done = 0
     while done < kills:
-        bench.put(chance.randrange(1, 60))
+        bench.put_many(chance.randrange(1, 60))
         if chance.random() < 0.1:
             _reshard(bench, chance)
         fault = Fault(
@@ -75,11 +75,11 @@ def test_kills_of_run_after_run_lose_and_double_nothing(bench: Bench) -> None:
             pytest.fail(process.err)
         if bench.begun:
             bench.assert_rows_equal_positions()
-    bench.go_on()
+    bench.run()
     bench.assert_next_run_mends_all()
 
 
-def _reshard(bench: Bench, chance: random.Random) -> None:
+def _reshard(bench: FaultBench, chance: random.Random) -> None:
     leaves = [
         shard_id
         for shard_id, shard in bench.listed().items()

@@ -16,7 +16,7 @@ from chaos.faults.bench import await_true
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 
 if TYPE_CHECKING:
-    from chaos.faults.bench import Bench, Process
+    from chaos.faults.bench import FaultBench, Process
 
 TOLD, MORE = "told", "more"
 """See `one_follow.py`."""
@@ -34,28 +34,30 @@ KILLS = [
 ]
 
 
-def put_between(bench: Bench, process: Process) -> None:
+def put_between(bench: FaultBench, process: Process) -> None:
     """Put the records of the later looks after the first."""
     folder = Path(process.fault.folder)
     await_true((folder / TOLD).exists)
-    bench.put(40)
+    bench.put_many(40)
     (folder / MORE).touch()
 
 
 @pytest.mark.parametrize("fault", KILLS, ids=str)
-def test_the_run_after_one_that_followed_leaves_each_record_exactly_once(bench: Bench, fault: Fault) -> None:
+def test_the_run_after_one_that_followed_leaves_each_record_exactly_once(
+    bench: FaultBench, fault: Fault
+) -> None:
     bench.create(2)
-    bench.put(20)
+    bench.put_many(20)
     process = bench.begin(fault, program="one_follow.py")
     put_between(bench, process)
     assert process.wait().code == -signal.SIGKILL, process.err
-    bench.put(20)
+    bench.put_many(20)
     bench.assert_next_run_mends_all()
 
 
-def test_every_point_is_passed_in_a_later_look(bench: Bench) -> None:
+def test_every_point_is_passed_in_a_later_look(bench: FaultBench) -> None:
     bench.create(2)
-    bench.put(20)
+    bench.put_many(20)
     process = bench.begin(Fault(""), program="one_follow.py")
     await_true((Path(process.fault.folder) / TOLD).exists)
     first = len(process.fault.passed)

@@ -22,7 +22,7 @@ from chaos.faults.site.fault_points import DAGSTER, DRIVER, MOMENTS, WORKER, Fau
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from chaos.faults.bench import Bench
+    from chaos.faults.bench import FaultBench
 
 SPARK_DEFAULTS = """
 spark.master local[2,4]
@@ -32,15 +32,15 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 
 @pytest.fixture
-def on_spark(bench: Bench, spark: SparkSession) -> Bench:
+def on_spark(bench: FaultBench, spark: SparkSession) -> FaultBench:
     """Two shards with records; runs in this process share the session."""
     del spark
     bench.create(2)
-    bench.put(60)
+    bench.put_many(60)
     return bench
 
 
-def run_of(bench: Bench, fault: Fault) -> Process:
+def run_of(bench: FaultBench, fault: Fault) -> Process:
     """The command, ended, with a fault in all of its processes."""
     bench.folder.mkdir()
     fault = replace(fault, folder=str(bench.folder))
@@ -56,15 +56,15 @@ def run_of(bench: Bench, fault: Fault) -> Process:
     return Process(done, fault, done.stdout, done.stderr)
 
 
-def assert_next_run_mends_all(bench: Bench) -> None:
-    bench.put(40)
-    facts = bench.run()
+def assert_next_run_mends_all(bench: FaultBench) -> None:
+    bench.put_many(40)
+    facts = bench.materialize()
     assert {fact["state"] for fact in facts.values()} == {"committed"}
     bench.assert_rows_equal_positions()
     bench.assert_exactly_once()
 
 
-def test_every_point_is_passed_by_the_process_that_it_is_said_of(on_spark: Bench) -> None:
+def test_every_point_is_passed_by_the_process_that_it_is_said_of(on_spark: FaultBench) -> None:
     done = run_of(on_spark, Fault(""))
     assert done.code == 0, done.err
     passed = set(done.fault.passed)
@@ -84,7 +84,9 @@ def test_every_point_is_passed_by_the_process_that_it_is_said_of(on_spark: Bench
     ],
     ids=str,
 )
-def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(on_spark: Bench, fault: Fault) -> None:
+def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(
+    on_spark: FaultBench, fault: Fault
+) -> None:
     died = run_of(on_spark, fault)
     assert died.fault.happened, died.err
     assert died.code == -signal.SIGKILL
@@ -97,7 +99,7 @@ def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(on_spark:
     ids=str,
 )
 def test_a_killed_python_workers_task_is_tried_again_and_committed_once(
-    on_spark: Bench, fault: Fault
+    on_spark: FaultBench, fault: Fault
 ) -> None:
     done = run_of(on_spark, fault)
     assert done.fault.happened
@@ -106,7 +108,7 @@ def test_a_killed_python_workers_task_is_tried_again_and_committed_once(
     assert_next_run_mends_all(on_spark)
 
 
-def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: Bench) -> None:
+def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "close data file", "after", always=True))
     assert failed.fault.happened
     assert failed.code == 1
@@ -114,7 +116,7 @@ def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: Bench) ->
     assert_next_run_mends_all(on_spark)
 
 
-def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: Bench) -> None:
+def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "write data file", action="ENOSPC", always=True))
     assert failed.code == 1
     assert "No space left on device" in failed.err
@@ -130,7 +132,9 @@ def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: Bench) -> None
     ],
     ids=str,
 )
-def test_the_run_after_a_killed_jvm_leaves_each_record_exactly_once(on_spark: Bench, fault: Fault) -> None:
+def test_the_run_after_a_killed_jvm_leaves_each_record_exactly_once(
+    on_spark: FaultBench, fault: Fault
+) -> None:
     died = run_of(on_spark, fault)
     assert died.fault.happened, died.err
     assert_next_run_mends_all(on_spark)

@@ -24,7 +24,7 @@ from support.pipeline import SPARK_CONFIG
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chaos.faults.bench import Bench
+    from chaos.faults.bench import FaultBench
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
@@ -38,7 +38,7 @@ SECONDS = 120.0
 class Daemons:
     """Daemons of one instance, one after the other, with the same fault in all processes below them."""
 
-    def __init__(self, bench: Bench, fault: Fault, home: Path) -> None:
+    def __init__(self, bench: FaultBench, fault: Fault, home: Path) -> None:
         home.mkdir()
         self._settings = home / "dagster.yaml"
         shutil.copy(Path(kinesis_assets.__file__).parents[1] / "dagster.yaml", self._settings)
@@ -46,7 +46,7 @@ class Daemons:
         self._log = home / "log"
         stream = {
             "stream": bench.stream,
-            "table": bench.table,
+            "table": bench.table.uri,
             "endpoint_url": bench.settings.endpoint_url,
             "spark_config": SPARK_CONFIG,
         }
@@ -90,25 +90,25 @@ def fault(tmp_path: Path) -> Fault:
 
 
 @pytest.fixture
-def daemons(bench: Bench, fault: Fault, tmp_path: Path) -> Iterator[Daemons]:
+def daemons(bench: FaultBench, fault: Fault, tmp_path: Path) -> Iterator[Daemons]:
     daemons = Daemons(bench, fault, tmp_path / "dagster")
     yield daemons
     daemons.end_all()
 
 
-def test_a_killed_daemon_begun_again_goes_on(bench: Bench, fault: Fault, daemons: Daemons) -> None:
+def test_a_killed_daemon_begun_again_goes_on(bench: FaultBench, fault: Fault, daemons: Daemons) -> None:
     bench.create(2)
-    bench.put(60)
+    bench.put_many(60)
     daemon = daemons.begin()
     await_true(lambda: fault.happened, SECONDS, daemons.log)
-    assert bench.rows() == []
+    assert bench.stored == []
     daemon.kill()
     daemon.wait(SECONDS)
     (run,) = {pid for pid, moment, point in fault.passed if (moment, point) == ("before", "commit")}
-    bench.put(40)
+    bench.put_many(40)
     again = daemons.begin()
     os.kill(run, signal.SIGCONT)
-    await_true(lambda: len(bench.rows()) == 100, SECONDS, daemons.log)
+    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
     assert again.poll() is None
     bench.assert_exactly_once()
     again.kill()
@@ -116,19 +116,19 @@ def test_a_killed_daemon_begun_again_goes_on(bench: Bench, fault: Fault, daemons
 
 
 def test_all_processes_killed_at_once_and_a_daemon_begun_again_go_on(
-    bench: Bench, fault: Fault, daemons: Daemons
+    bench: FaultBench, fault: Fault, daemons: Daemons
 ) -> None:
     """Dagster alone cannot tell that such a run is dead, and its shards are not asked for before it ends."""
     daemons.give_up_runs_after(40)
     bench.create(2)
-    bench.put(60)
+    bench.put_many(60)
     daemon = daemons.begin()
     await_true(lambda: fault.happened, SECONDS, daemons.log)
     daemons.end_all()
     daemon.wait(SECONDS)
-    bench.put(40)
+    bench.put_many(40)
     again = daemons.begin()
-    await_true(lambda: len(bench.rows()) == 100, SECONDS, daemons.log)
+    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
     bench.assert_exactly_once()
     again.kill()
     again.wait(SECONDS)

@@ -13,11 +13,12 @@ from benchmarks.bucket import create_bucket, moto_endpoint
 from benchmarks.s3_proxy import Commit, S3Proxy
 from chaos.faults.bench import SECONDS
 from chaos.faults.site.fault_points import Fault
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chaos.faults.bench import Bench
+    from chaos.faults.bench import FaultBench
 
 NO_FAULT = Fault("")
 DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -39,28 +40,28 @@ def proxy(endpoint: str) -> Iterator[S3Proxy]:
 
 
 @pytest.fixture
-def on_s3(bench: Bench, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def on_s3(bench: FaultBench, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> FaultBench:
     """Its table is on S3; runs in this process reach it without the proxy. Records wait to be read."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    bench.table = f"s3://lake/{bench.stream}"
+    bench.table = PositionedTable(f"s3://lake/{bench.stream}")
     bench.create(2)
-    bench.go_on()
-    bench.put(60)
+    bench.run()
+    bench.put_many(60)
     return bench
 
 
-def version(bench: Bench) -> int:
-    return DeltaTable(bench.table).version()
+def version(bench: FaultBench) -> int:
+    return DeltaTable(bench.table.uri).version()
 
 
-def assert_committed(bench: Bench, told: dict, rows: int = 60) -> None:
+def assert_committed(bench: FaultBench, told: dict, rows: int = 60) -> None:
     assert {fact["state"] for fact in told["shards"].values()} == {"committed"}
     assert sum(fact["rows"] for fact in told["shards"].values()) == rows
     bench.assert_rows_equal_positions()
 
 
-def test_a_commit_whose_answer_is_dropped_is_seen_as_landed(on_s3: Bench, proxy: S3Proxy) -> None:
+def test_a_commit_whose_answer_is_dropped_is_seen_as_landed(on_s3: FaultBench, proxy: S3Proxy) -> None:
     before = version(on_s3)
     proxy.commits.append(Commit())
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
@@ -72,7 +73,7 @@ def test_a_commit_whose_answer_is_dropped_is_seen_as_landed(on_s3: Bench, proxy:
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_dropped_answer_is_seen_as_landed_though_other_runs_went_on(
-    on_s3: Bench, proxy: S3Proxy, shards: int
+    on_s3: FaultBench, proxy: S3Proxy, shards: int
 ) -> None:
     def others() -> None:
         for _ in range(2):
@@ -89,7 +90,7 @@ def test_a_dropped_answer_is_seen_as_landed_though_other_runs_went_on(
     on_s3.assert_next_run_mends_all()
 
 
-def test_a_commit_that_lands_and_is_answered_500_is_seen_as_landed(on_s3: Bench, proxy: S3Proxy) -> None:
+def test_a_commit_that_lands_and_is_answered_500_is_seen_as_landed(on_s3: FaultBench, proxy: S3Proxy) -> None:
     before = version(on_s3)
     proxy.commits.append(Commit(status=500))
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
@@ -99,7 +100,9 @@ def test_a_commit_that_lands_and_is_answered_500_is_seen_as_landed(on_s3: Bench,
 
 
 @pytest.mark.parametrize("status", [500, None])
-def test_commits_that_never_arrive_are_tried_again(on_s3: Bench, proxy: S3Proxy, status: int | None) -> None:
+def test_commits_that_never_arrive_are_tried_again(
+    on_s3: FaultBench, proxy: S3Proxy, status: int | None
+) -> None:
     before = version(on_s3)
     proxy.commits += [Commit(passed_on=False, status=status)] * 2
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
@@ -108,7 +111,7 @@ def test_commits_that_never_arrive_are_tried_again(on_s3: Bench, proxy: S3Proxy,
     on_s3.assert_exactly_once()
 
 
-def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: Bench, proxy: S3Proxy) -> None:
+def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: FaultBench, proxy: S3Proxy) -> None:
     before = version(on_s3)
     proxy.commits += [Commit(passed_on=False, status=403, content=DENIED)] * 3
     failed = on_s3.begin(NO_FAULT, environment=proxy.environment).wait()
@@ -119,7 +122,9 @@ def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: Bench, proxy
     on_s3.assert_next_run_mends_all()
 
 
-def test_a_commit_that_lands_and_is_answered_denied_is_seen_as_landed(on_s3: Bench, proxy: S3Proxy) -> None:
+def test_a_commit_that_lands_and_is_answered_denied_is_seen_as_landed(
+    on_s3: FaultBench, proxy: S3Proxy
+) -> None:
     proxy.commits += [Commit(status=403, content=DENIED)]
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
     assert not proxy.commits
@@ -128,7 +133,7 @@ def test_a_commit_that_lands_and_is_answered_denied_is_seen_as_landed(on_s3: Ben
 
 @pytest.mark.parametrize("passed_on", [True, False])
 def test_a_run_killed_while_its_commit_is_on_the_way_leaves_each_record_exactly_once(
-    on_s3: Bench, proxy: S3Proxy, passed_on: bool
+    on_s3: FaultBench, proxy: S3Proxy, passed_on: bool
 ) -> None:
     started = threading.Event()
 
@@ -146,7 +151,7 @@ def test_a_run_killed_while_its_commit_is_on_the_way_leaves_each_record_exactly_
 
 
 def test_a_killed_runs_commit_that_arrives_after_the_next_runs_is_refused(
-    on_s3: Bench, proxy: S3Proxy
+    on_s3: FaultBench, proxy: S3Proxy
 ) -> None:
     held, release, answered = threading.Event(), threading.Event(), threading.Event()
 

@@ -68,7 +68,7 @@ def test_rows_carry_stream_shard_and_the_plans_batch(bench):
     bench.put(0)
     plan = bench.plan()
     bench.execute(plan)
-    assert [bench.column(name) for name in ("stream", "shard_id", "batch_id", "error")] == [
+    assert [bench.arrow()[name].to_pylist() for name in ("stream", "shard_id", "batch_id", "error")] == [
         [bench.stream],
         [shard],
         [plan.batch_id],
@@ -118,91 +118,91 @@ def test_idle_rerun_makes_no_commit(bench):
     assert set(states(result).values()) == {ShardState.COMMITTED}
 
 
-def test_idle_shards_tip_time_is_committed_anew_after_an_hour(clocked, clocked_bench):
-    (shard,) = clocked_bench.create()
-    clocked_bench.put(0)
-    clocked_bench.run()
-    before = clocked_bench.positions.shards[shard]
-    clocked.clock.seconds += 3600
-    assert clocked_bench.run().version == clocked_bench.version
-    after = clocked_bench.positions.shards[shard]
+def test_idle_shards_tip_time_is_committed_anew_after_an_hour(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    bench.run()
+    before = bench.positions.shards[shard]
+    bench.later(seconds=3600)
+    assert bench.run().version == bench.version
+    after = bench.positions.shards[shard]
     assert after.tip_time == before.tip_time + timedelta(hours=1)
     assert (after.position, after.last_arrival) == (before.position, before.last_arrival)
-    assert clocked_bench.items == [0]
+    assert bench.items == [0]
 
 
-def test_record_that_arrives_after_the_planned_time_is_the_next_runs(clocked, clocked_bench):
-    clocked_bench.create()
-    clocked_bench.put(0)
-    plan = clocked_bench.plan()
-    clocked.clock.seconds += 1
-    clocked_bench.put(1)
-    clocked_bench.execute(plan)
-    assert clocked_bench.items == [0]
-    clocked_bench.run()
-    assert clocked_bench.items == [0, 1]
+def test_record_that_arrives_after_the_planned_time_is_the_next_runs(bench):
+    bench.create()
+    bench.put(0)
+    plan = bench.plan()
+    bench.later(seconds=1)
+    bench.put(1)
+    bench.execute(plan)
+    assert bench.items == [0]
+    bench.run()
+    assert bench.items == [0, 1]
 
 
 # Where a stream begins
 
 
-def test_latest_is_frozen_at_the_first_plan(clocked, clocked_bench):
-    clocked_bench.create(2)
-    clocked_bench.put(0)
-    clocked.clock.seconds += 5
-    plan = clocked_bench.plan(start="LATEST")
-    clocked_bench.put(1)
-    clocked_bench.put(2, part=0.5)
-    clocked_bench.execute(plan)
-    assert clocked_bench.items == [1, 2]
+def test_latest_is_frozen_at_the_first_plan(bench):
+    bench.create(2)
+    bench.put(0)
+    bench.later(seconds=5)
+    plan = bench.plan(start="LATEST")
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.execute(plan)
+    assert bench.items == [1, 2]
 
 
-def test_frozen_start_outlives_a_run_that_never_read(clocked, clocked_bench):
-    (shard,) = clocked_bench.create()
-    clocked_bench.put(0)
-    clocked.clock.seconds += 5
-    planned_at = datetime.fromtimestamp(clocked.clock.seconds, UTC)
-    clocked_bench.plan(start="LATEST")
-    assert clocked_bench.positions.shards[shard].position == Position.at_timestamp(planned_at)
-    clocked_bench.put(1)
-    clocked.clock.seconds += 5
-    clocked_bench.run(start="LATEST")
-    assert clocked_bench.items == [1]
+def test_frozen_start_outlives_a_run_that_never_read(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    bench.later(seconds=5)
+    planned_at = bench.now
+    bench.plan(start="LATEST")
+    assert bench.positions.shards[shard].position == Position.at_timestamp(planned_at)
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    assert bench.items == [1]
 
 
-def test_first_plan_freezes_every_listed_shard_also_those_not_asked(clocked, clocked_bench):
-    first, second = clocked_bench.create(2)
-    clocked.clock.seconds += 5
-    clocked_bench.run([first], start="LATEST")
-    clocked.clock.seconds += 5
-    clocked_bench.put(1, part=0.5)
-    clocked.clock.seconds += 5
-    clocked_bench.run([second], start="LATEST")
-    assert clocked_bench.items == [1]
+def test_first_plan_freezes_every_listed_shard_also_those_not_asked(bench):
+    first, second = bench.create(2)
+    bench.later(seconds=5)
+    bench.run([first], start="LATEST")
+    bench.later(seconds=5)
+    bench.put(1, part=0.5)
+    bench.later(seconds=5)
+    bench.run([second], start="LATEST")
+    assert bench.items == [1]
 
 
-def test_empty_read_leaves_the_frozen_time(clocked, clocked_bench):
-    (shard,) = clocked_bench.create()
-    clocked.clock.seconds += 5
-    clocked_bench.run(start="LATEST")
-    frozen = clocked_bench.positions.shards[shard].position
-    clocked.clock.seconds += 7200
-    clocked_bench.run()
-    assert clocked_bench.positions.shards[shard].position == frozen
+def test_empty_read_leaves_the_frozen_time(bench):
+    (shard,) = bench.create()
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    frozen = bench.positions.shards[shard].position
+    bench.later(seconds=7200)
+    bench.run()
+    assert bench.positions.shards[shard].position == frozen
     assert frozen.kind is PositionKind.AT_TIMESTAMP
 
 
-def test_shards_listed_after_the_freeze_are_read_from_their_first_record(clocked, clocked_bench):
-    (parent,) = clocked_bench.create()
-    clocked_bench.put(0)
-    clocked.clock.seconds += 5
-    clocked_bench.run(start="LATEST")
-    clocked_bench.split(parent)
-    clocked_bench.put(1)
-    clocked_bench.put(2, part=0.5)
-    clocked.clock.seconds += 5
-    clocked_bench.run(start="LATEST")
-    assert clocked_bench.items == [1, 2]
+def test_shards_listed_after_the_freeze_are_read_from_their_first_record(bench):
+    (parent,) = bench.create()
+    bench.put(0)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    bench.split(parent)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    assert bench.items == [1, 2]
 
 
 # Bounds

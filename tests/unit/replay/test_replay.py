@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
 from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
 from kinesis_assets.table import table as table_module
-from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.amendments import Amendment, ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.testing import UserRecord, aggregate
@@ -50,6 +51,7 @@ from support.single_task import fill_as_in_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import date
 
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.replay.manifest import FillResult
@@ -64,6 +66,33 @@ def states(result) -> dict[str, tuple[ReplayState, int]]:
 
 def text(time: datetime) -> str:
     return time.isoformat()
+
+
+def numbers_in(bench) -> dict[tuple[str, int], int]:
+    """The numbers in the table, by sequence and sub-sequence number."""
+    return {(row["sequence_number"], row["sub_sequence_number"]): int(row["data"]) for row in bench.rows}
+
+
+def positions_file(bench) -> tuple[int, bytes]:
+    """The token that the log points at, and the bytes of its file."""
+    commit_id = bench.positions.commit_id
+    with bench.table.files.open_input_file(f"_kinesis/positions/{commit_id}.json") as source:
+        return commit_id, source.read()
+
+
+def change_past(bench, floor: date | None = None) -> None:
+    """Change the past as a rewind or the table's retention does."""
+    identity, amendment = bench.client.describe().identity, bench.amendment
+    changed = Amendment(
+        format=1,
+        commit_id=new_id(),
+        previous=None if amendment is None else amendment.commit_id,
+        batch_id=new_id(),
+        at=datetime.now(UTC),
+        floor=floor,
+        rewound=() if floor else (bench.shard_ids[0],),
+    )
+    bench.table.snapshot().commit([], identity=identity, amendment=changed)
 
 
 def before_filling(act: Callable[[], None], times: int = 1):
@@ -87,14 +116,14 @@ def test_a_hole_is_filled_exactly(bench):
     bench.create()
     bench.put(*range(20))
     bench.run()
-    before = sorted(bench.numbers)
+    before = sorted(numbers_in(bench))
     bench.lose(3, 4, 17)
 
     result = bench.replay()
 
     assert states(result) == {A: (ReplayState.FILLED, 3)}
     assert bench.items == list(range(20))
-    assert sorted(bench.numbers) == before
+    assert sorted(numbers_in(bench)) == before
     assert result.version == bench.version
 
 
@@ -135,11 +164,11 @@ def test_the_positions_are_the_same_bytes_before_and_after(bench):
     bench.put(*range(5))
     bench.run()
     bench.lose(2)
-    before = bench.positions_file
+    before = positions_file(bench)
 
     bench.replay()
 
-    assert bench.positions_file == before
+    assert positions_file(bench) == before
 
 
 def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
@@ -378,9 +407,9 @@ def test_nothing_below_the_tables_own_floor_is_filled(bench):
     bench.later(seconds=3660)
     numbers = bench.put(1)
     bench.run()
-    first = next(number for (number, _), item in bench.numbers.items() if item == 0)
+    first = next(number for (number, _), item in numbers_in(bench).items() if item == 0)
     bench.lose(0, 1)
-    bench.change_past(floor=midnight.date())
+    change_past(bench, floor=midnight.date())
 
     by_number = bench.replay(first, numbers[0], A)
 
@@ -398,7 +427,7 @@ def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
     bench.run()
     bench.lose(0, 1)
     identity = bench.client.describe().identity
-    bench.change_past(floor=bench.now.date() + timedelta(days=365))
+    change_past(bench, floor=bench.now.date() + timedelta(days=365))
     bench.replay()
     assert bench.items == []
     lower_floor(bench.table, identity, bench.now.date() - timedelta(days=90), bench.now, by="ada")
@@ -479,7 +508,7 @@ def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
-            bench.change_past()
+            change_past(bench)
         return fill_as_in_spark(job, ranges)
 
     result = bench.replay(fill=fill)
@@ -500,7 +529,7 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
     def late(self, files, **rest):
         if files and not overtaken:
             overtaken.append(True)
-            bench.change_past()
+            change_past(bench)
         commit(self, files, **rest)
 
     monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
@@ -521,7 +550,7 @@ def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
 
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
-        bench.change_past(floor)
+        change_past(bench, floor)
         return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
@@ -542,7 +571,7 @@ def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(ben
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
-            bench.change_past(floor)
+            change_past(bench, floor)
         return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
@@ -557,7 +586,7 @@ def test_a_past_that_changes_every_time_ends_it(bench):
     bench.lose(2)
 
     with pytest.raises(PastChanged, match="Nothing of this batch was committed"):
-        bench.replay(fill=before_filling(bench.change_past, times=100))
+        bench.replay(fill=before_filling(partial(change_past, bench), times=100))
     assert bench.items == [0, 1, 3, 4]
 
 
@@ -575,7 +604,7 @@ def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, ot
         if files and not lost:
             lost.append(True)
             if others:
-                bench.change_past()
+                change_past(bench)
             raise OSError("the answer was lost")
 
     monkeypatch.setattr(table_module.TableSnapshot, "commit", without_answer)
@@ -961,7 +990,7 @@ def test_a_position_between_two_milliseconds_is_that_of_the_earlier_one(bench):
     bench.later(seconds=0.25)
     bench.put(2)
     start = (bench.now + timedelta(microseconds=400)).isoformat()
-    bench.plan(f"AT_TIMESTAMP:{start}")
+    bench.plan(start=f"AT_TIMESTAMP:{start}")
     bench.replay()
     bench.run()
     assert bench.items == [1, 2]
@@ -1197,7 +1226,7 @@ def test_a_gap_of_which_records_may_have_expired_is_not_cleared(bench):
 def test_a_gap_that_a_later_move_back_opens_again_is_not_cleared_any_more(bench):
     fourth = skipped(bench)
     bench.replay()
-    numbers = sorted(number for number, _ in bench.numbers)
+    numbers = sorted(number for number, _ in numbers_in(bench))
     seek(
         bench.client,
         bench.table,

@@ -66,7 +66,7 @@ def test_a_wrong_list_alone_gives_nothing_up(bench, faults, closed, policy, year
     parent, children = closed
     leave_out(faults, parent)
     shift_time(faults, years)
-    errors = bench.run([parent, *children], policy=policy).errors
+    errors = bench.run([parent, *children], **policy).errors
     assert isinstance(errors[parent], ShardVanished)
     assert "though it can still be read: the list was incomplete" in str(errors[parent])
     assert all(isinstance(errors[child], ParentUnfinished) for child in children)
@@ -79,7 +79,7 @@ def test_a_wrong_refusal_of_an_iterator_alone_gives_nothing_up(bench, faults, cl
     parent, children = closed
     refuse_iterators(faults, parent)
     shift_time(faults, years)
-    errors = bench.run([parent, *children], policy=policy).errors
+    errors = bench.run([parent, *children], **policy).errors
     assert isinstance(errors[parent], ReadFailed)
     assert all(isinstance(errors[child], ParentUnfinished) for child in children)
     assert_nothing_was_given_up(bench, faults, closed)
@@ -89,7 +89,7 @@ def test_a_wrong_refusal_of_an_iterator_alone_gives_nothing_up(bench, faults, cl
 def test_a_wrong_time_alone_gives_nothing_up(bench, faults, closed, policy):
     parent, children = closed
     shift_time(faults, 10)
-    plan = bench.plan([parent, *children], policy=policy)
+    plan = bench.plan([parent, *children], **policy)
     assert (plan.given_up, plan.refused) == ({}, {})
     assert parent in plan.ranges
     assert_nothing_was_given_up(bench, faults, closed)
@@ -104,6 +104,6 @@ def test_once_it_was_read_the_time_protects_it_against_list_and_iterator(bench, 
     bench.later(hours=23)
     leave_out(faults, parent)
     refuse_iterators(faults, parent)
-    errors = bench.run([parent, *children], policy=policy).errors
+    errors = bench.run([parent, *children], **policy).errors
     assert "though none of its records can have expired before" in str(errors[parent])
     assert bench.positions.finished == set()

@@ -273,7 +273,7 @@ def test_a_first_run_at_the_horizon_is_told_nothing_though_records_expire_while_
 
 def test_a_long_retention_is_counted_as_it_is(bench):
     (shard,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     bench.run()
     bench.put(2)
@@ -287,15 +287,15 @@ def test_a_long_retention_is_counted_as_it_is(bench):
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_last_record_still_being_there_proves_that_nothing_is_lost(bench, faults, gone):
     first, second = bench.create(2)
-    bench.keep(168)
+    bench.set_retention(168)
     (number,) = bench.put(aggregate(UserRecord("k", str(item).encode()) for item in range(1, 5)))
     bench.put(5, 6, part=0.5)
     bench.run(max_records=1)
     assert bench.at(first).position == Position.after(number, 0)
-    bench.keep(24)
+    bench.set_retention(24)
     bench.run([second], max_records=1)  # sees that retention
     bench.put(7, 8, part=0.5)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.later(hours=30)
     if gone:
         faults.trim(bench.stream)
@@ -308,46 +308,46 @@ def test_the_last_record_still_being_there_proves_that_nothing_is_lost(bench, fa
 
 def test_a_retention_lowered_and_raised_again_while_a_shard_was_not_read_is_told(bench):
     first, second = bench.create(2)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     bench.run()
     bench.later(hours=1)
-    bench.keep(24)
+    bench.set_retention(24)
     bench.put(2)
     bench.put(3, part=0.5)
     assert bench.run([second]).errors == {}
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(4)
     assert lost_in(bench.run([first])) == {first}
 
 
 def test_a_retention_lowered_when_a_shard_was_last_read_and_raised_since_is_told(bench):
     (shard,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     bench.run()
-    bench.keep(24)
+    bench.set_retention(24)
     bench.put(2)
     bench.run()
     bench.put(3)
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(4)
     assert lost_in(bench.run()) == {shard}
 
 
 def test_a_lowered_retention_that_only_an_idle_run_saw_is_told_when_it_was_raised_since(bench):
     (shard,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     bench.run()
     bench.later(minutes=10)
-    bench.keep(24)
+    bench.set_retention(24)
     assert bench.run().errors == {}
     bench.put(2)
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(3)
     assert lost_in(bench.run()) == {shard}
 
@@ -356,7 +356,7 @@ def test_a_lowered_retention_is_forgotten_once_all_is_read_under_a_higher_one(be
     bench.create()
     bench.run()
     bench.later(hours=1)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.run()
     bench.put(1)
     bench.later(hours=100)
@@ -376,7 +376,7 @@ def test_going_on_records_the_gap_in_commit_outcome_and_metadata_and_reads_what_
     bench.later(hours=30)
     arrival = bench.now
     available, newest = bench.put(3, 4)
-    result = bench.run(policy=CONTINUE)
+    result = bench.run(**CONTINUE)
     outcome = result.outcomes[shard]
     gap = Gap(after=Position.after(last), since=since, next_sequence_number=available, until=arrival)
     assert (outcome.state, outcome.error, outcome.gaps) == (ShardState.COMMITTED, None, (gap,))
@@ -391,7 +391,7 @@ def test_after_going_on_the_next_run_has_nothing_to_tell(bench):
     bench.run()
     bench.later(hours=30)
     bench.put(2)
-    bench.run(policy=CONTINUE)
+    bench.run(**CONTINUE)
     bench.put(3)
     bench.later(hours=1)
     result = bench.run()
@@ -406,7 +406,7 @@ def test_going_on_where_nothing_is_left_records_that_and_moves_no_sequence_numbe
     since = bench.now
     bench.later(hours=30)
     seen = bench.now
-    bench.run(policy=CONTINUE)
+    bench.run(**CONTINUE)
     after = bench.at(shard)
     assert after.position == Position.after(last)
     assert after.gaps == (
@@ -425,7 +425,7 @@ def test_each_gap_is_kept_oldest_first(bench):
     for item in (1, 2):
         bench.later(hours=30)
         numbers += bench.put(item)
-        bench.run(policy=CONTINUE)
+        bench.run(**CONTINUE)
     gaps = bench.at(shard).gaps
     assert [gap.next_sequence_number for gap in gaps] == numbers[1:]
     assert [gap.after for gap in gaps] == [Position.after(number) for number in numbers[:2]]
@@ -441,7 +441,7 @@ def test_both_gaps_of_one_reading_are_recorded(bench, faults):
     (third,) = bench.put(3)
     faults.page_size(1)
     faults.before("GetRecords", lambda: bench.later(hours=3), after=1, times=1)
-    bench.run(policy=CONTINUE)
+    bench.run(**CONTINUE)
     assert bench.items == [1, 2, 3]
     assert [(gap.after, gap.next_sequence_number) for gap in bench.at(shard).gaps] == [
         (Position.after(last), second),
@@ -454,7 +454,7 @@ def test_a_gap_after_which_nothing_was_read_yet_is_recorded_and_told_once(bench)
     bench.put(1)
     bench.run()
     bench.later(hours=30)
-    plan = bench.plan(policy=CONTINUE)
+    plan = bench.plan(**CONTINUE)
     bench.later(seconds=5)
     bench.put(2)  # after the planned time: the next run's
     assert bench.execute(plan).outcomes[shard].rows == 0
@@ -472,7 +472,7 @@ def test_a_gap_before_a_record_that_holds_the_shard_is_recorded_once(bench):
     damaged[-1] ^= 1
     bench.put(bytes(damaged))
     for _ in range(3):
-        bench.run(policy=CONTINUE | {"max_bad_records": 0})
+        bench.run(**CONTINUE, max_bad_records=0)
     assert len(bench.at(shard).gaps) == 1
 
 
@@ -482,8 +482,8 @@ def test_a_gap_is_not_recorded_when_another_run_was_first(bench):
     bench.run()
     bench.later(hours=30)
     bench.put(2)
-    slow = bench.plan(policy=CONTINUE)
-    bench.run(policy=CONTINUE)
+    slow = bench.plan(**CONTINUE)
+    bench.run(**CONTINUE)
     outcome = bench.execute(slow).outcomes[shard]
     assert (outcome.state, outcome.gaps, len(bench.at(shard).gaps)) == (ShardState.CONFLICT, (), 1)
     assert bench.items == [1, 2]
@@ -519,7 +519,7 @@ def test_a_shard_gone_unread_is_told_and_its_children_wait(bench):
 def test_going_on_after_a_shard_that_is_gone_records_its_gap_and_reads_its_children(bench):
     parent, children, position = vanished(bench)
     since = bench.at(parent).last_arrival
-    result = bench.run([parent, *children], policy=CONTINUE)
+    result = bench.run([parent, *children], **CONTINUE)
     gap = Gap(after=position, since=since, next_sequence_number=None, until=bench.now)
     assert result.errors == {}
     assert (result.outcomes[parent].state, result.outcomes[parent].gaps) == (ShardState.FINISHED, (gap,))
@@ -533,7 +533,7 @@ def test_going_on_after_a_shard_that_is_gone_records_its_gap_and_reads_its_child
 
 def test_after_going_on_after_a_shard_that_is_gone_the_next_run_has_nothing_to_tell(bench):
     parent, children, _ = vanished(bench)
-    bench.run([parent, *children], policy=CONTINUE)
+    bench.run([parent, *children], **CONTINUE)
     bench.put(5)
     bench.later(hours=1)
     result = bench.run([parent, *children])
@@ -556,7 +556,7 @@ def test_going_on_after_two_generations_that_are_gone_reads_the_third(bench):
     asked = [first, child, other, *grandchildren]
     errors = bench.run(asked).errors
     assert (type(errors[first]), type(errors[child])) == (ShardVanished, ParentUnfinished)
-    result = bench.run(asked, policy=CONTINUE)
+    result = bench.run(asked, **CONTINUE)
     assert result.errors == {}
     assert bench.positions.finished == {first, child}
     assert [len(bench.at(shard).gaps) for shard in (first, child)] == [1, 1]
@@ -570,7 +570,7 @@ def test_a_gone_shard_is_not_given_up_before_its_gone_parent_is(bench):
     bench.run(max_records=1)
     bench.split(child, part=0.25)
     bench.later(hours=30)
-    result = bench.run([child], policy=CONTINUE)
+    result = bench.run([child], **CONTINUE)
     assert isinstance(result.errors[child], ParentUnfinished)
     assert first in str(result.errors[child])
     assert bench.positions.finished == set()
@@ -580,7 +580,7 @@ def test_a_listed_shard_is_never_given_up(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
     faults.fail(status=400, code="ResourceNotFoundException")
-    result = bench.run(policy=CONTINUE)
+    result = bench.run(**CONTINUE)
     assert isinstance(result.errors[shard], ReadFailed)
     assert bench.positions.finished == set()
 
@@ -591,7 +591,7 @@ def test_a_listed_shard_is_never_given_up(bench, faults):
 @pytest.mark.parametrize("hours", [24, 168])
 def test_at_the_tip_there_is_a_whole_retention_left(bench, hours):
     (shard,) = bench.create()
-    bench.keep(hours)
+    bench.set_retention(hours)
     bench.put(1)
     bench.later(hours=5)
     outcome = bench.run().outcomes[shard]
@@ -651,7 +651,7 @@ def test_a_shard_that_waits_unread_at_its_oldest_record_is_promised_no_time(benc
 def test_the_lowest_retention_seen_counts_for_a_shard_that_fails(bench, faults):
     (shard,) = bench.create()
     bench.run()
-    bench.keep(168)
+    bench.set_retention(168)
     faults.fail(status=400, code="AccessDeniedException")
     assert bench.run().outcomes[shard].time_to_loss_ms == 24 * HOUR_MS
 
@@ -709,7 +709,7 @@ def test_positions_tell_the_gaps(bench, printed):
     bench.run()
     bench.later(hours=30)
     bench.put(2)
-    bench.run(policy=CONTINUE)
+    bench.run(**CONTINUE)
     (gap,) = bench.at(shard).gaps
     assert printed()[shard]["gaps"] == [str(gap)]
 

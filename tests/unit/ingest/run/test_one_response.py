@@ -118,7 +118,7 @@ def test_one_wrong_date_neither_hides_a_loss_nor_invents_one(bench, faults, oper
     assert set(bench.run().errors) == {lossy}
     faults.clear()
     faults.skew_date(seconds, operation, after=after, times=1)
-    bench.run(policy=CONTINUE)
+    bench.run(**CONTINUE)
     assert [len(bench.at(shard).gaps) for shard in (lossy, idle)] == [1, 0]
     assert bench.items == [1, 3]
 
@@ -196,7 +196,7 @@ def test_one_wrong_retention_changes_no_alarm_after_the_next_good_response(
     bench, faults, hours, wrong, after
 ):
     (shard,) = bench.create()
-    bench.keep(hours)
+    bench.set_retention(hours)
     bench.run()
     bench.put(1)
     summary(faults, RetentionPeriodHours=wrong, after=after, times=1)
@@ -233,9 +233,9 @@ def test_one_wrong_retention_at_the_first_plan_is_not_stored(bench, faults):
 
 def test_a_lowered_retention_that_two_responses_confirm_is_stored_for_every_shard(bench):
     first, second = bench.create(2)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.run()
-    bench.keep(24)
+    bench.set_retention(24)
     bench.later(minutes=1)
     bench.run([second])
     assert [bench.at(shard).retention_hours for shard in (first, second)] == [24, 24]
@@ -264,11 +264,11 @@ def test_one_wrong_creation_time_restarts_nothing(bench, faults, after):
     bench.later(hours=1)
     summary(faults, StreamCreationTimestamp=bench.clock.seconds, after=after, times=1)
     with pytest.raises(StreamRecreated):
-        bench.run(policy={"on_recreated": OnRecreated.RESTART})
+        bench.run(on_recreated=OnRecreated.RESTART)
     faults.clear()
     assert bench.at(shard).position == Position.after(number)
     bench.put(2)
-    assert bench.run(policy={"on_recreated": OnRecreated.RESTART}).errors == {}
+    assert bench.run(on_recreated=OnRecreated.RESTART).errors == {}
     assert bench.items == [1, 2]
 
 

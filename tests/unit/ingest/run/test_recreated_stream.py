@@ -65,7 +65,7 @@ def test_a_stream_that_is_older_than_the_one_in_the_table_is_refused_also_with_r
 
     faults.answer("DescribeStreamSummary", an_hour_older)
     with pytest.raises(StreamRecreated):
-        bench.plan(policy=RESTART)
+        bench.plan(**RESTART)
     assert bench.version == before
 
 
@@ -82,9 +82,9 @@ def test_restart_lands_all_of_the_new_stream_from_its_beginning_in_the_same_tabl
     recreate()
     bench.put(2, 3)
     bench.later(hours=1)
-    assert bench.run(start=start, policy=RESTART).errors == {}
+    assert bench.run(start=start, **RESTART).errors == {}
     bench.put(4)
-    assert bench.run(start=start, policy=RESTART).errors == {}
+    assert bench.run(start=start, **RESTART).errors == {}
     assert bench.items == [1, 2, 3, 4]
 
 
@@ -95,7 +95,7 @@ def test_restart_is_frozen_before_anything_is_read(bench, recreate, faults):
     shards = recreate(2)
     bench.put(2)
     faults.calls.clear()
-    bench.plan(policy=RESTART)  # and then dies
+    bench.plan(**RESTART)  # and then dies
     assert faults.count("GetRecords") == faults.count("GetShardIterator") == 0
     assert {shard: bench.at(shard).position for shard in bench.positions.shards} == dict.fromkeys(
         shards, BEGINNING
@@ -113,7 +113,7 @@ def test_restart_forgets_the_old_streams_shards(bench, recreate):
     bench.run()
     shards = recreate()
     bench.put(2)
-    result = bench.run(policy=RESTART)
+    result = bench.run(**RESTART)
     assert set(bench.positions.shards) == set(shards) == {parent}
     assert result.outcomes[parent].state is ShardState.COMMITTED
     assert bench.items == [1, 2]
@@ -122,9 +122,9 @@ def test_restart_forgets_the_old_streams_shards(bench, recreate):
 def test_restart_without_a_recreated_stream_changes_nothing(bench):
     bench.create()
     bench.put(1)
-    bench.run(policy=RESTART)
+    bench.run(**RESTART)
     bench.put(2)
-    bench.run(policy=RESTART)
+    bench.run(**RESTART)
     assert (bench.items, bench.positions.predecessors) == ([1, 2], ())
 
 
@@ -132,9 +132,9 @@ def test_a_first_run_with_restart_begins_where_it_is_told(bench):
     bench.create()
     bench.put(1)
     bench.later(seconds=5)
-    bench.run(start="LATEST", policy=RESTART)
+    bench.run(start="LATEST", **RESTART)
     bench.put(2)
-    bench.run(start="LATEST", policy=RESTART)
+    bench.run(start="LATEST", **RESTART)
     assert bench.items == [2]
 
 
@@ -146,7 +146,7 @@ def test_records_of_the_new_stream_that_expired_before_the_restart_are_told(benc
     bench.put(2)
     bench.later(hours=30)
     (available,) = bench.put(3)
-    error = bench.run(policy=RESTART).errors.get(shard)
+    error = bench.run(**RESTART).errors.get(shard)
     assert isinstance(error, DataLost)
     assert f"complete until {identity(bench).created:%Y-%m-%dT%H:%M:%SZ}" in str(error)
     assert f"first available record: {available}" in str(error)
@@ -164,7 +164,7 @@ def test_where_the_old_stream_stood_is_recorded(bench, recreate):
     bench.run([second], max_records=1)
     old = identity(bench)
     recreate()
-    bench.run(policy=RESTART)
+    bench.run(**RESTART)
     unfinished = {second: Position.after(stood), lower: BEGINNING, upper: BEGINNING}
     assert bench.positions.predecessors == (Predecessor(old, unfinished),)
     bench.put(3)
@@ -177,10 +177,10 @@ def test_all_old_streams_are_recorded_oldest_first(bench, recreate):
     stood = []
     for item in range(3):
         numbers = bench.put(item)
-        bench.run(policy=RESTART)
+        bench.run(**RESTART)
         stood.append(Predecessor(identity(bench), {shard: Position.after(numbers[-1])}))
         recreate()
-    bench.run(policy=RESTART)
+    bench.run(**RESTART)
     assert bench.positions.predecessors == tuple(stood)
     assert bench.items == [0, 1, 2]
 
@@ -191,7 +191,7 @@ def test_positions_continue_those_of_the_old_stream(bench, recreate):
     bench.run()
     old = bench.positions
     recreate()
-    bench.plan(policy=RESTART)
+    bench.plan(**RESTART)
     assert (bench.positions.previous, bench.positions.generation) == (old.commit_id, old.generation + 1)
 
 
@@ -205,7 +205,7 @@ def test_a_run_planned_on_the_old_stream_commits_nothing_after_the_restart(bench
     plan = bench.plan()
     recreate()
     bench.put(2)
-    bench.run(policy=RESTART)
+    bench.run(**RESTART)
     before = bench.version
     with pytest.raises(StreamRecreated, match="nothing was committed"):
         bench.execute(plan)
@@ -225,7 +225,7 @@ def test_a_run_that_saw_only_the_old_stream_is_refused_by_the_table_after_the_re
         landing = land_group(*arguments)
         recreate()
         bench.put(2)
-        bench.run(policy=RESTART)
+        bench.run(**RESTART)
         # As if it had asked just before that which stream it is.
         faults.answer(
             "DescribeStreamSummary",
@@ -250,13 +250,13 @@ def test_a_stream_recreated_while_it_is_read_commits_nothing_of_either(bench, fa
     bench.put(1, 2)
     faults.page_size(1)
     faults.before("GetRecords", lambda: (bench.later(hours=1), faults.recreate(bench.stream)), times=1)
-    plan = bench.plan(policy=RESTART)
+    plan = bench.plan(**RESTART)
     with pytest.raises(StreamRecreated, match="nothing was committed"):
         bench.execute(plan)
     assert bench.items == []
     faults.clear()
     bench.put(3)
-    assert bench.run(policy=RESTART).errors == {}
+    assert bench.run(**RESTART).errors == {}
     assert (bench.items, list(bench.positions.shards)) == ([3], [shard])
 
 
@@ -266,8 +266,8 @@ def test_two_runs_that_restart_at_once_are_one_restart(bench, recreate):
     bench.run()
     recreate()
     bench.put(2)
-    slow = bench.plan(policy=RESTART)
-    bench.run(policy=RESTART)
+    slow = bench.plan(**RESTART)
+    bench.run(**RESTART)
     (outcome,) = bench.execute(slow).outcomes.values()
     assert outcome.state is ShardState.CONFLICT
     assert (bench.items, len(bench.positions.predecessors)) == ([1, 2], 1)

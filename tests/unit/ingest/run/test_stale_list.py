@@ -80,7 +80,7 @@ def resharded(bench):
 def test_a_stale_list_is_requested_again(bench, faults, resharded, policy):
     parent, children = resharded
     faults.stale_list(times=2)
-    result = bench.run([parent, *children], policy=policy)
+    result = bench.run([parent, *children], **policy)
     assert (result.errors, bench.items) == ({}, [1, 2, 3])
     assert bench.positions.finished == {parent}
 
@@ -97,12 +97,12 @@ def test_a_list_that_stays_stale_fails_the_run_and_gives_nothing_up(bench, fault
     else:  # as the parent is not listed any more
         faults.answer("ListShards", lambda _, answer: answer.but(Shards=[stale_parent(answer, parent)]))
     with pytest.raises(ShardListStale, match=f"{parent}: listed as open, though its children {children[0]}"):
-        bench.run([parent, *children], policy=policy)
+        bench.run([parent, *children], **policy)
     faults.clear()
     assert (bench.positions, bench.version) == before
     assert listed[-2:] == children
     if hours < 24:
-        assert bench.run([parent, *children], policy=policy).errors == {}
+        assert bench.run([parent, *children], **policy).errors == {}
         assert bench.items == [1, 2, 3]
 
 
@@ -129,7 +129,7 @@ def test_a_list_from_before_a_merge_gives_nothing_up(bench, faults, policy):
     bench.run([first, second])
     faults.stale_list()
     with pytest.raises(ShardListStale):
-        bench.run([first, second, child], policy=policy)
+        bench.run([first, second, child], **policy)
     faults.clear()
     assert bench.positions.finished == {first, second}
     assert bench.run([child]).errors == {}
@@ -142,7 +142,7 @@ def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_s
     bench.run(max_records=1)
     children = bench.split(parent)
     bench.run([children[0]])  # it waits; and the children are known
-    bench.keep(48)
+    bench.set_retention(48)
     bench.run([parent], max_records=1)
     bench.put(3)
     faults.stale_list(times=1)
@@ -178,7 +178,7 @@ def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_th
     bench.run()
     finish_by_mistake(bench, first)
     with pytest.raises(ShardListStale) as caught:
-        bench.run([first, second], policy=policy)
+        bench.run([first, second], **policy)
     arn = bench.positions.identity.arn
     command = f"kinesis-assets seek --stream {arn} --table {bench.table.uri} --shard {first} "
     assert command + f"--to AFTER_SEQUENCE_NUMBER:{number} --apply" in str(caught.value)
@@ -223,7 +223,7 @@ def test_a_shard_is_not_given_up_within_a_retention_of_the_list_that_showed_it_o
     assert bench.at(parent).listed_open == bench.now
     bench.later(hours=23)
     without(faults, parent)
-    result = bench.run([parent, *children], policy=policy)
+    result = bench.run([parent, *children], **policy)
     assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
     assert isinstance(result.errors[parent], ShardVanished)
     assert "the list was incomplete" in str(result.errors[parent])
@@ -241,11 +241,11 @@ def test_a_shard_that_can_still_be_read_is_not_given_up_whatever_the_list_and_th
     (_, arrived) = bench.put(2, 3)
     children = bench.split(parent)
     without(faults, parent)
-    result = bench.run([parent, *children], policy=policy)
+    result = bench.run([parent, *children], **policy)
     assert "though it can still be read: the list was incomplete" in str(result.errors[parent])
     assert all(isinstance(result.errors[child], ParentUnfinished) for child in children)
     faults.clear()
-    result = bench.run([parent, *children], policy=CONTINUE)
+    result = bench.run([parent, *children], **CONTINUE)
     assert (result.errors, bench.items) == ({}, [1, 2, 3])
     assert bench.at(parent).position == Position.after(arrived)
 
@@ -259,7 +259,7 @@ def test_a_shard_of_which_the_service_says_nothing_is_not_given_up(bench, faults
     bench.later(hours=30)
     bench.put(2)
     faults.fail("GetShardIterator", status=400, code="AccessDeniedException", shard_id=parent)
-    result = bench.run([parent, *children], policy=policy)
+    result = bench.run([parent, *children], **policy)
     assert "it is not known whether it has expired" in str(result.errors[parent])
     assert "AccessDeniedException" in str(result.errors[parent])
     assert bench.positions.finished == set()
@@ -274,7 +274,7 @@ def test_a_closed_shard_may_go_right_after_it_was_first_listed(bench):
     bench.later(hours=2)
     bench.put(2)
     assert (bench.at(parent).listed_open, bench.shard_ids) == (None, children)
-    assert bench.run([parent, *children], policy=CONTINUE).errors == {}
+    assert bench.run([parent, *children], **CONTINUE).errors == {}
     assert bench.items == [2]
 
 
@@ -310,7 +310,7 @@ def test_a_parent_that_expired_before_the_retention_was_raised_is_not_missing(be
     bench.later(hours=1)
     children = bench.split(parent)
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     assert bench.shard_ids == children
     assert bench.run(children).errors == {}
@@ -342,7 +342,7 @@ def test_a_child_whose_unseen_parent_expired_is_read(bench):
     grandchildren = bench.split(child, part=0.25)
     bench.later(hours=25)
     bench.put(2)
-    result = bench.run([first, other, *grandchildren], policy=CONTINUE)
+    result = bench.run([first, other, *grandchildren], **CONTINUE)
     assert (result.errors, bench.items) == ({}, [1, 2])
     assert child not in bench.positions.shards
 

@@ -45,7 +45,7 @@ def refused(bench, other, act) -> None:
 
 @pytest.mark.parametrize("on_recreated", OnRecreated)
 def test_a_run_for_the_stream_of_another_account_is_refused(bench, of_another_account, on_recreated, faults):
-    refused(bench, of_another_account, lambda: bench.plan(policy={"on_recreated": on_recreated}))
+    refused(bench, of_another_account, lambda: bench.plan(on_recreated=on_recreated))
     assert faults.count("GetRecords") == 0
     assert bench.items == []
 

@@ -33,7 +33,7 @@ def iterators_of(faults, shard_id):
 def split(bench):
     """A stream with a long retention, split; its parent and children, of which nothing was read yet."""
     (parent,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     children = bench.split(parent)
     bench.put(2)
@@ -76,7 +76,7 @@ def test_parents_that_expired_before_the_retention_was_raised_are_accepted_after
     (parent,) = bench.create()
     children = bench.split(parent)
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     assert bench.shard_ids == children
     faults.calls.clear()
@@ -141,16 +141,16 @@ def test_the_first_list_of_a_recreated_stream_is_checked_too(bench, faults):
     bench.delete()
     bench.later(seconds=5)
     (parent,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     children = bench.split(parent)
     bench.put(2)
     bench.later(hours=30)
     without(faults, parent)
     with pytest.raises(ShardListIncomplete, match="can still be read"):
-        bench.plan(children, policy=RESTART)
+        bench.plan(children, **RESTART)
     faults.clear()
-    assert bench.run([parent, *children], policy=RESTART).errors == {}
+    assert bench.run([parent, *children], **RESTART).errors == {}
     assert bench.items == [0, 1, 2]
 
 
@@ -161,7 +161,7 @@ def test_the_first_list_of_a_recreated_stream_is_checked_too(bench, faults):
 def split_twice(bench):
     """A shard that was read, and split twice after that; its child that was split, and the open shards."""
     (first,) = bench.create()
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(1)
     bench.run()
     child, other = bench.split(first)
@@ -199,7 +199,7 @@ def test_a_parent_that_nobody_saw_and_that_has_expired_does_not_stop_its_childre
     child, other = bench.split(first)
     grandchildren = bench.split(child, part=0.25)
     bench.later(hours=25)
-    bench.keep(168)
+    bench.set_retention(168)
     bench.put(2)
     faults.calls.clear()
     bench.run([first, other, *grandchildren])

@@ -37,7 +37,7 @@ def filled(bench, shards, records):
         for number, shard_id in enumerate(bench.create(shards))
     }
     for shard_id, items in data.items():
-        bench.put(shard_id, *items)
+        bench.put(*items, shard_id=shard_id)
     return sorted(item for items in data.values() for item in items)
 
 
@@ -57,7 +57,7 @@ def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
     for count in (3, 6):
         result = bench.run(allowance=Allowance(seconds=seconds))
         assert result.errors == {}
-        assert bench.items == data[:count]
+        assert bench.data == data[:count]
 
 
 # Records and bytes
@@ -75,8 +75,8 @@ def test_a_run_over_eight_shards_lands_no_more_than_it_may_and_runs_land_everyth
         assert result.errors == {}
         runs.append(sum(outcome.rows for outcome in result.outcomes.values()))
         assert 0 < runs[-1] <= 100
-        assert len(bench.items) == sum(runs)
-    assert bench.items == data
+        assert len(bench.data) == sum(runs)
+    assert bench.data == data
 
 
 def test_shards_of_one_task_use_up_their_budget_exactly(bench):
@@ -100,26 +100,26 @@ def test_runs_that_may_take_less_than_there_are_shards_land_everything(bench):
     for _ in data:
         outcomes = bench.run(allowance=Allowance(records=1)).outcomes
         assert sum(outcome.rows for outcome in outcomes.values()) == 1
-    assert bench.items == data
+    assert bench.data == data
 
 
 def test_a_record_larger_than_the_runs_bytes_is_landed_by_a_run_of_its_own(bench):
     (shard_id,) = bench.create()
-    bench.put(shard_id, b"a" * 100, b"b" * 100, b"c")
+    bench.put(b"a" * 100, b"b" * 100, b"c", shard_id=shard_id)
     steps = []
     for _ in range(3):
         bench.run(allowance=Allowance(bytes=10))
-        steps.append([len(item) for item in bench.items])
+        steps.append([len(item) for item in bench.data])
     assert steps == [[100], [100, 100], [100, 100, 1]]
 
 
 def test_a_runs_bound_inside_an_aggregate_is_kept_with_the_position(bench):
     (shard_id,) = bench.create()
-    (number,) = bench.put(shard_id, aggregate(UserRecord("k", b"%d" % item) for item in range(5)))
+    (number,) = bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
     steps = []
     for _ in range(3):
         bench.run(allowance=Allowance(records=2))
-        steps.append((str(bench.position(shard_id)), bench.items))
+        steps.append((str(bench.at(shard_id).position), bench.data))
     assert steps == [
         (f"AFTER_SEQUENCE_NUMBER:{number}:1", [b"0", b"1"]),
         (f"AFTER_SEQUENCE_NUMBER:{number}:3", [b"0", b"1", b"2", b"3"]),
@@ -129,7 +129,7 @@ def test_a_runs_bound_inside_an_aggregate_is_kept_with_the_position(bench):
 
 def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(bench):
     (shard_id,) = bench.create()
-    bench.put(shard_id, aggregate(UserRecord("k", b"%d" % item) for item in range(5)))
+    bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
     bench.run(max_records=2)
 
     def die(*landed):
@@ -138,9 +138,9 @@ def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(be
 
     with pytest.raises(MemoryError):
         bench.run(land=die, max_records=2)
-    assert bench.items == [b"0", b"1"]
+    assert bench.data == [b"0", b"1"]
     bench.run(max_records=2)
-    assert bench.items == [b"0", b"1", b"2", b"3"]
+    assert bench.data == [b"0", b"1", b"2", b"3"]
     bench.run()
     assert [row["sub_sequence_number"] for row in bench.rows] == [0, 1, 2, 3, 4]
 
@@ -151,10 +151,10 @@ def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(be
 def generations(bench):
     """A finished parent of 30 records of a byte and two children of 20; the ids."""
     (parent,) = bench.create()
-    bench.put(parent, *[b"p"] * 30)
+    bench.put(*[b"p"] * 30, shard_id=parent)
     first, second = bench.split(parent)
-    bench.put(first, *[b"f"] * 20)
-    bench.put(second, *[b"s"] * 20)
+    bench.put(*[b"f"] * 20, shard_id=first)
+    bench.put(*[b"s"] * 20, shard_id=second)
     return parent, first, second
 
 
@@ -165,7 +165,7 @@ def test_children_of_a_shard_that_is_finished_in_the_run_take_of_what_it_left(be
     assert (outcomes[parent].rows, outcomes[parent].state) == (30, ShardState.FINISHED)
     assert outcomes[first].rows + outcomes[second].rows == 15
     bench.run(allowance=allowance)
-    assert bench.items == [b"f"] * 20 + [b"p"] * 30 + [b"s"] * 20
+    assert bench.data == [b"f"] * 20 + [b"p"] * 30 + [b"s"] * 20
 
 
 @pytest.mark.parametrize("allowance", [Allowance(records=30), Allowance(bytes=30)], ids=["records", "bytes"])
@@ -175,10 +175,10 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
     assert [outcomes[child].rows for child in children] == [0, 0]
     assert [outcomes[child].state for child in children] == [ShardState.COMMITTED] * 2
     assert [faults.count("GetRecords", child) for child in children] == [0, 0]
-    assert bench.items == [b"p"] * 30
+    assert bench.data == [b"p"] * 30
     assert bench.positions.finished == {parent}
     bench.run()
-    assert len(bench.items) == 70
+    assert len(bench.data) == 70
 
 
 # Seconds
@@ -199,9 +199,9 @@ def test_no_page_is_begun_after_a_runs_seconds_and_runs_land_everything(bench, f
     while len(steps) < 4:
         result = bench.run(allowance=Allowance(seconds=3.0))
         assert result.errors == {}
-        steps.append(len(bench.items))
+        steps.append(len(bench.data))
     assert steps == [3, 6, 9, 10]
-    assert bench.items == data
+    assert bench.data == data
 
 
 @pytest.mark.usefixtures("a_second_a_page")
@@ -213,7 +213,7 @@ def test_the_shards_of_a_task_share_its_seconds(bench, faults):
     assert 8 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 8 + 3
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
     bench.run()
-    assert bench.items == data
+    assert bench.data == data
 
 
 @pytest.mark.usefixtures("a_second_a_page")
@@ -224,7 +224,7 @@ def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, 
     result = bench.run(allowance=Allowance(seconds=3.0))
     assert 3 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 3 + 1
     bench.run()
-    assert bench.items == data
+    assert bench.data == data
 
 
 def test_children_have_the_seconds_that_their_parent_left(bench, monkeypatch):
@@ -254,19 +254,19 @@ def test_a_run_without_any_time_left_moves_nothing(bench, faults):
 # The order of shards, and memory
 
 
-def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(clocked_bench, clocked):
-    first, *others = clocked_bench.create(3)
+def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
+    first, *others = bench.create(3)
     for shard_id in (first, *others):
-        clocked_bench.put(shard_id, b"0", b"1", b"2")
-    clocked.clock.advance(3600)
-    clocked_bench.run(first, max_records=1)
-    assert list(clocked_bench.plan().ranges) == [*others, first]
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
+    bench.later(seconds=3600)
+    bench.run([first], max_records=1)
+    assert list(bench.plan().ranges) == [*others, first]
 
 
 def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
     shard_ids = bench.create(CALLS + 8)
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0")
+        bench.put(b"0", shard_id=shard_id)
     faults.delay(4.0, "GetRecords", times=CALLS)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {1}

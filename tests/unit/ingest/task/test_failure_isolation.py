@@ -56,9 +56,9 @@ def impatience(monkeypatch, request):
 @pytest.mark.parametrize(("trouble", "error", "cause"), TROUBLES.values(), ids=TROUBLES.keys())
 def test_a_shard_in_trouble_fails_alone_and_a_later_run_lands_its_rest(bench, faults, trouble, error, cause):
     first, second, third = bench.create(3)
-    numbers = bench.put(first, b"1-0", b"1-1", b"1-2", b"1-3")
-    bench.put(second, b"2-0", b"2-1", b"2-2")
-    bench.put(third, b"3-0")
+    numbers = bench.put(b"1-0", b"1-1", b"1-2", b"1-3", shard_id=first)
+    bench.put(b"2-0", b"2-1", b"2-2", shard_id=second)
+    bench.put(b"3-0", shard_id=third)
     faults.page_size(2)
     trouble(faults, shard_id=first, after=1)
 
@@ -73,25 +73,25 @@ def test_a_shard_in_trouble_fails_alone_and_a_later_run_lands_its_rest(bench, fa
     for shard_id, rows in ((second, 3), (third, 1)):
         outcome = result.outcomes[shard_id]
         assert (outcome.state, outcome.rows, outcome.error) == (ShardState.COMMITTED, rows, None)
-    assert bench.items == [b"1-0", b"1-1", b"2-0", b"2-1", b"2-2", b"3-0"]
-    assert bench.position(first) == Position.after(numbers[1])
+    assert bench.data == [b"1-0", b"1-1", b"2-0", b"2-1", b"2-2", b"3-0"]
+    assert bench.at(first).position == Position.after(numbers[1])
 
     faults.clear()
     assert bench.run().errors == {}
-    assert bench.items == [b"1-0", b"1-1", b"1-2", b"1-3", b"2-0", b"2-1", b"2-2", b"3-0"]
+    assert bench.data == [b"1-0", b"1-1", b"1-2", b"1-3", b"2-0", b"2-1", b"2-2", b"3-0"]
 
 
 @pytest.mark.parametrize(("trouble", "error", "cause"), TROUBLES.values(), ids=TROUBLES.keys())
 def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults, trouble, error, cause):
     first, second = bench.create(2)
-    bench.put(first, b"1-0")
-    bench.put(second, b"2-0")
+    bench.put(b"1-0", shard_id=first)
+    bench.put(b"2-0", shard_id=second)
     trouble(faults, shard_id=first)
     ((failed, told),) = bench.run().errors.items()
     assert (failed, type(told)) == (first, error)
     assert cause in str(told)
-    assert bench.items == [b"2-0"]
-    assert bench.position(first) == Position.parse("TRIM_HORIZON")
+    assert bench.data == [b"2-0"]
+    assert bench.at(first).position == Position.parse("TRIM_HORIZON")
 
 
 def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_commit_of_its_neighbours(
@@ -100,8 +100,8 @@ def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_comm
     monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
     monkeypatch.setattr(plan, "RETRY_SECONDS", 0.5)
     first, second = bench.create(2)
-    numbers = bench.put(first, b"1-0", b"1-1")
-    bench.put(second, b"2-0")
+    numbers = bench.put(b"1-0", b"1-1", shard_id=first)
+    bench.put(b"2-0", shard_id=second)
     faults.page_size(1)
     faults.throttle(shard_id=first, after=1)
     began = time.monotonic()
@@ -109,14 +109,14 @@ def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_comm
     assert time.monotonic() - began < 20
     assert not result.errors
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
-    assert bench.items == [b"1-0", b"2-0"]
-    assert bench.position(first) == Position.after(numbers[0])
+    assert bench.data == [b"1-0", b"2-0"]
+    assert bench.at(first).position == Position.after(numbers[0])
 
 
 def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, faults, monkeypatch):
     first, second = bench.create(2)
-    bench.put(first, b"1-0")
-    bench.put(second, b"2-0", b"2-1", b"2-2", b"2-3")
+    bench.put(b"1-0", shard_id=first)
+    bench.put(b"2-0", b"2-1", b"2-2", b"2-3", shard_id=second)
     failed = threading.Event()
 
     def told(*reason):
@@ -129,42 +129,42 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
     faults.before("GetRecords", lambda: failed.wait(timeout=10), shard_id=second, after=1)
     result = bench.run()
     assert list(result.errors) == [first]
-    assert bench.items == [b"2-0", b"2-1", b"2-2", b"2-3"]
+    assert bench.data == [b"2-0", b"2-1", b"2-2", b"2-3"]
 
 
 def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults, monkeypatch):
     monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
     first, second = bench.create(2)
-    bench.put(first, b"1-0", b"1-1", b"1-2")
-    bench.put(second, b"2-0", b"2-1", b"2-2")
+    bench.put(b"1-0", b"1-1", b"1-2", shard_id=first)
+    bench.put(b"2-0", b"2-1", b"2-2", shard_id=second)
     faults.page_size(1)
     for page in range(3):
         faults.throttle(shard_id=first, after=page, times=3)
     assert bench.run().errors == {}
-    assert bench.items == [b"1-0", b"1-1", b"1-2", b"2-0", b"2-1", b"2-2"]
+    assert bench.data == [b"1-0", b"1-1", b"1-2", b"2-0", b"2-1", b"2-2"]
 
 
 def test_every_shard_in_trouble_is_named_and_nothing_else_fails(bench, faults):
     shard_ids = bench.create(20)
     for number, shard_id in enumerate(shard_ids):
-        bench.put(shard_id, b"%d" % number)
+        bench.put(b"%d" % number, shard_id=shard_id)
     for shard_id in shard_ids[::2]:
         faults.fail(shard_id=shard_id)
     result = bench.run()
     assert list(result.errors) == shard_ids[::2]
     assert {type(error) for error in result.errors.values()} == {ReadFailed}
     assert all(error.shard_id == shard_id for shard_id, error in result.errors.items())
-    assert sorted(map(int, bench.items)) == list(range(1, 20, 2))
+    assert sorted(map(int, bench.data)) == list(range(1, 20, 2))
 
 
 def test_a_shard_that_is_split_after_the_plan_is_read_to_its_end_in_that_run(bench):
     (parent,) = bench.create()
-    bench.put(parent, b"0", b"1")
+    bench.put(b"0", b"1", shard_id=parent)
     plan = bench.plan()
     children = bench.split(parent)
     for child in children:
-        bench.put(child, b"2")
+        bench.put(b"2", shard_id=child)
     outcome = bench.execute(plan).outcomes[parent]
     assert (outcome.state, outcome.rows) == (ShardState.FINISHED, 2)
     assert bench.run().errors == {}
-    assert bench.items == [b"0", b"1", b"2", b"2"]
+    assert bench.data == [b"0", b"1", b"2", b"2"]

@@ -19,7 +19,7 @@ def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch)
     monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 5.0)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0", b"1", b"2")
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
     faults.page_size(1)
     throttled, others = shard_ids[:4], shard_ids[4:]
     # Until all others are read to their tip, those before them are refused.
@@ -44,7 +44,7 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
     monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.5)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0", b"1", b"2")
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
     faults.page_size(1)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {3}
@@ -58,7 +58,7 @@ def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch)
     monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
     monkeypatch.setattr(task, "STOP_POLL_SECONDS", 0.05)
     (shard_id,) = bench.create()
-    bench.put(shard_id, b"0", b"1")
+    bench.put(b"0", b"1", shard_id=shard_id)
     faults.page_size(1)
     plan = bench.plan()
     stop = task.StopMarker(bench.table.folder, plan.batch_id)
@@ -74,7 +74,7 @@ def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_s
     bench.settings = replace(bench.settings, sdk_parser=by_sdk)
     shard_ids = bench.create(3)  # as many pages of the SDK's have room at once
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0")
+        bench.put(b"0", shard_id=shard_id)
     faults.delay(2.0, operation, times=3)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {1}
@@ -93,9 +93,9 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
     monkeypatch.setattr(task, "MemoryLimiter", room)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
-        bench.put(shard_id, *[bytes(50_000)] * 3, b"small")
+        bench.put(*[bytes(50_000)] * 3, b"small", shard_id=shard_id)
     bench.run()
-    assert len(bench.items) == 24
+    assert len(bench.data) == 24
     assert 0 < rooms[0].max_reserved <= capacity
 
 
@@ -103,7 +103,7 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkey
     monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
     shard_ids = bench.create(3)
     for shard_id in shard_ids:
-        bench.put(shard_id, b"0")
+        bench.put(b"0", shard_id=shard_id)
 
     def broken(_stream, shard_id, _records):
         if shard_id == shard_ids[-1]:
@@ -118,7 +118,7 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkey
 def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch):
     monkeypatch.setattr(task, "MemoryLimiter", lambda _: MemoryLimiter(300_000))
     for shard_id in bench.create(8):
-        bench.put(shard_id, bytes(60_000))
+        bench.put(bytes(60_000), shard_id=shard_id)
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

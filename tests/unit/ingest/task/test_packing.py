@@ -62,24 +62,24 @@ def test_no_more_counts_of_a_range_than_its_bounds_allow(bounds):
 
 
 @pytest.fixture
-def expected(clocked_bench, clocked):
+def expected(bench):
     """What a plan made after some seconds expects of each shard."""
 
     def after(seconds):
-        clocked.clock.advance(seconds)
-        return {shard_id: range_.expected for shard_id, range_ in clocked_bench.plan().ranges.items()}
+        bench.later(seconds=seconds)
+        return {shard_id: range_.expected for shard_id, range_ in bench.plan().ranges.items()}
 
     return after
 
 
 @pytest.fixture
-def steady(clocked_bench, clocked):
+def steady(bench):
     """The first of two shards, read to its tip twice, 100 s and 50,000 bytes apart."""
-    steady, _ = clocked_bench.create(2)
-    clocked_bench.run(steady)
-    clocked.clock.advance(100)
-    clocked_bench.put(steady, bytes(20_000), bytes(30_000))
-    clocked_bench.run(steady)
+    steady, _ = bench.create(2)
+    bench.run([steady])
+    bench.later(seconds=100)
+    bench.put(bytes(20_000), bytes(30_000), shard_id=steady)
+    bench.run([steady])
     return steady
 
 
@@ -87,41 +87,39 @@ def test_a_plan_expects_that_bytes_go_on_to_arrive_as_they_did(steady, expected)
     assert expected(60)[steady] == pytest.approx(30_000, rel=0.02)
 
 
-def test_a_shard_whose_first_range_was_a_backlog_is_expected_to_go_on_as_that(
-    clocked_bench, clocked, expected
-):
-    (shard,) = clocked_bench.create()
+def test_a_shard_whose_first_range_was_a_backlog_is_expected_to_go_on_as_that(bench, expected):
+    (shard,) = bench.create()
     for _ in range(2):
-        clocked_bench.put(shard, bytes(40_000))
-        clocked.clock.advance(100)
-    clocked_bench.run()
+        bench.put(bytes(40_000), shard_id=shard)
+        bench.later(seconds=100)
+    bench.run()
     assert expected(50)[shard] == pytest.approx(20_000, rel=0.02)
 
 
-def test_a_backlog_read_in_part_is_expected_to_go_on_to_now(clocked_bench, clocked, expected):
-    (shard,) = clocked_bench.create()
+def test_a_backlog_read_in_part_is_expected_to_go_on_to_now(bench, expected):
+    (shard,) = bench.create()
     for _ in range(4):
-        clocked_bench.put(shard, bytes(40_000))
-        clocked.clock.advance(100)
-    clocked_bench.run(max_records=2)  # 80,000 bytes in the 100 s between them
+        bench.put(bytes(40_000), shard_id=shard)
+        bench.later(seconds=100)
+    bench.run(max_records=2)  # 80,000 bytes in the 100 s between them
     assert expected(0)[shard] == pytest.approx(800 * 300, rel=0.02)
 
 
-def test_nothing_is_expected_of_a_shard_that_had_nothing_for_long(steady, clocked_bench, clocked, expected):
-    clocked.clock.advance(3601)
-    clocked_bench.run(steady)
+def test_nothing_is_expected_of_a_shard_that_had_nothing_for_long(steady, bench, expected):
+    bench.later(seconds=3601)
+    bench.run([steady])
     assert expected(60)[steady] == 0
 
 
-def test_what_is_expected_of_a_shard_that_was_never_read_is_not_known(steady, clocked_bench, expected):
-    (unread,) = {*clocked_bench.shard_ids} - {steady}
+def test_what_is_expected_of_a_shard_that_was_never_read_is_not_known(steady, bench, expected):
+    (unread,) = {*bench.shard_ids} - {steady}
     assert expected(60)[unread] is None
 
 
-def test_no_shard_is_expected_to_give_more_than_shards_do(clocked_bench, clocked, expected):
-    (shard,) = clocked_bench.create()
-    clocked_bench.put(shard, bytes(50_000))
-    clocked.clock.advance(0.002)
-    clocked_bench.put(shard, bytes(50_000), b"unread")
-    clocked_bench.run(max_records=2)
+def test_no_shard_is_expected_to_give_more_than_shards_do(bench, expected):
+    (shard,) = bench.create()
+    bench.put(bytes(50_000), shard_id=shard)
+    bench.later(seconds=0.002)
+    bench.put(bytes(50_000), b"unread", shard_id=shard)
+    bench.run(max_records=2)
     assert expected(100)[shard] == pytest.approx(100 * BYTES_PER_SECOND, rel=0.001)
