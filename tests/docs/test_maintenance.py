@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,15 @@ from deltalake import DeltaTable
 
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, maintenance_name
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.amendments import FORMAT, Amendment
-from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, freeze
-from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.maintenance import compaction, pruning
+from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
-from kinesis_assets.table.properties import HISTORY_RETENTION, TABLE_PROPERTIES, VACUUM_RETENTION
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
-TEXT = " ".join(PAGE.split())
 
 
 @pytest.fixture
@@ -76,11 +70,6 @@ def test_the_floor_is_lowered_as_the_page_does_it(clicks):
     )
 
 
-def test_clocks_may_differ_by_as_much_as_the_page_says():
-    assert "differ by more than an hour" in TEXT
-    assert timedelta(hours=1) == TOLERANCE
-
-
 def test_the_properties_that_can_be_set_are_those_of_the_page():
     assert len(SETTABLE) == 3
     assert all(name in PAGE for name in SETTABLE)
@@ -100,23 +89,3 @@ def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(clicks):
     run(BLOCKS[1])
     assert Upkeep(table).missing_properties() == {}
     assert own.items() <= DeltaTable(table.folder.uri).metadata().configuration.items()
-
-
-def test_the_numbers_of_the_page_are_those_of_the_code():
-    assert f"`{SCHEDULE}` by default" in TEXT
-    assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
-    assert timedelta(days=7) == VACUUM_RETENTION
-    assert timedelta(days=1) == HISTORY_RETENTION
-    assert HISTORY_RETENTION // timedelta(seconds=1) == pytest.approx(90_000, rel=0.05)
-    assert f"a third of that day, {MAX_ATTEMPT_AGE // timedelta(hours=1)} hours, is refused" in TEXT
-    assert MAX_ATTEMPT_AGE == HISTORY_RETENTION / 3
-    assert timedelta(days=30) == pruning.CHAIN_KEPT
-    assert timedelta(days=3) == pruning.CHAIN_NEEDED
-    assert f"more than {pruning.CHAIN_FILES:,} files or {pruning.CHAIN_BYTES >> 30} GiB" in TEXT
-    assert f"and today if it has {compaction.SMALL_FILES_TODAY}" in TEXT
-    assert f"which is made every {TABLE_PROPERTIES['delta.checkpointInterval']}." in TEXT
-    assert timedelta(days=1) == pruning.MARKERS_KEPT
-    assert (
-        f"have {compaction.SMALL_FILES} files or more of less than {compaction.SMALL_BYTES >> 20} MiB" in TEXT
-    )
-    assert f"about {FILE_BYTES >> 20} MiB" in TEXT

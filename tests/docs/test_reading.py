@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import shlex
-from datetime import timedelta
 from pathlib import Path
 
 import boto3
@@ -16,14 +15,9 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.ingest.plan import RETRY_SECONDS
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.retry_policy import _ATTEMPTS
-from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, MAX_READING_TIME
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
 YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -105,20 +99,3 @@ def test_the_defaults_of_the_table_of_other_settings_are_those_of_the_builder():
     for name in ("follow_for", "retention_days", "spark_config", "region_name", "profile_name"):
         assert (parameters[name].default, said[name] in {"none", "the AWS SDK's own"}) == (None, True)
     assert said["maintenance_schedule"] == parameters["maintenance_schedule"].default
-
-
-def test_the_defaults_of_the_page_are_those_of_the_builder():
-    parameters = inspect.signature(build_kinesis_stream).parameters
-    assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
-    assert parameters["max_records"].default == MAX_RECORDS
-    assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
-    assert (timedelta(hours=7), timedelta(hours=8)) == (MAX_READING_TIME, MAX_ATTEMPT_AGE)
-    assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}
-
-
-def test_a_shard_is_asked_in_vain_for_as_long_as_the_page_says():
-    assert (RETRY_SECONDS, _ATTEMPTS, STALL_SECONDS) == (30, 6, 300)
-    text = " ".join(PAGE.split())
-    assert "throttled for 30 s" in text
-    assert "A failed call is made up to six times." in text
-    assert "retried for five minutes" in text

@@ -13,10 +13,8 @@ import pytest
 
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.spark.local_settings import local_settings
-from kinesis_assets.spark.server import CONCURRENT_RUNS, TASKS_PER_LANDING, UNRESPONSIVE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-TEXT = " ".join(PAGE.split())
 COMMANDS = [shlex.split(block) for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 
 
@@ -39,16 +37,6 @@ def test_the_settings_of_the_page_are_those_of_a_local_spark():
     told = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (\S+) \|$", PAGE, re.MULTILINE))
     settings = {name: value for names, value in told.items() for name in names.split(", ")}
     assert local_settings({}) == settings
-
-
-def test_as_many_runs_have_room_as_the_page_says():
-    assert (CONCURRENT_RUNS, TASKS_PER_LANDING) == (4, 2)
-    assert "enough for four runs at once, with two tasks each" in TEXT
-
-
-def test_a_server_is_silent_after_as_long_as_the_page_says():
-    assert UNRESPONSIVE_SECONDS == 60
-    assert "has not responded for a minute" in TEXT
 
 
 def test_an_archive_is_made_and_then_used_by_a_session(tmp_path):
