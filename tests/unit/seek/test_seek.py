@@ -27,7 +27,6 @@ from kinesis_assets.table.amendments import FORMAT, Amendment, ClearedGap, next_
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
 
 
@@ -728,7 +727,7 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
 
 def archive(bench, *shard_ids):
     """Take finished shards to the archive, as if a list had lacked them."""
-    bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
+    bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
         now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, landed={}, batch_id=1

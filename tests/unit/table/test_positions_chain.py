@@ -331,7 +331,7 @@ def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of
 
 @pytest.mark.parametrize("has_base", [True, False])
 def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_base):
-    bench = chain_of(None if has_base else ChainPolicy(max_files=0))
+    bench = chain_of(ChainPolicy() if has_base else ChainPolicy(max_files=0))
     first, second, third = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
     path, other = (bench.folder / f"_kinesis/positions/{each.commit_id}.json" for each in (third, second))
     right = path.read_bytes()

@@ -7,28 +7,18 @@ from collections import Counter
 
 import pytest
 
-from kinesis_assets.testing import limits
+from kinesis_assets.testing import Clock
 
 A, B = "shardId-000000000000", "shardId-000000000001"
 THROTTLED = "ProvisionedThroughputExceededException"
 MIB = 1024 * 1024
 
 
-class Machine:
-    """A machine's own clock, that stands still until it is moved."""
-
-    def __init__(self):
-        self.seconds = 1000.0
-
-    def monotonic(self):
-        return self.seconds
-
-
 @pytest.fixture
-def machine(monkeypatch):
-    """The machine's clock as the limits see it."""
-    machine = Machine()
-    monkeypatch.setattr(limits, "time", machine)
+def machine():
+    """A clock that stands still until it is advanced."""
+    machine = Clock()
+    machine.seconds = 1000.0
     return machine
 
 
@@ -38,7 +28,7 @@ def outcomes(answer):
 
 def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, refused, machine):
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for _ in range(5):
         orders.page(iterator)
         machine.seconds += 0.125
@@ -51,16 +41,15 @@ def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, refu
 
 
 def test_limit_is_each_shards_own(orders, faults, machine):
-    del machine
     first, second = orders.iterator(A), orders.iterator(B)
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for iterator in [first, second] * 5:
         orders.page(iterator)
 
 
 def test_read_that_was_throttled_does_not_count(orders, faults, refused, machine):
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for _ in range(5):
         orders.page(iterator)
     for _ in range(9):
@@ -77,7 +66,7 @@ def test_read_of_so_many_bytes_is_followed_by_the_seconds_they_take(
 ):
     for _ in range(records):
         orders.put(b"0" * (MIB - 1))  # and one byte of partition key
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     iterator = orders.page()["NextShardIterator"]
     machine.seconds += seconds - 0.01
     with refused(THROTTLED):
@@ -100,9 +89,8 @@ def test_limits_go_by_the_machines_own_clock(orders, faults, refused):
 
 
 def test_faults_own_throttling_uses_nothing_up(orders, faults, refused, machine):
-    del machine
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     faults.throttle(times=9)
     for _ in range(9):
         with refused(THROTTLED):
@@ -112,7 +100,7 @@ def test_faults_own_throttling_uses_nothing_up(orders, faults, refused, machine)
 
 
 def test_records_beyond_a_thousand_in_a_second_fail_in_their_shard_alone(orders, faults, machine):
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     batch = [b"%d" % number for number in range(500)]
     assert outcomes(orders.put_all(*batch)) == {"put": 500}
     machine.seconds += 0.5
@@ -127,7 +115,7 @@ def test_records_beyond_a_thousand_in_a_second_fail_in_their_shard_alone(orders,
 
 
 def test_bytes_beyond_a_mebibyte_in_a_second_fail(orders, faults, refused, machine):
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     part = b"0" * (MIB // 4 - 1)  # and one byte of partition key
     answer = orders.put_all(part, part, part, part, b"", b"0")
     assert outcomes(answer) == {"put": 4, THROTTLED: 2}
@@ -142,7 +130,7 @@ def test_record_beyond_the_limit_by_itself_is_put_when_it_is_alone(orders, fault
         "StreamARN"
     ]
     orders.client.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=2048)
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     orders.put(b"0" * 2_000_000)
     with refused(THROTTLED):
         orders.put(b"0")
@@ -151,9 +139,8 @@ def test_record_beyond_the_limit_by_itself_is_put_when_it_is_alone(orders, fault
 
 
 def test_limits_end_with_the_faults(orders, faults, machine):
-    del machine
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     faults.clear()
     for _ in range(6):
         orders.page(iterator)
