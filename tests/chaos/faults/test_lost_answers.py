@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from benchmarks.bucket import create_bucket, moto_endpoint
-from benchmarks.s3_proxy import Commit, S3Proxy
+from benchmarks.servers.bucket import create_bucket, moto_endpoint
+from benchmarks.servers.s3_proxy import Commit, S3Proxy
 from chaos.faults.bench import SECONDS
 from chaos.faults.site.fault_points import Fault
 from kinesis_assets.table.table import PositionedTable
