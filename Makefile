@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev check unit test test-all chaos soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all chaos wheel canary soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -27,11 +27,19 @@ test: unit
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
 
 # Besides, what happens when processes are killed, disks are full and responses are lost.
-test-all: test chaos soak
+test-all: test wheel chaos soak
 
 chaos: $(READY)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/chaos tests/benchmarks
+
+# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+wheel: $(READY)
+	@$(BIN)/pytest tests/packaging
+
+# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+canary: $(READY)
+	@.ci/canary
 
 MINUTES ?= 3
 
