@@ -28,6 +28,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.testing import UserRecord, aggregate
+from support.shifted_clock import ShiftedClock
 
 
 def files(bench):
@@ -651,15 +652,18 @@ def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
 # Its age
 
 
-def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, monkeypatch):
+def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, faults):
     bench.create()
     numbers = bench.put(1, 2, 3)
     bench.run()
     before = bench.version
-    commit_id = new_id() - (int(TIME_TO_READ.total_seconds() * 1000) << 20)
-    monkeypatch.setattr(seek_module, "new_id", lambda: commit_id)
+    clock = ShiftedClock()
+    bench.set_table_policy(clock=clock)
+    hours = TIME_TO_READ.total_seconds() / 3600
+    faults.before("GetRecords", lambda: clock.advance(hours), times=1)
     with pytest.raises(AttemptExpired, match="nothing was changed"):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
+    assert faults.count("GetRecords") > 0
     assert bench.version == before
 
 

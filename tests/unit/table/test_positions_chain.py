@@ -211,7 +211,7 @@ def test_a_segment_of_a_newer_format_is_refused_by_its_number():
 class Bench:
     """A chain in a folder."""
 
-    def __init__(self, folder, policy=None):
+    def __init__(self, folder, policy):
         self.folder, self.policy = folder, policy
         self.newest = None
         self.chain = self.another()
@@ -251,7 +251,7 @@ class Bench:
 
 @pytest.fixture
 def chain_of(tmp_path):
-    return lambda policy=None: Bench(tmp_path / "table", policy)
+    return lambda policy=ChainPolicy(): Bench(tmp_path / "table", policy)
 
 
 @pytest.mark.parametrize("moving", [1, 10, 100, 1000])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -180,13 +179,21 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
 # Seconds
 
 
+class PageClock:
+    """A clock by which each page that is requested takes a second."""
+
+    time, sleep = staticmethod(time.time), staticmethod(time.sleep)
+
+    def __init__(self, faults):
+        self._faults = faults
+
+    def monotonic(self):
+        return float(self._faults.count("GetRecords"))
+
+
 @pytest.fixture
 def a_second_a_page(bench, faults):
-    """Each page that is requested takes a second."""
-    pages = SimpleNamespace(
-        monotonic=lambda: float(faults.count("GetRecords")), time=time.time, sleep=time.sleep
-    )
-    bench.set_timing(clock=pages)
+    bench.set_timing(clock=PageClock(faults))
 
 
 @pytest.mark.usefixtures("a_second_a_page")
