@@ -6,13 +6,21 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev check unit test test-all chaos soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all chaos soak faults wheel canary bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
 
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
+
+# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+wheel: $(READY)
+	@$(BIN)/pytest tests/packaging
+
+# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+canary: $(READY)
+	@.ci/canary
 
 # The inner loop, under a minute: needs no Java, and starts no other processes.
 check: lint types unit
