@@ -30,8 +30,7 @@ MODULES = [
     "memory",
     "imports",
 ]
-"""The sections that have targets, in the order of the report. Each has a function `section(full)`; see
-README.md."""
+"""The sections that have targets, in the order of the report. README.md describes what a section is."""
 
 FULL_MODULES = [
     "growth",
@@ -110,8 +109,8 @@ def main(names: list[str]) -> int:
     about = report.About(command, scope(names, full=full), machine, minutes)
     sections = [section for section, _ in results]
     complete = full and not names
-    path = report.write(BENCHMARKS if complete else LAST_RUN, sections, about)
     print(report.render(sections, about))  # noqa: T201  # the output of the command
+    path = report.write(BENCHMARKS if complete else LAST_RUN, sections, about)
     print(f"The report is in {path}", file=sys.stderr)  # noqa: T201  # likewise
     return 0 if all(measured for _, measured in results) else 1
 

@@ -33,7 +33,7 @@ class Chart:
 
     def save(self, folder: Path) -> Path:
         """Save the chart as a PNG file in a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         path = folder / f"{self.name}.png"
         # Without the version of the library, the same numbers give the same file.
         self.figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})

@@ -45,6 +45,7 @@ def write(folder: Path, sections: Sequence[Section], about: About) -> Path:
     Returns:
         The file of the report.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     for section in sections:
         for chart in section.charts:
             chart.save(folder / CHARTS)
