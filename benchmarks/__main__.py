@@ -14,11 +14,15 @@ import sys
 import time
 import traceback
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from benchmarks.harness import report
 from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.paths import BENCHMARKS, LAST_RUN
 from benchmarks.harness.section import Section
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MODULES = [
     "landing",
@@ -96,6 +100,11 @@ def scope(names: list[str], *, full: bool) -> str:
     )
 
 
+def report_folder(names: list[str], *, full: bool) -> Path:
+    """Return the folder to write the report to. Only a complete run replaces the committed report."""
+    return BENCHMARKS if full and not names else LAST_RUN
+
+
 def main(names: list[str]) -> int:
     """Measure sections, print the report and write it; return 1 if a section could not be measured."""
     os.environ.update(ENVIRONMENT)
@@ -108,9 +117,8 @@ def main(names: list[str]) -> int:
     minutes = (time.monotonic() - started) / 60
     about = report.About(command, scope(names, full=full), machine, minutes)
     sections = [section for section, _ in results]
-    complete = full and not names
     print(report.render(sections, about))  # noqa: T201  # the output of the command
-    path = report.write(BENCHMARKS if complete else LAST_RUN, sections, about)
+    path = report.write(report_folder(names, full=full), sections, about)
     print(f"The report is in {path}", file=sys.stderr)  # noqa: T201  # likewise
     return 0 if all(measured for _, measured in results) else 1
 
