@@ -6,21 +6,13 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev check unit test test-all chaos soak faults wheel canary bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all chaos wheel canary soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
 
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
-
-# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
-wheel: $(READY)
-	@$(BIN)/pytest tests/packaging
-
-# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
-canary: $(READY)
-	@.ci/canary
 
 # The inner loop, under a minute: needs no Java, and starts no other processes.
 check: lint types unit
@@ -35,11 +27,19 @@ test: unit
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
 
 # Besides, what happens when processes are killed, disks are full and responses are lost.
-test-all: test chaos soak
+test-all: test wheel chaos soak
 
 chaos: $(READY)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/chaos tests/benchmarks
+
+# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+wheel: $(READY)
+	@$(BIN)/pytest tests/packaging
+
+# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+canary: $(READY)
+	@.ci/canary
 
 MINUTES ?= 3
 
@@ -51,9 +51,9 @@ soak: $(READY)
 faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
-# Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
-# charts. `make bench FULL=1` takes forty: it reads more, more often, and measures besides what no target hangs on,
-# as how cost grows, the start of Spark and the size of files.
+# Run the benchmarks, alone on the machine. `make bench` takes ten minutes, measures the sections that have targets,
+# and writes .local/bench/REPORT.md. `make bench FULL=1` takes forty minutes, measures everything, and writes
+# benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 
