@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 
 from benchmarks.measure import Spread, of_rounds, tree_cpu
 from benchmarks.section import Goal, Section, Target, table
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.emulator import LocalKinesis
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +36,7 @@ _START_SECONDS = 180.0
 """A cold run's start takes seconds; this is where it counts as failed."""
 
 _BETWEEN_LOOKS = 0.02
+_COMMIT_INTERVAL = StreamSettings.model_fields["commit_interval"].default
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,11 @@ def told(of: Sequence[Freshness]) -> Section:
         ["CPU for each commit", f"{of_each(lambda each: each.cpu / max(1, each.commits)).text(2)} s"],
     ]
     markdown = (
-        f"One run follows {SHARDS} shards, a look each {COMMIT_INTERVAL:.0f} s, in a local Spark of its own, "
-        f"with Dagster's events on SQLite; {RECORDS_A_SECOND} records a second for {of[0].window:.0f} s. "
-        f"Whoever reads the table looks every {_BETWEEN_LOOKS * 1000:.0f} ms. {of_rounds(len(of))}; each "
-        f"has a run of its own. {sum(len(each.seconds) for each in of):,} records in all.\n\n"
+        f"One run follows {SHARDS} shards, a look each {_COMMIT_INTERVAL:.0f} s, in a local Spark of its "
+        f"own, with Dagster's events on SQLite; {RECORDS_A_SECOND} records a second for "
+        f"{of[0].window:.0f} s. Whoever reads the table looks every {_BETWEEN_LOOKS * 1000:.0f} ms. "
+        f"{of_rounds(len(of))}; each has a run of its own. "
+        f"{sum(len(each.seconds) for each in of):,} records in all.\n\n"
         + table(["what", "measured"], rows)
     )
     return Section(

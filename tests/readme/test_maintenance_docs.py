@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.dagster.jobs.maintenance import SCHEDULE, maintenance_name
+from kinesis_assets.dagster.jobs.maintenance import maintenance_name
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.amendments import FORMAT, Amendment
@@ -103,7 +104,8 @@ def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(clicks):
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
-    assert f"`{SCHEDULE}` by default" in TEXT
+    schedule = StreamSettings.model_fields["maintenance_schedule"].default
+    assert f"`{schedule}` by default" in TEXT
     assert maintenance_name("stream") == "kinesis__stream_raw_maintenance"
     assert timedelta(days=7) == VACUUM_RETENTION
     assert timedelta(days=1) == HISTORY_RETENTION

@@ -18,7 +18,6 @@ from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.ingest.plan import RETRY_SECONDS
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.retry_policy import _ATTEMPTS
 from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
@@ -109,8 +108,8 @@ def test_the_defaults_of_the_table_of_other_settings_are_those_of_the_builder():
 
 def test_the_defaults_of_the_page_are_those_of_the_builder():
     parameters = inspect.signature(build_kinesis_stream).parameters
-    assert (MAX_RECORDS, MAX_BYTES, MAX_SECONDS) == (1_000_000, 1 << 30, 300)
-    assert parameters["max_records"].default == MAX_RECORDS
+    limits = [parameters[f"max_{name}"].default for name in ("records", "bytes", "seconds")]
+    assert limits == [1_000_000, 1 << 30, 300]
     assert {parameters[f"max_run_{name}"].default for name in ("records", "bytes", "seconds")} == {None}
     assert (timedelta(hours=7), timedelta(hours=8)) == (MAX_READING_TIME, MAX_ATTEMPT_AGE)
     assert {parameters[f"on_{name}"].default for name in ("data_loss", "recreated")} == {"fail"}

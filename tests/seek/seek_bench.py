@@ -50,7 +50,7 @@ class SeekBench(StreamBench):
         self,
         *asked: str,
         start: str = "TRIM_HORIZON",
-        on_recreated: OnRecreated = OnRecreated.FAIL,
+        on_recreated: OnRecreated = "fail",
         **bounds: Any,
     ) -> RunPlan:
         """A plan for some shards, for all by default."""
