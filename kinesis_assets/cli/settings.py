@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from kinesis_assets.dagster.settings import StreamSettings, reason_of
+from kinesis_assets.dagster.settings import StreamSettings, reason_of, without_parser
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def _value(name: str, text: str) -> Any:
         parsed = yaml.safe_load(text)
     except yaml.YAMLError:
         parsed = text
-    adapter: TypeAdapter[Any] = TypeAdapter(StreamSettings.model_fields[name].rebuild_annotation())
+    adapter: TypeAdapter[Any] = TypeAdapter(
+        without_parser(StreamSettings.model_fields[name]).rebuild_annotation()
+    )
     try:
         return adapter.validate_python(parsed)
     except ValidationError as error:

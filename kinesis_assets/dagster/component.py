@@ -1,12 +1,10 @@
 """The YAML form of `build_kinesis_stream`."""
 
-from copy import copy
 from functools import cache
 from typing import Any
 
 import dagster as dg
 from pydantic import (
-    AfterValidator,
     BaseModel,
     GetJsonSchemaHandler,
     ValidatorFunctionWrapHandler,
@@ -15,7 +13,7 @@ from pydantic import (
 )
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings import StreamSettings, without_parser
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 
@@ -59,11 +57,9 @@ def _yaml_model() -> type[BaseModel]:
 
     Their parsers are left to the settings themselves, because an error of this model repeats the value.
     """
-    fields: dict[str, Any] = {}
-    for name, field in StreamSettings.model_fields.items():
-        without_parser = copy(field)
-        without_parser.metadata = [each for each in field.metadata if not isinstance(each, AfterValidator)]
-        fields[name] = (field.annotation, without_parser)
+    fields: dict[str, Any] = {
+        name: (field.annotation, without_parser(field)) for name, field in StreamSettings.model_fields.items()
+    }
     return create_model(KinesisStreamComponent.__name__, __base__=_Yaml, **fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import (
@@ -24,6 +25,7 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 UNIT: Final = "unit"
@@ -263,6 +265,13 @@ class StreamSettings(ConnectionSettings, RunSettings):
 
         def __init__(self, stream: str, **settings: Any) -> None:
             super().__init__(stream=stream, **settings)
+
+
+def without_parser(field: FieldInfo) -> FieldInfo:
+    """Return a field with the type and the bounds of a setting, but without its parser."""
+    field = copy(field)
+    field.metadata = [each for each in field.metadata if not isinstance(each, AfterValidator)]
+    return field
 
 
 def reason_of(error: ValidationError, name: str | None = None) -> str:
