@@ -9,6 +9,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidatorFunctionWrapHandler,
     create_model,
+    field_serializer,
     field_validator,
 )
 
@@ -42,6 +43,10 @@ class _Yaml(dg.Model):
     @classmethod
     def _keep_template(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         return value if isinstance(value, str) and "{{" in value else validate(value)
+
+    @field_serializer("*")
+    def _dump(self, value: Any) -> Any:
+        return value  # pydantic would warn of a template that is not of the setting's type
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
