@@ -257,7 +257,7 @@ class StreamSettings(ConnectionSettings, RunSettings):
     )
     maintenance_schedule: str | None = Field(
         default="17 3 * * *",  # once a day, when the late records of the previous day have landed
-        description="Cron schedule of the maintenance job, in UTC. None for no schedule.",
+        description="Cron schedule of the maintenance job, in UTC.",
         examples=["0 4 * * 0"],
     )
 
