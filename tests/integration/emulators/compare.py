@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from integration.emulators.talk import NOTHING
+from integration.emulators.recorded_api import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from integration.emulators.talk import Said
+    from integration.emulators.recorded_api import Said
 
 ANSWERED = "answered"
 OUTCOME = "outcome"

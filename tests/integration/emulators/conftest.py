@@ -12,14 +12,14 @@ import pytest
 from integration.emulators.compare import contrasts
 from integration.emulators.differences import is_asked
 from integration.emulators.emulators import Emulator, Service, install, running
-from integration.emulators.talk import Talk
+from integration.emulators.recorded_api import Talk
 from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from integration.emulators.compare import Contrast
-    from integration.emulators.talk import Said
+    from integration.emulators.recorded_api import Said
 
     Conversation = Callable[[Talk], None]
     Hear = Callable[[Service, Conversation], dict[str, Said]]

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from integration.emulators.compare import ANSWERED, OUTCOME
-from integration.emulators.talk import NOT_ASKED, NOTHING
+from integration.emulators.recorded_api import NOT_ASKED, NOTHING
 
 if TYPE_CHECKING:
     from integration.emulators.compare import Contrast

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from integration.emulators.conversations import putting, reading, resharding, shards, streams
 from integration.emulators.differences import lines
+from integration.emulators.scenarios import putting, reading, resharding, shards, streams
 from kinesis_assets.emulator.operations import OPERATIONS
 
 CONVERSATIONS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from integration.emulators.talk import HASH_KEYS, shard_id
+from integration.emulators.recorded_api import HASH_KEYS, shard_id
 
 if TYPE_CHECKING:
-    from integration.emulators.talk import Talk
+    from integration.emulators.recorded_api import Talk
 
 
 def splitting(talk: Talk) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from integration.emulators.talk import DAY, GARBAGE, HASH_KEYS, moment, shard_id
+from integration.emulators.recorded_api import DAY, GARBAGE, HASH_KEYS, moment, shard_id
 
 if TYPE_CHECKING:
-    from integration.emulators.talk import Talk
+    from integration.emulators.recorded_api import Talk
 
 
 def listing_shards(talk: Talk) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from integration.emulators.talk import DAY, GARBAGE, HASH_KEYS, NO_STREAM, STEP_SECONDS, arn, moment, shard_id
+from integration.emulators.recorded_api import (
+    DAY,
+    GARBAGE,
+    HASH_KEYS,
+    NO_STREAM,
+    STEP_SECONDS,
+    arn,
+    moment,
+    shard_id,
+)
 
 if TYPE_CHECKING:
-    from integration.emulators.talk import Talk
+    from integration.emulators.recorded_api import Talk
 
 NUMBERED = ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
 
