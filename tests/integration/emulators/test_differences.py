@@ -1,14 +1,14 @@
-"""The embedded stream answers as the public emulators do, but for what is listed in differences.py."""
+"""The embedded stream responds like the public emulators, except for the differences in differences.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from integration.emulators.differences import lines
+from integration.emulators.differences import patterns
 from integration.emulators.scenarios import putting, reading, resharding, shards, streams
 from kinesis_assets.emulator.operations import OPERATIONS
 
-CONVERSATIONS = [
+SCENARIOS = [
     each
     for theme in (streams, shards, putting, reading, resharding)
     for each in vars(theme).values()
@@ -16,26 +16,26 @@ CONVERSATIONS = [
 ]
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.__name__)
-def test_an_emulator_answers_alike_or_otherwise_as_listed(contrasts_of, emulator, conversation):
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_emulator_differs_only_as_listed(mismatches_of, emulator, scenario):
     unlisted = [
-        contrast
-        for contrast in contrasts_of(emulator, conversation)
-        if not any(line.covers(contrast) for line in lines(emulator.name))
+        mismatch
+        for mismatch in mismatches_of(emulator, scenario)
+        if not any(pattern.covers(mismatch) for pattern in patterns(emulator.name))
     ]
-    assert not unlisted, f"{emulator.name} says otherwise (ours | theirs):\n" + "\n".join(map(str, unlisted))
+    assert not unlisted, f"{emulator.name} differs (ours | theirs):\n" + "\n".join(map(str, unlisted))
 
 
-def test_every_listed_difference_is_there(contrasts_of, emulator):
-    found = [contrast for each in CONVERSATIONS for contrast in contrasts_of(emulator, each)]
-    gone = [line for line in lines(emulator.name) if not any(map(line.covers, found))]
-    assert not gone, f"{emulator.name} does not differ in:\n" + "\n".join(map(str, gone))
+def test_every_listed_difference_exists(mismatches_of, emulator):
+    found = [mismatch for scenario in SCENARIOS for mismatch in mismatches_of(emulator, scenario)]
+    outdated = [pattern for pattern in patterns(emulator.name) if not any(map(pattern.covers, found))]
+    assert not outdated, f"{emulator.name} does not differ in:\n" + "\n".join(map(str, outdated))
 
 
-def test_every_operation_of_the_embedded_stream_is_both_carried_out_and_refused(embedded, hear):
-    carried_out, refused = set(), set()
-    for conversation in CONVERSATIONS:
-        for step, answer in hear(embedded, conversation).items():
-            (refused if isinstance(answer, str) else carried_out).add(step.partition(":")[0])
+def test_scenarios_call_every_operation_with_success_and_with_an_error(embedded, record):
+    succeeded, failed = set(), set()
+    for scenario in SCENARIOS:
+        for step, outcome in record(embedded, scenario).items():
+            (failed if isinstance(outcome, str) else succeeded).add(step.partition(":")[0])
 
-    assert carried_out == refused == OPERATIONS.keys()
+    assert succeeded == failed == OPERATIONS.keys()
