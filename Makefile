@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev test wheel canary soak faults bench lint types check clean
+.PHONY: demo dev test wheel canary docs soak faults bench lint types check clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -21,6 +21,11 @@ test: $(READY)
 # Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
 wheel: $(READY)
 	@$(BIN)/pytest tests/packaging
+
+# Writes docs/cli.md from the commands, and builds the documentation site in .local/site.
+docs: $(READY)
+	@$(BIN)/python docs/cli_reference.py docs/cli.md
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
 canary: $(READY)
