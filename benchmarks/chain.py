@@ -15,8 +15,9 @@ from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
+from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ class BusyStream:
             for shard in range(count)
         }
 
-    def a_second(self, moving: int) -> Mapping[str, Landed]:
+    def a_second(self, moving: int) -> Mapping[str, RangeStats]:
         """Let a second pass, after which so many shards were read on; what was written of them."""
         self._second += 1
         now = datetime.fromtimestamp(self._second, UTC)
-        landed: dict[str, Landed] = {}
+        added: dict[str, RangeStats] = {}
         after: dict[str, ShardPosition] = {}
         for shard in self._random.sample(range(len(self._ordinals)), moving):
             shard_id = f"shardId-{shard:012}"
@@ -80,7 +81,7 @@ class BusyStream:
                 last_arrival=now - timedelta(milliseconds=self._random.randrange(1000)),
                 bytes_per_second=self._random.randrange(1 << 20),
             )
-            landed[shard_id] = Landed(
+            added[shard_id] = RangeStats(
                 start=before.position,
                 through=through,
                 first_sequence_number=first.sequence_number or "",
@@ -90,7 +91,7 @@ class BusyStream:
                 checksum=self._random.randrange(rows << 32),
             )
         self.shards = self.shards | after
-        return landed
+        return added
 
     def _position(self, shard: int, later: int = 0) -> Position:
         self._ordinals[shard] += later
@@ -98,7 +99,7 @@ class BusyStream:
 
 
 def positions_of(
-    stream: BusyStream, previous: StreamPositions | None, landed: Mapping[str, Landed]
+    stream: BusyStream, previous: StreamPositions | None, added: Mapping[str, RangeStats]
 ) -> StreamPositions:
     """The positions after a commit."""
     commit_id = new_id()
@@ -110,7 +111,7 @@ def positions_of(
         generation=0 if previous is None else previous.generation + 1,
         batch_id=commit_id,
         shards=stream.shards,
-        landed=dict(landed),
+        added=dict(added),
         by=RUN_ID,
         listed_at=datetime.fromtimestamp(_BEGAN, UTC),
     )
@@ -122,8 +123,8 @@ def mean_bytes(shards: int, moving: int, commits: int = CYCLE) -> float:
         chain = PositionedTable(folder).chain
         stream, newest = BusyStream(shards), None
         for number in range(commits):
-            landed = stream.a_second(moving) if number else {}
-            newest = positions_of(stream, newest, landed)
+            added = stream.a_second(moving) if number else {}
+            newest = positions_of(stream, newest, added)
             chain.write(newest)
         return sum(path.stat().st_size for path in Path(folder).rglob("*.json")) / commits
 

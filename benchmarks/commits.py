@@ -31,8 +31,8 @@ from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.maintenance.run import maintain
-from kinesis_assets.table.positions import Landed
 from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
 
@@ -211,7 +211,7 @@ def _load_and_commit(table: PositionedTable) -> tuple[float, float, float, float
     writer = DataFileWriter(table.files, batch_id)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
     files = writer.close()
-    landed = Landed(
+    stats = RangeStats(
         start=start,
         through=through,
         first_sequence_number=number,
@@ -228,7 +228,7 @@ def _load_and_commit(table: PositionedTable) -> tuple[float, float, float, float
         batch_id=batch_id,
         moved={shard_id: msgspec.structs.replace(expected.shards[shard_id], position=through)},
         files=files,
-        landed={shard_id: landed},
+        added={shard_id: stats},
     )
     done = time.process_time(), time.perf_counter()
     return loaded[0] - begun[0], loaded[1] - begun[1], done[0] - ready[0], done[1] - ready[1]

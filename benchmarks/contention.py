@@ -25,7 +25,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def attempt(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
     writer = DataFileWriter(table.files, batch_id)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
     through = Position.after(number)
-    landed = Landed(
+    stats = RangeStats(
         start=start,
         through=through,
         first_sequence_number=number,
@@ -105,7 +105,7 @@ def attempt(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
         batch_id=batch_id,
         moved={shard_id: msgspec.structs.replace(expected.shards[shard_id], position=through)},
         files=files,
-        landed={shard_id: landed},
+        added={shard_id: stats},
     )
     return time.perf_counter() - began, not result.conflicts
 

@@ -111,7 +111,7 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
                     batch_id=planned.batch_id,
                     moved=moved,
                     files=[],
-                    landed={},
+                    added={},
                 )
 
             if not listed:

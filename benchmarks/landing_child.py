@@ -71,7 +71,8 @@ def landed(spark: SparkSession, order: Order) -> Read:
     result = execute_run(partial(land, spark), stream, table, plan)
     assert not result.errors, result.errors
     outcomes = result.outcomes.values()
-    return Read(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
+    stats = [shard.stats for shard in outcomes if shard.stats is not None]
+    return Read(sum(each.rows for each in stats), sum(each.bytes for each in stats))
 
 
 ALL_SHARDS = slice(None)

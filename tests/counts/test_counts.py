@@ -97,7 +97,7 @@ def test_a_byte_that_lands_costs_less_than_two_on_the_wire(counted):
     counted.create(1)
     counted.put(5_000, bytes(1_000))
     result = counted.run()
-    landed = sum(outcome.bytes for outcome in result.outcomes.values())
+    landed = sum(outcome.stats.bytes for outcome in result.outcomes.values())
     assert landed == 5_000_000
     assert sum(counted.answered) / landed < 1.55  # base64 alone takes 1.33
 

@@ -83,9 +83,9 @@ def without_keys(attempt):
             msgspec.structs.replace(
                 record, partition_key="k" if int(record.sequence_number) % 2 == 0 else None
             )
-            for record in records(int(landed.first_sequence_number), landed.rows)
+            for record in records(int(stats.first_sequence_number), stats.rows)
         ]
-        for shard_id, landed in attempt.landed.items()
+        for shard_id, stats in attempt.added.items()
     }
     attempt.files = land(attempt.table, attempt.batch_id, rows)
     return attempt
@@ -131,7 +131,7 @@ def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
         not_before=LISTED_AT,
         batch_id=attempt.batch_id,
         files=attempt.files,
-        filled=attempt.landed,
+        filled=attempt.added,
     )
     assert keys(old_table) == ROWS
     assert accepts_null(old_table)
