@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev test soak faults bench lint types check clean
+.PHONY: demo dev test wheel canary soak faults bench lint types check clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -16,7 +16,15 @@ dev: $(READY)
 
 # Two files at a time: much of it waits for other processes.
 test: $(READY)
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(BIN)/pytest -n 2 --dist loadfile --ignore tests/packaging
+
+# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+wheel: $(READY)
+	@$(BIN)/pytest tests/packaging
+
+# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+canary: $(READY)
+	@.ci/canary
 
 MINUTES ?= 30
 

@@ -11,9 +11,9 @@ import time
 import traceback
 from importlib import import_module
 
-from benchmarks.measure import machine
-from benchmarks.report import REPORT, render
-from benchmarks.section import Section
+from benchmarks.harness.measure import machine
+from benchmarks.harness.report import REPORT, render
+from benchmarks.harness.section import Section
 
 MODULES = [
     "landing",
@@ -58,7 +58,7 @@ def measured(module: str, *, full: bool) -> tuple[Section, bool]:
     """A module's section, and whether it could be measured: what fails does not take the rest with it."""
     began = time.monotonic()
     try:
-        section: Section = import_module(f"benchmarks.{module}").section(full)
+        section: Section = import_module(f"benchmarks.sections.{module}").section(full)
     except Exception as error:  # noqa: BLE001  # told here and in the report; the command fails in the end
         traceback.print_exc()
         return Section(module, f"Failed: {type(error).__name__}: {error}"), False

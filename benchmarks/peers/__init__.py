@@ -1,1 +1,1 @@
-"""Other ways to read a stream in Python, each a process of its own; see `benchmarks.landing`."""
+"""Other ways to read a stream in Python, each a process of its own; see `benchmarks.sections.landing`."""

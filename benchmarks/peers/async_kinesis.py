@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis import Consumer, StringProcessor
 
-from benchmarks.marks import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import Order, Read, take_orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.marks import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import Order, Read, take_orders
 from benchmarks.peers.boto3_calls import client, pages, shard_ids
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
-from benchmarks.marks import Order, Read, private_stdout, take_orders
+from benchmarks.harness.worker_protocol import Order, Read, private_stdout, take_orders
 from benchmarks.peers.boto3_calls import client, pages, shard_ids
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dlt
 
-from benchmarks.marks import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import Order, Read, take_orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

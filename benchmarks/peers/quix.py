@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from quixstreams.sources.community.kinesis.consumer import KinesisConsumer
 
-from benchmarks.marks import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import Order, Read, take_orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

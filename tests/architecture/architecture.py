@@ -82,7 +82,7 @@ def may_import(importing: str, imported: str) -> bool:
     layer = {name: number for number, names in enumerate(LAYERS) for name in names}
     if importing in BESIDE:
         return imported in BESIDE[importing]
-    if imported in {*BESIDE, "definitions"}:
+    if imported in BESIDE:
         return importing in {"cli", "demo"}
     return importing in layer and imported in layer and layer[importing] < layer[imported]
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from benchmarks import events
-from benchmarks.events import BATCHES, SIZE, measure
+from benchmarks.sections import events
+from benchmarks.sections.events import BATCHES, SIZE, measure
 
 
 def test_without_postgresql_only_sqlite_is_measured_and_the_environment_stays(monkeypatch):

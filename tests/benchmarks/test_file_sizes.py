@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from benchmarks.file_sizes import (
+from benchmarks.harness.measure import Spread
+from benchmarks.sections.file_sizes import (
     COUNT,
     DAY,
     HOUR,
@@ -22,7 +23,6 @@ from benchmarks.file_sizes import (
     told,
     written,
 )
-from benchmarks.measure import Spread
 
 MIB = 1 << 20
 

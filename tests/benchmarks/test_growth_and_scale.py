@@ -10,18 +10,19 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from benchmarks import charts, empty_calls, follow, memory
-from benchmarks.alone import unpaced, whole_run
-from benchmarks.contention import standing
-from benchmarks.follow import Freshness, _Seen
-from benchmarks.grown_table import grown_table, seconds_of_commit
-from benchmarks.growth import Place, measured
-from benchmarks.measure import Spread, of_rounds
-from benchmarks.replay import replay_server
-from benchmarks.replay_pages import StreamSpec
-from benchmarks.sampled import hottest, sampled
-from benchmarks.scale import DONE, PLANNED, Idle, Rates, Tick, Whole, targets
-from benchmarks.section import Goal, Target
+from benchmarks.data.grown_table import grown_table, seconds_of_commit
+from benchmarks.harness import charts
+from benchmarks.harness.cpu_profile import hottest, sampled
+from benchmarks.harness.measure import Spread, of_rounds
+from benchmarks.harness.section import Goal, Target
+from benchmarks.harness.single_process import unpaced, whole_run
+from benchmarks.sections import follow, memory
+from benchmarks.sections.contention import standing
+from benchmarks.sections.follow import Freshness, _Seen
+from benchmarks.sections.growth import Place, measured
+from benchmarks.sections.scale import DONE, PLANNED, Idle, Rates, Tick, Whole, empty_calls, targets
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.reading import call_pacing
 
 CALLS = {"GetShardIterator": 1000, "GetRecords": 1000, "ListShards": 2}

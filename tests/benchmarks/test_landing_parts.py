@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import landing_parts
-from benchmarks.landing_parts import ALL, ALONE
-from benchmarks.measure import Command, started
-from benchmarks.replay import replay_server
-from benchmarks.replay_pages import StreamSpec
+from benchmarks.harness.measure import Command, started
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
+from benchmarks.workers import landing_parts
+from benchmarks.workers.landing_parts import ALL, ALONE
 
 
 @pytest.mark.parametrize("part", ["read", "write"])
 def test_the_processes_of_a_bare_part_take_each_record_once_together(part):
     spec = StreamSpec("parts", shards=3, pages=2, page_records=50)
-    with replay_server() as server, started(Command.module(part, "benchmarks.landing_child", part)) as child:
+    with (
+        replay_server() as server,
+        started(Command.module(part, "benchmarks.workers.landing", part)) as child,
+    ):
         server.create(spec)
         for _ in range(2):
             server.calls()

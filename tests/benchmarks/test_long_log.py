@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from benchmarks import commits, long_log
+from benchmarks.data import long_log
+from benchmarks.sections import commits
 
 FEW, MANY = 8, 40
 

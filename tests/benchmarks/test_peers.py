@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import environments, readers
-from benchmarks.environments import REQUIREMENTS, PeerUnavailable, dlt_source, version_of
+from benchmarks.harness import peer_environments as environments
+from benchmarks.harness.peer_environments import REQUIREMENTS, PeerUnavailable, dlt_source, version_of
+from benchmarks.sections.landing import readers
 
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 COMMIT = "3957506893a7da821dbcc6acd51c7ca4475d1f53"

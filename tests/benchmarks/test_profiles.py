@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import run_profile
-from benchmarks.import_times import (
+from benchmarks.harness.cpu_profile import package
+from benchmarks.harness.import_times import (
     OTHERS,
     STANDARD_LIBRARY,
     besides,
@@ -17,9 +17,9 @@ from benchmarks.import_times import (
     medians,
     milliseconds,
 )
-from benchmarks.replay_pages import StreamSpec
-from benchmarks.run_profile import RunProfile, told
-from benchmarks.sampled import package
+from benchmarks.servers.replay_streams import StreamSpec
+from benchmarks.workers import run_profile
+from benchmarks.workers.run_profile import RunProfile, told
 
 TOLD = """\
 import time: self [us] | cumulative | imported package

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from benchmarks.measure import ChildFailed, Usage
-from benchmarks.start import AS_IT_COMES, KEPT, TRIMMED, Starts, Way, told, untold
-from benchmarks.start_tree import spent
+from benchmarks.harness.measure import ChildFailed, Usage
+from benchmarks.harness.process_tree import spent
+from benchmarks.sections.start import AS_IT_COMES, KEPT, TRIMMED, Starts, Way, told, untold
 from kinesis_assets.spark.local_settings import local_settings
 
 IDLE = "import time; time.sleep(1.5)"  # a run that has no CPU of its own

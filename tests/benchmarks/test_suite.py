@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import readers
-from benchmarks.landing import Comparison, targets
-from benchmarks.marks import Read
-from benchmarks.measure import Command, Input, Measured, Usage, Work, interleaved
-from benchmarks.replay import replay_server
-from benchmarks.replay_pages import StreamSpec
-from benchmarks.report import render
-from benchmarks.section import Goal, Section, Target
+from benchmarks.harness.measure import Command, Input, Measured, Usage, Work, interleaved
+from benchmarks.harness.report import render
+from benchmarks.harness.section import Goal, Section, Target
+from benchmarks.harness.worker_protocol import Read
+from benchmarks.sections.landing import Comparison, readers, targets
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -29,7 +28,7 @@ from kinesis_assets.kinesis.shards import covers_all_hash_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.replay import ReplayServer
+    from benchmarks.servers.replay_client import ReplayServer
     from kinesis_assets.kinesis.records.record import Record
     from kinesis_assets.kinesis.records.wire import Page
 
@@ -134,7 +133,7 @@ def measured(work: str) -> Command:
     code = textwrap.dedent(f"""
         import subprocess, sys, time
         from pathlib import Path
-        from benchmarks.marks import Order, Read, take_orders
+        from benchmarks.harness.worker_protocol import Order, Read, take_orders
         def burn(seconds):
             began = time.process_time()
             while time.process_time() - began < seconds: pass
@@ -186,8 +185,12 @@ def test_targets_compare_what_was_measured_in_the_same_round() -> None:
 
 
 def test_every_module_with_a_section_is_measured_in_full_once() -> None:
-    folder = Path(suite.__file__).parent
-    with_section = {path.stem for path in folder.glob("*.py") if "\ndef section(" in path.read_text()}
+    folder = Path(suite.__file__).parent / "sections"
+    with_section = {
+        path.relative_to(folder).parts[0].removesuffix(".py")
+        for path in folder.rglob("*.py")
+        if "\ndef section(" in path.read_text()
+    }
     assert sorted(suite.modules(full=True)) == sorted(with_section)
     assert suite.modules(full=False) == suite.MODULES == suite.modules(full=True)[: len(suite.MODULES)]
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
+import json
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import yaml
 from test_cli_run import one_line
 
-import kinesis_assets
 from kinesis_assets.cli.options import project_of
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.component import KinesisStreamComponent
@@ -125,22 +120,29 @@ def test_every_command_on_a_stream_takes_it(cli, command, stream, tmp_path):
     assert "commit_interval must be at least" in one_line(done.err)
 
 
-def test_a_package_without_a_project_says_to_name_the_table(tmp_path):
-    package = Path(kinesis_assets.__file__).parent
-    shutil.copytree(package, tmp_path / "kinesis_assets", ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from kinesis_assets.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run", "--stream", "clicks"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "stream clicks: the package is not installed in a Dagster project" in one_line(done.stderr)
-    assert "--table" in done.stderr
+def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("run", "--stream", "clicks")
+    assert done.exit_code == 2
+    assert f"stream clicks: {tmp_path} is not in a Dagster project" in one_line(done.err)
+    assert "--table" in done.err
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
+def test_a_stream_is_found_in_the_project_of_the_current_directory(
+    cli, kinesis, settings, stream, tmp_path, monkeypatch
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    folder = tmp_path / "lake" / "defs" / "clicks"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "lake"\n')
+    attributes = {"stream": stream, "table": "here", "endpoint_url": settings.endpoint_url}
+    component = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": attributes}
+    (folder / "defs.yaml").write_text(json.dumps(component))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(folder)
+    done = cli("positions", "--stream", stream)
+    assert one_line(done.err).startswith("Error: table here: there is no table")
 
 
 @pytest.mark.usefixtures("spark")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.fairness import commits_of_each
-from benchmarks.slow_bucket import slow_bucket
+from benchmarks.sections.fairness import commits_of_each
+from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.table.commit import commit

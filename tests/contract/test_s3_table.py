@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.bucket import bucket as s3_bucket
+from benchmarks.servers.bucket import bucket as s3_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import pytest
 from botocore.config import Config
 from pyspark.errors import PySparkException
 
-from benchmarks.bucket import moto_endpoint
+from benchmarks.servers.bucket import moto_endpoint
 from kinesis_assets import RegistryCallFailed
 from kinesis_assets.decoders import Glue, GlueRegistry, decode
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError

@@ -11,8 +11,8 @@ from bench import SECONDS
 from deltalake import DeltaTable
 from fault_points import Fault
 
-from benchmarks.bucket import create_bucket, moto_endpoint
-from benchmarks.s3_proxy import Commit, S3Proxy
+from benchmarks.servers.bucket import create_bucket, moto_endpoint
+from benchmarks.servers.s3_proxy import Commit, S3Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

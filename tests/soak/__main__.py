@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from deployment import Deployment, kill_one
 from producer import BATCHES_A_SECOND, OnDemandStream, Producer, every
 
-from benchmarks.slow_bucket import slow_bucket
+from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
 
 mpl.use("Agg")

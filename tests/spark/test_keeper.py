@@ -99,6 +99,6 @@ def test_code_is_the_same_whatever_else_lies_beside_it(tmp_path):
     (tmp_path / "a.py").write_text("one")
     name = code_hash(tmp_path)
     (tmp_path / "defs").mkdir()
-    for other in ("notes.txt", "defs/orders.py"):
+    for other in ("notes.txt", "defs/orders.py", "definitions.py"):
         (tmp_path / other).write_text("two")
     assert code_hash(tmp_path) == name

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 from attempts import Attempt, freeze_all, shards, standing
 
-from benchmarks.bucket import bucket
+from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
 

@@ -15,7 +15,7 @@ from attempts import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chain import MOST_BYTES, THREE_DAYS, BusyStream, mean_bytes
+from benchmarks.sections.chain import MOST_BYTES, THREE_DAYS, BusyStream, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position

@@ -1,0 +1,32 @@
+"""One whole run of a small stream through Dagster, with Spark as the environment says.
+
+python -m benchmarks.workers.small_run URL STREAM RECORDS FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+
+import dagster as dg
+
+from benchmarks.harness.single_process import REGION
+from kinesis_assets.dagster.in_process import StreamProject
+
+
+def main(url: str, stream: str, records: str, folder: str) -> None:
+    """As `kinesis-assets run`, which sets some of what is compared here itself."""
+    project = StreamProject.from_settings(
+        stream,
+        table=folder,
+        endpoint_url=url,
+        region_name=REGION,
+        spark_config={"spark.log.level": "ERROR"},
+    )
+    with project.manager() as manager:
+        shard_ids = list(manager.current_shards(manager.client().listing()))
+    told = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
+    assert sum(each["rows"] for each in told) == int(records), told
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
