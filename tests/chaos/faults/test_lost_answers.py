@@ -77,8 +77,8 @@ def test_a_dropped_answer_is_seen_as_landed_though_other_runs_went_on(
 ) -> None:
     def others() -> None:
         for _ in range(2):
-            on_s3.put(40)
-            on_s3.go_on(*list(on_s3.listed())[:shards])
+            on_s3.put_many(40)
+            on_s3.run(list(on_s3.listed())[:shards])
 
     before = version(on_s3)
     proxy.commits.append(Commit(after=others))
