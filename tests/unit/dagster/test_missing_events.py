@@ -76,7 +76,7 @@ def test_a_run_that_died_between_commit_and_event_is_told_once_with_what_it_comm
             "bytes": 15,
             "first_sequence_number": numbers[0],
             "last_sequence_number": numbers[-1],
-            "checksum": str(outcome.checksum),
+            "checksum": str(outcome.stats.checksum),
             "batch_id": str(result.batch_id),
         }
     ]
