@@ -19,11 +19,11 @@ from urllib.parse import unquote
 import boto3
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from kinesis_assets.dagster.settings import StreamSettings
 
 from benchmarks.harness.cpu import tree_cpu
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:

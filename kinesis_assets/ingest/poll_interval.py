@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from kinesis_assets.retry import Backoff
 
-COMMIT_INTERVAL = 1.0
-"""Default seconds from the start of an iteration to the start of the next."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunTiming:
@@ -32,7 +29,7 @@ class RunTiming:
     """
 
     follow_for: float
-    commit_interval: float = COMMIT_INTERVAL
+    commit_interval: float
     handover: float = 0.0
     max_listing_age: float = 10.0
     failed_shard: Backoff = Backoff(1.0, 30.0)
