@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
+from support.daemon import Daemon
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kinesis_assets.dagster.in_process import StreamProject
 
 
 @pytest.fixture
@@ -16,3 +21,11 @@ def instance() -> Iterator[dg.DagsterInstance]:
     """An instance in memory: SQLite on a disk would take most of a test's time."""
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@pytest.fixture
+def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
+    """A daemon that calls the sensor's function: through Dagster a tick takes ten times as long."""
+    daemon = Daemon(project, instance)
+    daemon.clock = time.time
+    return daemon
