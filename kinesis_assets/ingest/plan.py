@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
+from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
@@ -59,9 +59,6 @@ class ReadPolicy:
         on_recreated: The behavior if the stream was deleted and created again under the same name.
         max_bad_records: Maximum number of damaged records in a shard's range. The range ends before a record
             that exceeds it, and the shard fails. None means no limit.
-
-    Raises:
-        InvalidInput: A number is out of range.
     """
 
     starts: StartPositions = field(default_factory=StartPositions)
@@ -70,14 +67,6 @@ class ReadPolicy:
     on_data_loss: OnDataLoss = "fail"
     on_recreated: OnRecreated = "fail"
     max_bad_records: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("records", "bytes", "seconds"):
-            value = getattr(self.allowance, name)
-            if value is not None and value <= 0:
-                raise InvalidInput(f"max_run_{name} must be above 0, not {value}")
-        if self.max_bad_records is not None and self.max_bad_records < 0:
-            raise InvalidInput(f"max_bad_records must not be below 0, not {self.max_bad_records}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import jsonschema
 import pytest
 import yaml
 from dagster._config import process_config, validate_config
@@ -22,7 +21,6 @@ from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 
 import kinesis_assets
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.definitions import defs
@@ -98,97 +96,6 @@ def test_two_streams_live_side_by_side(tmp_path):
 
 
 # The YAML form
-
-
-def test_the_settings_are_the_arguments_of_the_builder_with_their_defaults():
-    arguments = inspect.signature(build_kinesis_stream).parameters
-    assert list(arguments) == list(StreamSettings.model_fields)
-    for name, field in StreamSettings.model_fields.items():
-        default = inspect.Parameter.empty if field.is_required() else field.default
-        assert arguments[name].default == default, name
-    positional = [name for name, each in arguments.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    assert positional == ["stream"]
-
-
-def properties() -> dict[str, Any]:
-    """The fields of the YAML, as `dg` and editors show them."""
-    return KinesisStreamComponent.get_model_cls().model_json_schema()["properties"]
-
-
-def test_the_schema_of_the_yaml_describes_every_setting():
-    assert list(properties()) == list(StreamSettings.model_fields)
-    for name, field in StreamSettings.model_fields.items():
-        shown = properties()[name]
-        assert shown["description"] == field.description, name
-        assert shown["examples"] == field.examples, name
-        assert shown.get("default") == (None if field.is_required() else field.default), name
-
-
-@pytest.mark.parametrize("name", StreamSettings.model_fields)
-def test_every_example_of_a_setting_is_valid(name):
-    field = StreamSettings.model_fields[name]
-    assert field.examples
-    for example in field.examples:
-        build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | {name: example})
-        jsonschema.validate(example, properties()[name])
-
-
-def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
-    choices = {
-        name: get_args(StreamSettings.model_fields[name].annotation)
-        for name in ("on_data_loss", "on_recreated")
-    }
-    assert choices == {"on_data_loss": ("fail", "continue"), "on_recreated": ("fail", "restart")}
-    for name, values in choices.items():
-        assert properties()[name]["anyOf"][0]["enum"] == list(values)
-    assert properties()["max_records"]["exclusiveMinimum"] == 0
-    assert properties()["commit_interval"]["minimum"] == 0.2
-    assert properties()["retention_days"]["maximum"] == 36_500
-
-
-OUT_OF_RANGE = [
-    *((f"max_{run}{name}", 0) for run in ("", "run_") for name in ("records", "bytes", "seconds")),
-    ("max_bad_records", -1),
-    ("stop_timeout", -1),
-    ("follow_for", 0),
-    ("commit_interval", 0.1),
-    ("retention_days", 0),
-    ("retention_days", 36_501),
-    ("sensor_interval_seconds", -1),
-    ("on_data_loss", "ignore"),
-    ("on_recreated", "merge"),
-    ("max_records", "many"),
-    ("sdk_parser", 7),
-    ("spark_config", 7),
-    ("colour", "red"),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
-def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, value):
-    fields = {"stream": "clicks", "table": "clicks", name: value}
-    said = []
-    for refuse in (
-        lambda: build_kinesis_stream(**fields),
-        lambda: KinesisStreamComponent(**fields),
-        lambda: parse_settings([f"{name}={value}"]),
-    ):
-        with pytest.raises(InvalidInput) as caught:
-            refuse()
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    assert name in said[0]
-    assert said[2] == f"--set: {said[0]}" or name == "colour"
-    assert not any("\n" in each for each in said)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(fields, KinesisStreamComponent.get_model_cls().model_json_schema())
-
-
-@pytest.mark.parametrize("name", StreamSettings.model_fields)
-def test_every_field_of_the_yaml_may_be_a_template(name):
-    template = "{{ env.SETTING_OF_THE_TESTS }}"
-    jsonschema.validate(template, properties()[name])
-    KinesisStreamComponent.get_model_cls()(**{"stream": "clicks", "table": "clicks"} | {name: template})
 
 
 @dagsters_own_warnings

@@ -730,7 +730,7 @@ def archive(bench, *shard_ids):
     bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
-        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, landed={}, batch_id=1
+        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, added={}, batch_id=1
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
     assert not bench.positions.shards.keys() & {*shard_ids}

@@ -52,7 +52,7 @@ def finish_by_mistake(bench, shard_id):
         previous=now.commit_id,
         generation=now.generation + 1,
         batch_id=new_id(),
-        landed={},
+        added={},
         shards=shards,
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=forged)
