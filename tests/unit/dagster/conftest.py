@@ -29,3 +29,8 @@ def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
     daemon = Daemon(project, instance)
     daemon.clock = time.time
     return daemon
+
+
+@pytest.fixture(autouse=True)
+def sdk_clients(shared_sdk_clients: None) -> None:
+    """No test here is about the SDK's client."""

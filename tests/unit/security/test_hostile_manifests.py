@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
 
+pytestmark = pytest.mark.usefixtures("shared_sdk_clients")
+
 A, B = (f"shardId-{number:012d}" for number in range(2))
 LATER = 10**40
 
