@@ -37,9 +37,10 @@ chaos: $(READY)
 wheel: $(READY)
 	@$(BIN)/pytest tests/packaging
 
-# Writes docs/cli.md from the commands, and builds the documentation site in .local/site.
+# Writes the generated parts of docs/, and builds the documentation site in .local/site.
 docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
+	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.

@@ -15,7 +15,6 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.dagster.settings_table import with_table
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -74,16 +73,6 @@ def test_the_command_of_the_page_sets_what_it_says():
     pairs = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert words[:2] == ["kinesis-assets", "run"]
     assert parse_settings(pairs) == {"max_records": 1000, "spark_config": {"spark.master": "local[2]"}}
-
-
-def test_the_table_of_settings_is_the_generated_one():
-    assert with_table(PAGE) == PAGE, "run python -m kinesis_assets.dagster.settings_table docs/reading.md"
-
-
-@pytest.mark.parametrize("page", ["", PAGE.replace("<!-- end of settings -->", "")])
-def test_a_page_without_the_marks_of_the_table_is_refused(page):
-    with pytest.raises(ValueError, match="in the page"):
-        with_table(page)
 
 
 def test_every_setting_of_the_page_is_one_of_the_builder():
