@@ -77,7 +77,7 @@ def test_next_read_is_throttled_for_as_long_as_the_bytes_of_the_last_one_take(
 
 def test_limits_use_the_monotonic_clock_of_the_machine(orders, faults, rejected):
     iterator = orders.iterator()
-    faults.enforce_limits(machine)
+    faults.enforce_limits()
     begin = time.monotonic()
     with rejected(THROTTLED):
         while time.monotonic() < begin + 10:

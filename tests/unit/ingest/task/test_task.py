@@ -65,7 +65,7 @@ def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land)
     landing = land(shard_ids)
     (file,) = landing.files
     assert file.rows_by_shard == dict.fromkeys(shard_ids, 3)
-    assert [(shard.shard_id, shard.rows, shard.end) for shard in landing.shards] == [
+    assert [(shard.shard_id, shard.stats.rows, shard.end) for shard in landing.shards] == [
         (shard_id, 3, RangeEnd.TIP) for shard_id in shard_ids
     ]
 
@@ -83,8 +83,8 @@ def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
     landing = land([first, second])
     failed, whole = landing.shards
     assert isinstance(failed.error, ReadFailed)
-    assert (failed.rows, failed.end) == (2, None)
-    assert (whole.rows, whole.end, whole.error) == (4, RangeEnd.TIP, None)
+    assert (failed.stats.rows, failed.end) == (2, None)
+    assert (whole.stats.rows, whole.end, whole.error) == (4, RangeEnd.TIP, None)
     assert landing.files[0].rows_by_shard == {first: 2, second: 4}
 
 
