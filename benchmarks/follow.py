@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from benchmarks.measure import Spread, of_rounds, tree_cpu
 from benchmarks.section import Goal, Section, Target, table
 from kinesis_assets.emulator import LocalKinesis
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
+from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

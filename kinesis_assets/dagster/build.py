@@ -18,7 +18,7 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated, RunPlan
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
+from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 from kinesis_assets.kinesis.start_positions import StartPositions

@@ -9,7 +9,7 @@ import dagster as dg
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.io_manager import STOP_TIMEOUT
 from kinesis_assets.dagster.jobs.maintenance import SCHEDULE
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
+from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
 from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS
 
 

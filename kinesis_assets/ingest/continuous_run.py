@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
-    from kinesis_assets.ingest.poll_interval import RunTiming
     from kinesis_assets.ingest.run import Land
+    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions

@@ -15,7 +15,7 @@ from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings

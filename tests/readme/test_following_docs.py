@@ -12,7 +12,7 @@ from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import shard_tracker
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
+from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
 from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()

@@ -9,7 +9,7 @@ from as_in_spark import land_as_in_spark
 
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable

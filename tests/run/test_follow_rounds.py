@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
 
 from followed import A, B, C, D, Followed  # isort: skip  # this folder's own

@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import shard_tracker
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Allowance
 
 from followed import A, B, Followed  # isort: skip  # this folder's own
