@@ -78,9 +78,9 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
         definitions = build_kinesis_stream(STREAM, table=uri, endpoint_url=local.endpoint_url)
         with (
             dg.DagsterInstance.from_config(home) as instance,
-            StreamProject(STREAM, definitions).manager() as manager,
+            StreamProject(STREAM, definitions).open_stream() as opened,
         ):
-            client, policy = manager.client(), ReadPolicy()
+            client, policy = opened.client, ReadPolicy()
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
             ended = _end(uri, listing, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
@@ -92,7 +92,7 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
 
             def tick() -> None:
                 nonlocal cursor
-                cursor = evaluate(manager, instance, cursor).cursor
+                cursor = evaluate(opened, instance, cursor).cursor
 
             def plan() -> RunPlan:
                 asked, opened = open_shards, PositionedTable(uri)

@@ -92,8 +92,8 @@ def profile(url: str, stream: str, records: int) -> RunProfile:
         Path(home, "dagster.yaml").touch()
         place = {"table": f"{home}/table", "endpoint_url": url, "region_name": REGION}
         project = StreamProject.from_settings(stream, spark_config=SESSION, **place)
-        with project.manager() as manager:
-            shard_ids = list(manager.current_shards(manager.client().listing()))
+        with project.open_stream() as opened:
+            shard_ids = list(opened.listed_shards()[1])
         with dg.DagsterInstance.from_config(home) as instance:
             of_tree, of_jvm, of_here = tree_cpu(os.getpid()), _cpu_of(jvm), time.process_time()
             facts, spent = sampled(lambda: list(project.materialize(instance, shard_ids)), package)

@@ -225,7 +225,7 @@ def _ticks(server: ReplayServer) -> list[Tick]:
         definitions = build_kinesis_stream(
             IDLE.name, table=folder, endpoint_url=server.url, region_name=REGION
         )
-        manager = stack.enter_context(StreamProject(IDLE.name, definitions).manager())
+        opened = stack.enter_context(StreamProject(IDLE.name, definitions).open_stream())
         partitions = shard_partitions(IDLE.name)
         cursor: str | None = None
 
@@ -233,7 +233,7 @@ def _ticks(server: ReplayServer) -> list[Tick]:
             nonlocal cursor
             server.latency(TICK_LATENCY_MS)
             began = time.monotonic()
-            result = evaluate(manager, instance, cursor)
+            result = evaluate(opened, instance, cursor)
             seconds = time.monotonic() - began
             server.latency(0)
             cursor = result.cursor

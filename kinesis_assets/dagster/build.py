@@ -16,6 +16,7 @@ from kinesis_assets.dagster.jobs.seek import build_seek_job
 from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
+from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated, RunPlan
 from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
@@ -189,7 +190,9 @@ def build_kinesis_stream(
         if seconds is None:
             yield dg.Output(plan)
         else:
-            getattr(context.resources, manager_key).follow(context, plan.asked, seconds)
+            from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
+
+            run_continuously(context, open_stream(context.resources, stream), plan, seconds)
 
     @dg.sensor(
         name=sensor_name(stream),
@@ -202,7 +205,7 @@ def build_kinesis_stream(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
-        return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
+        return evaluate(open_stream(context.resources, stream), context.instance, context.cursor)
 
     upkeep = build_maintenance_job(stream)
     return dg.Definitions(

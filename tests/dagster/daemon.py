@@ -63,8 +63,8 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        with self.project.manager() as manager:
-            return evaluate(manager, self.instance, self.cursor, clock)
+        with self.project.open_stream() as opened:
+            return evaluate(opened, self.instance, self.cursor, clock)
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)
@@ -122,8 +122,8 @@ class Daemon:
 
     def finish(self, *shard_ids: str) -> None:
         """Record in the table that shards, which are closed, were read to their end."""
-        with self.project.manager() as manager:
-            client, table = manager.client(), manager.positioned_table()
+        with self.project.open_stream() as opened:
+            client, table = opened.client, opened.table
         listing = client.listing()
         assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}

@@ -69,12 +69,12 @@ def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
     mtimes = iter(range(1, 1_000))
 
     def beat(run: dg.DagsterRun) -> None:
-        with daemon.project.manager() as manager:
-            table = manager.positioned_table()
+        with daemon.project.open_stream() as opened:
+            table = opened.table
         heartbeat = Heartbeat(table, run.run_id, seconds=60)
         heartbeat._beat()
         seconds = next(mtimes)
-        os.utime(Path(manager.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
+        os.utime(Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
 
     return beat
 
@@ -110,8 +110,8 @@ def test_a_dead_run_stays_dead_when_maintenance_has_deleted_its_heartbeat(tickin
     beat(run)
     ticking.after(0)
     ticking.after(SECONDS_SILENT)
-    with daemon.project.manager() as manager:
-        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
+    with daemon.project.open_stream() as opened:
+        Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(0) == [(A, B)]
 
 
@@ -169,8 +169,8 @@ def end(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
     """Ends the heartbeat of a run in order."""
 
     def end(run: dg.DagsterRun) -> None:
-        with daemon.project.manager() as manager:
-            heartbeat = Heartbeat(manager.positioned_table(), run.run_id, seconds=60)
+        with daemon.project.open_stream() as opened:
+            heartbeat = Heartbeat(opened.table, run.run_id, seconds=60)
         heartbeat.start()
         heartbeat.end()
         heartbeat._thread.join()
@@ -205,8 +205,8 @@ def test_a_heartbeat_that_is_gone_has_ended(ticking, daemon, beat):
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
     assert ticking.after(0) == []
-    with daemon.project.manager() as manager:
-        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
+    with daemon.project.open_stream() as opened:
+        Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(SECONDS_SILENT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
 
@@ -412,8 +412,8 @@ def test_a_run_says_that_its_heartbeat_has_ended(source, project, instance):
     source.create(1)
     assert list(project.materialize(instance, [A]))
     (run,) = instance.get_runs()
-    with project.manager() as manager:
-        assert heartbeats(manager.positioned_table()) == {run.run_id: ENDED}
+    with project.open_stream() as opened:
+        assert heartbeats(opened.table) == {run.run_id: ENDED}
 
 
 def test_the_shards_of_a_killed_command_are_requested_again(

@@ -80,8 +80,8 @@ class Runs:
 
     def rows(self):
         """(shard, sequence number, batch) of all rows in the table."""
-        with self.project.manager() as manager:
-            uri = manager.positioned_table().folder.uri
+        with self.project.open_stream() as opened:
+            uri = opened.table.folder.uri
         if not DeltaTable.is_deltatable(uri):
             return []
         columns = ["shard_id", "sequence_number", "batch_id"]

@@ -36,16 +36,16 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 def commit(daemon: Daemon, shard_ids: Sequence[str], by: str | None) -> RunResult:
     """A run's commit, without its events."""
-    with daemon.project.manager() as manager:
-        client, table, policy = manager.client(), manager.positioned_table(), manager.policy()
+    with daemon.project.open_stream() as opened:
+        client, table, policy = opened.client, opened.table, opened.policy
     return execute_run(
         land_group, client, table, plan_run(client, table, asked=shard_ids, policy=policy), by=by
     )
 
 
 def standing(daemon: Daemon) -> StreamPositions:
-    with daemon.project.manager() as manager:
-        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    with daemon.project.open_stream() as opened:
+        found = opened.table.snapshot().positions(opened.client.describe().identity)
     assert found is not None
     return found
 
@@ -61,8 +61,8 @@ def fill(daemon: Daemon) -> Amendment:
         at=positions.identity.created,
         filled={A: positions.landed[A]},
     )
-    with daemon.project.manager() as manager:
-        manager.positioned_table().snapshot().commit([], identity=positions.identity, amendment=amendment)
+    with daemon.project.open_stream() as opened:
+        opened.table.snapshot().commit([], identity=positions.identity, amendment=amendment)
     return amendment
 
 
@@ -192,8 +192,8 @@ def test_a_past_that_cannot_be_read_stops_neither_runs_nor_the_events_of_commits
     source.put(A, 3)
     result = commit(daemon, [A], None)
     amendment = fill(daemon)
-    with daemon.project.manager() as manager:
-        path = Path(manager.positioned_table().uri, "_kinesis", "past", f"{amendment.commit_id}.json")
+    with daemon.project.open_stream() as opened:
+        path = Path(opened.table.uri, "_kinesis", "past", f"{amendment.commit_id}.json")
     content = path.read_bytes()
     path.write_text("{")
 

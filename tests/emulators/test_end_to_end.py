@@ -83,8 +83,8 @@ def run_until_nothing_moves(project: StreamProject, instance: dg.DagsterInstance
     """Materialize all shards again and again; the states in which they come to rest."""
     before: dict[str, Any] = {}
     for _ in range(MOST_RUNS):
-        with project.manager() as manager:
-            shard_ids = [shard.shard_id for shard in manager.client().list_shards()]
+        with project.open_stream() as opened:
+            shard_ids = [shard.shard_id for shard in opened.client.list_shards()]
         told = {facts["shard"]: facts for facts in project.materialize(instance, shard_ids)}
         assert told.keys() == set(shard_ids)
         assert [facts["error"] for facts in told.values() if facts["state"] == ShardState.FAILED] == []

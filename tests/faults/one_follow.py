@@ -14,7 +14,7 @@ from pathlib import Path
 from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import call_pacing
@@ -44,13 +44,15 @@ def report(_: object) -> None:
 
 
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+table, policy = PositionedTable(arguments["table"]), ReadPolicy()
 follow = ContinuousRun(
     task.land_group,
     client,
-    PositionedTable(arguments["table"]),
-    ReadPolicy(),
+    table,
+    policy,
     RunTiming(SECONDS, commit_interval=0.05),
     report=report,
     by="the test",
 )
-follow.run(arguments["shards"] or [shard.shard_id for shard in client.list_shards()])
+asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+follow.run(plan_run(client, table, asked=asked, policy=policy))

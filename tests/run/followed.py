@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from as_in_spark import land_as_in_spark
 
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run_timing import RunTiming
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Followed:
         return landing
 
     def run(self, *asked: str) -> Followed:
-        self.follow.run(asked)
+        bench = self.bench
+        self.follow.run(plan_run(bench.client, bench.table, asked=asked, policy=self.policy))
         return self
 
     @property
