@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev test soak faults bench lint types check clean
+.PHONY: demo dev check unit test test-all chaos wheel canary soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -14,23 +14,46 @@ demo: $(READY)
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
 
-# Two files at a time: much of it waits for other processes.
-test: $(READY)
-	@$(BIN)/pytest -n 2 --dist loadfile
+# The inner loop, under a minute: needs no Java, and starts no other processes.
+check: lint types unit
 
-MINUTES ?= 30
+unit: $(READY)
+	@echo "Unit tests"
+	@$(BIN)/pytest -q -n 2 --dist worksteal tests/unit
 
-# Everything at once, killed again and again, for so many minutes.
+# Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
+test: unit
+	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
+	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
+
+# Besides, what happens when processes are killed, disks are full and responses are lost.
+test-all: test wheel chaos soak
+
+chaos: $(READY)
+	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
+	@$(BIN)/pytest -q -n 2 --dist loadfile tests/chaos tests/benchmarks
+
+# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+wheel: $(READY)
+	@$(BIN)/pytest tests/packaging
+
+# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+canary: $(READY)
+	@.ci/canary
+
+MINUTES ?= 3
+
+# Everything at once, killed again and again: `make soak MINUTES=30`.
 soak: $(READY)
-	@$(BIN)/python tests/soak --minutes $(MINUTES)
+	@$(BIN)/python tests/chaos/soak --minutes $(MINUTES)
 
 # The crash matrix with 200 kills at random steps; about ten minutes.
 faults: $(READY)
-	@FAULTS=long $(BIN)/pytest tests/faults
+	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
-# Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
-# charts. `make bench FULL=1` takes forty: it reads more, more often, and measures besides what no target hangs on,
-# as how cost grows, the start of Spark and the size of files.
+# Run the benchmarks, alone on the machine. `make bench` takes ten minutes, measures the sections that have targets,
+# and writes .local/bench/REPORT.md. `make bench FULL=1` takes forty minutes, measures everything, and writes
+# benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 
@@ -42,7 +65,7 @@ types: $(READY)
 	@$(BIN)/mypy
 
 # The definitions and their YAML load as Dagster would load them.
-check: $(READY)
+check-defs: $(READY)
 	@VIRTUAL_ENV=$(abspath .venv) $(BIN)/dg check yaml
 	@VIRTUAL_ENV=$(abspath .venv) $(BIN)/dg check defs
 

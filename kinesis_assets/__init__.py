@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position, PositionKind
     from kinesis_assets.spark.data_source import KinesisDataSource
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AttemptExpired",
     "Bounds",

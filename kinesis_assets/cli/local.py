@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ _PORT = click.IntRange(0, 65535)
 @click.command()
 def demo() -> None:
     """Ingest records from the embedded stream, and verify that each one arrives exactly once."""
+    _require("demo", "uvicorn", "duckdb", "duckdb_extension_delta")
     from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command imports only what it needs
 
     sys.exit(0 if run_demo() else FAILED)
@@ -25,6 +27,7 @@ def demo() -> None:
 @click.option("--port", type=_PORT, default=3000, show_default=True, help="Port of the UI on loopback.")
 def dev(port: int) -> None:
     """Start the Dagster UI and the embedded stream with sample orders. Run it in the project's folder."""
+    _require("demo", "uvicorn", "dagster_webserver")
     from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
 
     project = Path.cwd()
@@ -37,9 +40,20 @@ def dev(port: int) -> None:
 @click.option("--port", type=_PORT, default=4567, show_default=True, help="Loopback port; 0 for a free port.")
 def local(port: int) -> None:
     """Serve the embedded stream: a Kinesis endpoint that keeps its records in memory."""
+    _require("emulator", "uvicorn")
     from kinesis_assets.emulator import serve  # noqa: PLC0415
 
     try:
         serve(port)
     except OSError as error:
         raise InvalidInput(f"port {port}: {error.strerror}") from error
+
+
+def _require(extra: str, *modules: str) -> None:
+    """Raise InvalidInput unless the modules of an extra are installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise InvalidInput(
+            f"{', '.join(missing)}: not installed; install what this command needs with "
+            f"`pip install 'kinesis-assets[{extra}]'`"
+        )

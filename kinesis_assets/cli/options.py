@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,11 +68,11 @@ def project_of(
     """Return the stream that the options of `stream_options` select.
 
     Raises:
-        InvalidInput: No YAML defines the stream and no table is given, or the options exclude each other.
+        InvalidInput: No table is given, and the Dagster project of the current directory does not define the
+            stream; or the options exclude each other.
     """
     from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
-    from kinesis_assets.definitions import defs  # noqa: PLC0415
 
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if table is not None:
@@ -86,7 +87,7 @@ def project_of(
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; for a stream with a YAML, set it there")
-    return StreamProject.deployed(stream, defs)
+    return StreamProject.of_folder(stream, Path.cwd())
 
 
 def _option(name: str) -> str:

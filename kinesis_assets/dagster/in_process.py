@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,7 +19,8 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.session import prepare, start_session_in_background
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from kinesis_assets.dagster.stream import OpenStream
 
@@ -38,23 +38,24 @@ class StreamProject:
     definitions: dg.Definitions
 
     @classmethod
-    def deployed(cls, stream: str, load_definitions: Callable[[], dg.Definitions]) -> StreamProject:
-        """Return the stream of a `defs/<stream>/defs.yaml`.
+    def of_folder(cls, stream: str, folder: Path) -> StreamProject:
+        """Return the stream of a `defs/<stream>/defs.yaml` of a Dagster project.
 
         Args:
             stream: The stream's name; or its ARN, if the YAML contains the ARN.
-            load_definitions: Loads the definitions of all streams that have a YAML.
+            folder: The project's folder, or a folder in it.
 
         Raises:
-            InvalidInput: No YAML defines the stream, or a YAML cannot be loaded.
+            InvalidInput: The folder is not in a project, no YAML of the project defines the stream, or a YAML
+                cannot be loaded.
         """
-        if not _is_in_project():
+        if not _is_in_project(folder):
             raise InvalidInput(
-                f"stream {stream}: the package is not installed in a Dagster project, so no defs.yaml "
-                "defines the stream; give its table with --table"
+                f"stream {stream}: {folder} is not in a Dagster project, so no defs.yaml defines the stream; "
+                "run the command in your project, or give the stream's table with --table"
             )
         try:
-            definitions = load_definitions()
+            definitions = dg.load_from_defs_folder(path_within_project=folder)
         except Exception as error:
             innermost = list(_causes(error))[-1]
             raise InvalidInput(
@@ -198,11 +199,11 @@ def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
         instance.report_run_canceled(run, "The command was interrupted.")
 
 
-def _is_in_project() -> bool:
-    """Whether the package is part of a Dagster project, which is recognized by its files."""
+def _is_in_project(folder: Path) -> bool:
+    """Whether a folder is in a Dagster project, which is recognized by its files."""
     return any(
-        (folder / name).is_file()
-        for folder in Path(__file__).parents
+        (place / name).is_file()
+        for place in (folder, *folder.parents)
         for name in ("pyproject.toml", "dg.toml")
     )
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.errors import InvalidInput
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,9 +42,6 @@ def prove(table: Path, acknowledged: Sequence[tuple[str, str, str]]) -> Proof:
     Args:
         table: The table's folder.
         acknowledged: (shard id, sequence number, SHA-256 of the data) of each record.
-
-    Raises:
-        InvalidInput: DuckDB is not installed.
     """
     connection = _duckdb()
     columns = zip(*acknowledged, strict=True)
@@ -72,11 +67,9 @@ def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
 
 
 def _duckdb() -> duckdb.DuckDBPyConnection:
-    try:
-        import duckdb  # noqa: PLC0415  # an extra that only the demonstration needs
-        import duckdb_extension_delta  # noqa: PLC0415
-    except ImportError as error:
-        raise InvalidInput("the demonstration needs DuckDB: pip install 'kinesis-assets[demo]'") from error
+    import duckdb  # noqa: PLC0415  # slow to import
+    import duckdb_extension_delta  # noqa: PLC0415
+
     # The extension is installed as a package, so loading it downloads nothing.
     extension = next(
         Path(str(duckdb_extension_delta.__file__)).parent.glob("extensions/*/delta.duckdb_extension")

@@ -15,7 +15,6 @@ import dagster as dg
 
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor import evaluate
-from kinesis_assets.definitions import defs
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import prove
 from kinesis_assets.emulator import LocalKinesis
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.demo.proof import Proof
 
 _MAX_TICKS = 5
+_SPARK = {"spark.master": "local[2,4]", "spark.log.level": "ERROR"}
 
 
 def run_demo() -> bool:
@@ -52,7 +52,7 @@ def run_demo() -> bool:
 
 def _demonstrate(table: Path) -> bool:
     with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
-        demo = _Demo(kinesis)
+        demo = _Demo(kinesis, table)
         _print_step(f"The embedded stream listens on {local.endpoint_url}")
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         demo.put(20_000)
@@ -94,10 +94,10 @@ def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
 
 
 class _Demo:
-    def __init__(self, kinesis: Any) -> None:
+    def __init__(self, kinesis: Any, table: Path) -> None:
         self.acknowledged: list[tuple[str, str, str]] = []
         self._kinesis = kinesis
-        self._project = StreamProject.deployed(STREAM, defs)
+        self._project = StreamProject.from_settings(STREAM, table=str(table), spark_config=_SPARK)
         self._instance = dg.DagsterInstance.ephemeral()
         self._cursor: str | None = None
         self._lag_ms: dict[str, int] = {}

@@ -7,7 +7,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
-import uvicorn
+try:
+    import uvicorn
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the embedded stream needs uvicorn: pip install 'kinesis-assets[emulator]'", name="uvicorn"
+    ) from error
 
 from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account
 from kinesis_assets.emulator.app import App, KinesisApp, Receive, Scope, Send

@@ -13,11 +13,11 @@ _DIGITS = 12
 
 
 def code_hash(package: Path = _PACKAGE) -> str:
-    """Return a hash of the package's modules, except for `defs`, which belongs to the project."""
+    """Return a hash of the package's modules, without the definitions that only this repository deploys."""
     digest = hashlib.sha256()
     modules = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     for name, path in sorted(modules.items()):
-        if not name.startswith("defs/"):
+        if not name.startswith(("defs/", "definitions.py")):
             content = path.read_bytes()
             digest.update(f"{name}:{len(content)}:".encode())
             digest.update(content)

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import Pipeline  # isort: skip  # this folder's own
+from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture
 def pipeline(
-    stream: str, kinesis: Any, settings: ClientSettings, tmp_path: Path, spark: SparkSession
+    stream: str, kinesis: Any, settings: ClientSettings, table: PositionedTable, spark: SparkSession
 ) -> Pipeline:
     """A pipeline of the test's own; the test creates the stream."""
     del spark  # runs in this process share the session
-    return Pipeline(stream, kinesis, settings, str(tmp_path / "table"))
+    return Pipeline(kinesis, settings, stream, table)

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.fairness import commits_of_each
-from benchmarks.slow_bucket import slow_bucket
+from benchmarks.sections.fairness import commits_of_each
+from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.table.commit import commit
-
-from pipeline import SPARK_CONFIG, Pipeline  # isort: skip  # this folder's own
+from support.pipeline import SPARK_CONFIG, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kinesis_assets.table.table import PositionedTable
 
 HERE = Path(__file__).parent
 
@@ -38,18 +39,18 @@ def killed_at(point: str, pipeline: Pipeline) -> None:
 
 def test_rows_and_positions_move_together_step_by_step(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(1_000)
+    pipeline.put_many(1_000)
     for _ in range(3):
-        pipeline.run(max_records=100)
+        pipeline.materialize(max_records=100)
         pipeline.assert_rows_equal_positions()
 
 
 def test_a_killed_run_has_moved_nothing_before_its_commit(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(200)
+    pipeline.put_many(200)
     killed_at("before commit", pipeline)
-    assert list(Path(pipeline.table).glob("arrival_date=*/*.parquet"))  # it had landed
-    assert pipeline.rows() == []
+    assert list(Path(pipeline.table.uri).glob("arrival_date=*/*.parquet"))  # it had landed
+    assert pipeline.stored == []
     pipeline.assert_rows_equal_positions()
 
 
@@ -59,19 +60,19 @@ def test_a_killed_run_has_moved_nothing_before_its_commit(pipeline: Pipeline) ->
 @pytest.mark.parametrize("point", ["before freeze", "after freeze", "before commit", "after commit"])
 def test_the_run_after_a_sigkill_leaves_each_record_exactly_once(pipeline: Pipeline, point: str) -> None:
     pipeline.create(2)
-    pipeline.put(300)
+    pipeline.put_many(300)
     killed_at(point, pipeline)
-    pipeline.put(300)
-    facts = pipeline.run()
+    pipeline.put_many(300)
+    facts = pipeline.materialize()
     assert {fact["state"] for fact in facts.values()} == {"committed"}
     pipeline.assert_exactly_once()
 
 
 def test_running_again_with_nothing_new_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(300)
+    pipeline.put_many(300)
     for _ in range(3):
-        pipeline.run()
+        pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -84,7 +85,7 @@ class Racer:
     def __init__(self, pipeline: Pipeline, shard_id: str) -> None:
         project = {
             "stream": pipeline.stream,
-            "table": pipeline.table,
+            "table": pipeline.table.uri,
             "endpoint_url": pipeline.settings.endpoint_url,
             "spark_config": SPARK_CONFIG,
         }
@@ -122,7 +123,7 @@ def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_confl
     pipeline: Pipeline, racers: tuple[Racer, Racer]
 ) -> None:
     for _ in range(20):
-        pipeline.put(50)
+        pipeline.put_many(50)
         for racer in racers:
             racer.go()
         assert [racer.told() for racer in racers] == ["landed", "landed"]
@@ -138,16 +139,16 @@ def test_one_shard_of_64_overtaken_leaves_the_other_63_committed(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.create(64)
-    pipeline.put(2_000)
+    pipeline.put_many(2_000)
     overtaken = list(pipeline.listed())[17]
 
     def after_another_run(*positional: Any, **named: Any) -> Any:
         monkeypatch.setattr(run_module, "commit", commit)
-        pipeline.run([overtaken])
+        pipeline.materialize([overtaken])
         return commit(*positional, **named)
 
     monkeypatch.setattr(run_module, "commit", after_another_run)
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     states = {shard_id: fact["state"] for shard_id, fact in facts.items()}
     assert states.pop(overtaken) == "conflict"
     assert set(states.values()) == {"committed"}
@@ -174,21 +175,21 @@ def test_a_child_read_on_the_ground_of_a_parents_end_that_was_overtaken_adds_not
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.create(1)
-    pipeline.put(200)
+    pipeline.put_many(200)
     parent = next(iter(pipeline.listed()))
     pipeline.split(parent)
-    pipeline.put(200)
+    pipeline.put_many(200)
 
     def after_another_run(*positional: Any, **named: Any) -> Any:
         monkeypatch.setattr(run_module, "commit", commit)
-        pipeline.run([parent], max_records=10)
+        pipeline.materialize([parent], max_records=10)
         return commit(*positional, **named)
 
     monkeypatch.setattr(run_module, "commit", after_another_run)
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     assert {fact["state"] for fact in facts.values()} == {"conflict"}
-    assert {shard_id for shard_id, _, _ in pipeline.rows()} == {parent}
-    pipeline.run()
+    assert {shard_id for shard_id, _, _ in pipeline.stored} == {parent}
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -199,13 +200,13 @@ def test_split_and_merge_with_unread_parents_are_read_parents_first_in_one_run(
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(3)
-    pipeline.put(300)
+    pipeline.put_many(300)
     first, second, third = pipeline.listed()
     pipeline.split(first)
     pipeline.merge(second, third)
-    pipeline.put(300)
+    pipeline.put_many(300)
     faults.clear()
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     read = [call.shard_id for call in faults.calls if call.operation == "GetRecords"]
     children = [shard_id for shard_id in facts if shard_id not in (first, second, third)]
     assert len(children) == 3
@@ -217,40 +218,40 @@ def test_split_and_merge_with_unread_parents_are_read_parents_first_in_one_run(
 
 def test_a_child_waits_while_its_parent_is_not_read_to_its_end(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
-    pipeline.put(200)
+    pipeline.put_many(200)
     parent = next(iter(pipeline.listed()))
     pipeline.split(parent)
-    pipeline.put(100)
+    pipeline.put_many(100)
     faults.clear()
-    facts = pipeline.run(max_records=150)
+    facts = pipeline.materialize(max_records=150)
     children = [shard_id for shard_id in facts if shard_id != parent]
     assert [facts[child]["state"] for child in children] == ["waiting", "waiting"]
     assert [faults.count("GetRecords", child) for child in children] == [0, 0]
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
 def test_a_child_asked_for_alone_waits_for_its_unread_parent(pipeline: Pipeline) -> None:
     pipeline.create(1)
-    pipeline.put(100)
+    pipeline.put_many(100)
     parent = next(iter(pipeline.listed()))
     pipeline.split(parent)
-    pipeline.put(100)
+    pipeline.put_many(100)
     child = list(pipeline.listed())[1]
-    facts = pipeline.run([child])
+    facts = pipeline.materialize([child])
     assert facts[child]["state"] == "waiting"
     assert parent in facts[child]["error"]
-    assert pipeline.rows() == []
+    assert pipeline.stored == []
 
 
 def test_a_finished_shard_is_never_read_again(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
-    pipeline.put(100)
+    pipeline.put_many(100)
     parent = next(iter(pipeline.listed()))
     pipeline.split(parent)
-    assert pipeline.run()[parent]["state"] == "finished"
+    assert pipeline.materialize()[parent]["state"] == "finished"
     faults.clear()
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     assert facts[parent]["state"] == "finished"
     assert faults.count("GetRecords", parent) == faults.count("GetShardIterator", parent) == 0
 
@@ -262,8 +263,8 @@ def test_every_listed_shard_is_frozen_before_anything_is_read(pipeline: Pipeline
     pipeline.create(3)
     first, second, third = pipeline.listed()
     faults.clear()
-    pipeline.run([first], start="LATEST")
-    shards = pipeline.positions().shards
+    pipeline.materialize([first], start="LATEST")
+    shards = pipeline.positions.shards
     assert set(shards) == {first, second, third}
     assert shards[second].position == shards[third].position
     assert shards[second].position.kind == "AT_TIMESTAMP"
@@ -277,51 +278,51 @@ def test_latest_then_an_aborted_run_then_records_lands_them_all(pipeline: Pipeli
     with project.open_stream() as opened:  # a run that plans, and dies before it reads
         asked = list(pipeline.listed())
         plan_run(opened.client, opened.table, asked=asked, policy=opened.policy)
-    pipeline.put(100)
-    pipeline.run(start="LATEST")
+    pipeline.put_many(100)
+    pipeline.materialize(start="LATEST")
     pipeline.assert_exactly_once()
 
 
 def test_shard_a_today_and_shard_b_later_skips_nothing_of_b(pipeline: Pipeline) -> None:
     pipeline.create(2)
     first, second = pipeline.listed()
-    pipeline.run([first], start="LATEST")
-    pipeline.put(100)
-    pipeline.run([first], start="LATEST")
-    pipeline.put(100)
-    pipeline.run([second], start="LATEST")
-    pipeline.run([first])
+    pipeline.materialize([first], start="LATEST")
+    pipeline.put_many(100)
+    pipeline.materialize([first], start="LATEST")
+    pipeline.put_many(100)
+    pipeline.materialize([second], start="LATEST")
+    pipeline.materialize([first])
     pipeline.assert_exactly_once()
 
 
 def test_a_shard_listed_later_is_read_from_its_beginning_whatever_the_start(pipeline: Pipeline) -> None:
     pipeline.create(1)
     parent = next(iter(pipeline.listed()))
-    pipeline.run(start="LATEST")
+    pipeline.materialize(start="LATEST")
     pipeline.split(parent)
-    pipeline.put(200)
-    pipeline.run(start="LATEST")
+    pipeline.put_many(200)
+    pipeline.materialize(start="LATEST")
     pipeline.assert_exactly_once()
 
 
 def test_an_empty_read_leaves_the_sequence_number_where_it_was(pipeline: Pipeline) -> None:
     pipeline.create(1)
     shard_id = next(iter(pipeline.listed()))
-    pipeline.put(100)
-    pipeline.run()
-    before = pipeline.positions().shards[shard_id].position
-    facts = pipeline.run()
+    pipeline.put_many(100)
+    pipeline.materialize()
+    before = pipeline.positions.shards[shard_id].position
+    facts = pipeline.materialize()
     assert facts[shard_id]["rows"] == 0
-    assert pipeline.positions().shards[shard_id].position == before
+    assert pipeline.positions.shards[shard_id].position == before
 
 
-def test_an_explicit_start_is_inclusive(clocked: Any, tmp_path: Path, spark: Any) -> None:
+def test_an_explicit_start_is_inclusive(clocked: Any, table: PositionedTable, spark: Any) -> None:
     del spark
-    pipeline = Pipeline("orders", clocked.kinesis, clocked.settings, str(tmp_path / "table"))
+    pipeline = Pipeline(clocked.kinesis, clocked.settings, "orders", table, clocked.clock)
     pipeline.create(1)
     for _ in range(3):
         clocked.clock.seconds += 0.001
-        pipeline.put(1)
+        pipeline.put_many(1)
     third = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat(timespec="milliseconds")
-    pipeline.run(start=f"AT_TIMESTAMP:{third}")
-    assert pipeline.rows() == pipeline.acknowledged[2:]
+    pipeline.materialize(start=f"AT_TIMESTAMP:{third}")
+    assert pipeline.stored == pipeline.acknowledged[2:]

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from deltalake import DeltaTable
-from pipeline import SPARK_CONFIG
 
 from kinesis_assets import cli
 from kinesis_assets.dagster.in_process import StreamProject, run_replay
 from kinesis_assets.errors import StreamNotFound
-from kinesis_assets.table.table import PositionedTable
+from support.pipeline import SPARK_CONFIG
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
-
     from kinesis_assets.testing import LocalKinesis
+    from support.pipeline import Pipeline
 
 OWNER = "111122223333"
 
@@ -41,19 +39,22 @@ def shared(pipeline: Pipeline, local_kinesis: LocalKinesis) -> str:
 
 def project_of(pipeline: Pipeline, stream: str) -> StreamProject:
     return StreamProject.from_settings(
-        stream, table=pipeline.table, endpoint_url=pipeline.settings.endpoint_url, spark_config=SPARK_CONFIG
+        stream,
+        table=pipeline.table.uri,
+        endpoint_url=pipeline.settings.endpoint_url,
+        spark_config=SPARK_CONFIG,
     )
 
 
 def streams_in(pipeline: Pipeline) -> set[Any]:
     """The names in the column `stream`."""
-    return set(DeltaTable(pipeline.table).to_pyarrow_table(columns=["stream"])["stream"].to_pylist())
+    return set(DeltaTable(pipeline.table.uri).to_pyarrow_table(columns=["stream"])["stream"].to_pylist())
 
 
 def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_is_touched(
     pipeline: Pipeline, shared: str, faults: Any, monkeypatch: Any, capsys: Any
 ) -> None:
-    pipeline.put(200)
+    pipeline.put_many(200)
     with pytest.raises(StreamNotFound):
         list(project_of(pipeline, pipeline.stream).materialize(pipeline.instance, list(pipeline.listed())))
     faults.calls.clear()
@@ -69,15 +70,15 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     with project.open_stream() as opened:
         identity = opened.client.describe().identity
     assert identity.arn == shared
-    assert PositionedTable(pipeline.table).snapshot().positions(identity) is not None
+    assert pipeline.table.snapshot().positions(identity) is not None
 
-    DeltaTable(pipeline.table).delete(f"sequence_number = '{pipeline.acknowledged[0][1]}'")
+    DeltaTable(pipeline.table.uri).delete(f"sequence_number = '{pipeline.acknowledged[0][1]}'")
     told = run_replay(project, pipeline.instance, start="TRIM_HORIZON")
     assert sum(fact["rows"] for fact in told) == 1
     pipeline.assert_exactly_once()
     assert streams_in(pipeline) == {pipeline.stream}
 
-    options = ["--stream", shared, "--table", pipeline.table]
+    options = ["--stream", shared, "--table", pipeline.table.uri]
     endpoint = ["--endpoint-url", str(pipeline.settings.endpoint_url)]
     monkeypatch.setattr("sys.argv", ["kinesis-assets", "positions", *options, *endpoint, "--json"])
     capsys.readouterr()

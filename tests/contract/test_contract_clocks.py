@@ -10,7 +10,7 @@ from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.errors import ClocksDisagree
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 YEAR = 365 * 24 * 3600
 
@@ -20,8 +20,8 @@ def test_no_row_expires_by_a_date_that_this_machine_does_not_confirm(
     pipeline: Pipeline, faults: Any, ahead: int
 ) -> None:
     pipeline.create(1)
-    pipeline.put(10)
-    pipeline.run()
+    pipeline.put_many(10)
+    pipeline.materialize()
     definitions = pipeline.project(retention_days=90).definitions
     faults.skew_date(ahead, "DescribeStreamSummary", times=1)
     with pytest.raises(ClocksDisagree):

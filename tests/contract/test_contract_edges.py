@@ -11,21 +11,22 @@ import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, StreamRecreated
 from kinesis_assets.testing import UserRecord, aggregate
-
-from pipeline import Pipeline  # isort: skip  # this folder's own
+from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kinesis_assets.table.table import PositionedTable
 
 HOUR = 3600
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def aged(stream: str, clocked: Any, tmp_path: Path, spark: Any) -> Pipeline:
+def aged(stream: str, clocked: Any, table: PositionedTable, spark: Any) -> Pipeline:
     """A pipeline over a stream whose clock the test moves."""
     del spark  # runs in this process share the session
-    return Pipeline(stream, clocked.kinesis, clocked.settings, str(tmp_path / "table"))
+    return Pipeline(clocked.kinesis, clocked.settings, stream, table, clocked.clock)
 
 
 def shards_of(pipeline: Pipeline) -> list[str]:
@@ -39,23 +40,23 @@ def test_an_explicit_start_on_an_empty_page_is_inclusive_and_each_resume_exclusi
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(1)
-    pipeline.put(5)
+    pipeline.put_many(5)
     (shard,) = shards_of(pipeline)
     start = f"AT_SEQUENCE_NUMBER:{pipeline.acknowledged[2][1]}"
     faults.empty_page(behind_ms=0, times=1)
-    assert pipeline.run(start=start)[shard]["through"] == start
+    assert pipeline.materialize(start=start)[shard]["through"] == start
     for last in (3, 4):
-        assert pipeline.run(max_records=1)[shard]["rows"] == 1
-        assert sorted(pipeline.rows()) == pipeline.acknowledged[2:last]
-    pipeline.run()
-    assert sorted(pipeline.rows()) == pipeline.acknowledged[2:]
+        assert pipeline.materialize(max_records=1)[shard]["rows"] == 1
+        assert sorted(pipeline.stored) == pipeline.acknowledged[2:last]
+    pipeline.materialize()
+    assert sorted(pipeline.stored) == pipeline.acknowledged[2:]
 
 
 def test_starts_from_a_file_are_each_shards_own(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.create(3)
     first, second, third = shards_of(pipeline)
     for shard in (first, second):
-        pipeline.put(3, shard)
+        pipeline.put_many(3, shard)
     keys = pipeline.listed()[third]["HashKeyRange"]["StartingHashKey"]
     inside = pipeline.kinesis.put_record(
         StreamName=pipeline.stream,
@@ -68,20 +69,20 @@ def test_starts_from_a_file_are_each_shards_own(pipeline: Pipeline, tmp_path: Pa
         f"{second}: AFTER_SEQUENCE_NUMBER:{pipeline.acknowledged[4][1]}\n"
         f"{third}: AFTER_SEQUENCE_NUMBER:{inside}:0\n"
     )
-    pipeline.run(start=f"file://{file}")
-    assert sorted(pipeline.rows()) == sorted(
+    pipeline.materialize(start=f"file://{file}")
+    assert sorted(pipeline.stored) == sorted(
         [*pipeline.acknowledged[:3], pipeline.acknowledged[5], *((third, inside, b"%d" % n) for n in (1, 2))]
     )
 
 
 def test_a_start_that_the_stream_refuses_touches_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.create(2)
-    pipeline.put(10)
+    pipeline.put_many(10)
     first, second = shards_of(pipeline)
     of_second = next(number for shard, number, _ in pipeline.acknowledged if shard == second)
     for start in (f"AT_SEQUENCE_NUMBER:{of_second}", {first: f"AT_SEQUENCE_NUMBER:{of_second}"}):
         with pytest.raises(InvalidInput):
-            pipeline.run(start=start)
+            pipeline.materialize(start=start)
     assert not (tmp_path / "table").exists()
 
 
@@ -168,27 +169,27 @@ def test_a_missing_page_of_the_shard_list_fails_the_run_and_changes_nothing(
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(3)
-    pipeline.put(30)
+    pipeline.put_many(30)
     asked = shards_of(pipeline)
-    pipeline.run(max_records=2)
-    before = pipeline.positions()
+    pipeline.materialize(max_records=2)
+    before = pipeline.positions
     faults.page_size(2, "ListShards")
     faults.fail("ListShards", status=400, code="ExpiredNextTokenException", after=1)
     with pytest.raises(CallFailed, match="ListShards"):
-        pipeline.run(asked)
+        pipeline.materialize(asked)
     faults.clear()
-    assert pipeline.positions() == before
-    pipeline.run()
+    assert pipeline.positions == before
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
 def test_bodies_cut_in_transit_skip_nothing(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
-    pipeline.put(30)
+    pipeline.put_many(30)
     faults.page_size(10)
     faults.cut_body(times=1)
     faults.cut_body(kept=0.9, after=2, times=1)
-    assert {fact["state"] for fact in pipeline.run().values()} == {"committed"}
+    assert {fact["state"] for fact in pipeline.materialize().values()} == {"committed"}
     assert faults.count("GetRecords") == 3 + 2
     pipeline.assert_exactly_once()
 

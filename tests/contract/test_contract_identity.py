@@ -21,25 +21,24 @@ from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
-
     from kinesis_assets.adopt.run import AdoptResult
+    from support.pipeline import Pipeline
 
 
 def version_of(pipeline: Pipeline) -> int:
-    return DeltaTable(pipeline.table).version()
+    return DeltaTable(pipeline.table.uri).version()
 
 
 def adopted(pipeline: Pipeline) -> AdoptResult:
     client = StreamClient(pipeline.stream, pipeline.settings)
-    return adopt(client, PositionedTable(pipeline.table), by="ann", apply=True)
+    return adopt(client, pipeline.table, by="ann", apply=True)
 
 
 def copy(pipeline: Pipeline) -> None:
     """Go on with a copy of the table's rows, as CREATE TABLE AS SELECT makes it."""
-    rows = DeltaTable(pipeline.table).to_pyarrow_table()
-    pipeline.table += "-copy"
-    write_deltalake(pipeline.table, rows, partition_by=["arrival_date"])
+    rows = DeltaTable(pipeline.table.uri).to_pyarrow_table()
+    pipeline.table = PositionedTable(f"{pipeline.table.uri}-copy")
+    write_deltalake(pipeline.table.uri, rows, partition_by=["arrival_date"])
 
 
 # 6. No silent loss.
@@ -49,24 +48,24 @@ def test_a_restored_table_is_told_until_what_is_missing_is_filled_in_and_accepte
     pipeline: Pipeline,
 ) -> None:
     pipeline.create(2)
-    pipeline.put(100)
-    pipeline.run()
+    pipeline.put_many(100)
+    pipeline.materialize()
     before = version_of(pipeline)
-    pipeline.put(100)
-    pipeline.run()
-    DeltaTable(pipeline.table).restore(before)
-    pipeline.put(100)
+    pipeline.put_many(100)
+    pipeline.materialize()
+    DeltaTable(pipeline.table.uri).restore(before)
+    pipeline.put_many(100)
     restored = version_of(pipeline)
 
     with pytest.raises(TableRewritten, match=f"version {restored} "):
-        pipeline.run()
+        pipeline.materialize()
     assert version_of(pipeline) == restored
 
     run_replay(pipeline.project(), pipeline.instance, start="TRIM_HORIZON")
     with pytest.raises(TableRewritten):
-        pipeline.run()
+        pipeline.materialize()
     assert [rewrite.version for rewrite in adopted(pipeline).accepted] == [restored]
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -82,37 +81,37 @@ def test_a_table_of_the_same_stream_elsewhere_is_refused_before_anything_is_touc
     pipeline: Pipeline, own: str, others: str
 ) -> None:
     pipeline.create(2)
-    pipeline.put(10)
+    pipeline.put_many(10)
     listing = StreamClient(pipeline.stream, pipeline.settings).listing()
     ours = listing.summary.identity
     other = msgspec.structs.replace(ours, arn=ours.arn.replace(own, others))
     swapped = replace(listing, summary=replace(listing.summary, identity=other))
     starts = {shard.shard_id: Position.parse("TRIM_HORIZON") for shard in listing.shards}
-    theirs = freeze(PositionedTable(pipeline.table), swapped, starts)
+    theirs = freeze(pipeline.table, swapped, starts)
     before = version_of(pipeline)
 
     for on_recreated in ("fail", "restart"):
         with pytest.raises(TableOfAnotherStream) as refused:
-            pipeline.run(on_recreated=on_recreated)
+            pipeline.materialize(on_recreated=on_recreated)
         assert ours.arn in str(refused.value)
         assert other.arn in str(refused.value)
-    assert (version_of(pipeline), pipeline.rows()) == (before, [])
-    assert PositionedTable(pipeline.table).snapshot().positions(other) == theirs
+    assert (version_of(pipeline), pipeline.stored) == (before, [])
+    assert pipeline.table.snapshot().positions(other) == theirs
 
 
 def test_rows_without_positions_are_refused_before_anything_is_touched_until_they_are_adopted(
     pipeline: Pipeline,
 ) -> None:
     pipeline.create(2)
-    pipeline.put(100)
-    pipeline.run()
+    pipeline.put_many(100)
+    pipeline.materialize()
     copy(pipeline)
-    pipeline.put(100)
+    pipeline.put_many(100)
 
     with pytest.raises(PositionsMissing, match="kinesis-assets adopt"):
-        pipeline.run()
+        pipeline.materialize()
     assert version_of(pipeline) == 0
 
     adopted(pipeline)
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.errors import ShardListIncomplete, ShardListStale
-
-from pipeline import Pipeline  # isort: skip  # this folder's own
+from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from kinesis_assets.table.table import PositionedTable
 
 HOUR = 3600
 YEAR = 365 * 24 * HOUR
 
 
 @pytest.fixture
-def aged(stream: str, clocked: Any, tmp_path: Path, spark: Any) -> Pipeline:
+def aged(stream: str, clocked: Any, table: PositionedTable, spark: Any) -> Pipeline:
     """A pipeline over a stream whose clock the test moves."""
     del spark  # runs in this process share the session
-    return Pipeline(stream, clocked.kinesis, clocked.settings, str(tmp_path / "table"))
+    return Pipeline(clocked.kinesis, clocked.settings, stream, table, clocked.clock)
 
 
 def shards_of(pipeline: Pipeline) -> list[str]:
@@ -36,14 +35,14 @@ def shards_of(pipeline: Pipeline) -> list[str]:
 
 def test_a_shard_is_not_finished_by_one_null_iterator(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
-    pipeline.put(30)
+    pipeline.put_many(30)
     faults.page_size(10)
     faults.null_iterator(after=1, times=1)
-    (fact,) = pipeline.run().values()
+    (fact,) = pipeline.materialize().values()
     assert fact["state"] == "committed"
     pipeline.assert_exactly_once()
-    pipeline.put(10)
-    pipeline.run()
+    pipeline.put_many(10)
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -52,14 +51,14 @@ def test_a_shard_of_a_service_without_child_shards_is_finished_by_a_list_that_sh
 ) -> None:
     pipeline.create(1)
     (parent,) = shards_of(pipeline)
-    pipeline.put(10)
+    pipeline.put_many(10)
     pipeline.split(parent)
-    pipeline.put(10)
+    pipeline.put_many(10)
     faults.answer(
         "GetRecords",
         lambda _, answer: answer.but(ChildShards=None) if "ChildShards" in answer.members else None,
     )
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     assert [fact["state"] for fact in facts.values()] == ["finished", "committed", "committed"]
     pipeline.assert_exactly_once()
 
@@ -79,18 +78,18 @@ def test_a_shard_that_a_task_reports_as_ended_is_finished_only_if_a_list_shows_i
 ) -> None:
     pipeline.create(1)
     (shard,) = shards_of(pipeline)
-    pipeline.put(10)
+    pipeline.put_many(10)
     wrong_end(shard, faults)
-    assert pipeline.run()[shard]["state"] == "committed"
-    pipeline.put(10)
-    pipeline.run()
+    assert pipeline.materialize()[shard]["state"] == "committed"
+    pipeline.put_many(10)
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
 def test_a_shard_that_is_finished_here_and_open_there_is_an_error(pipeline: Pipeline, faults: Any) -> None:
     pipeline.create(1)
     (shard,) = shards_of(pipeline)
-    pipeline.put(10)
+    pipeline.put_many(10)
     (child,) = wrong_end(shard, faults)
 
     def closed(_: Any, answer: Any) -> Any:
@@ -107,10 +106,10 @@ def test_a_shard_that_is_finished_here_and_open_there_is_an_error(pipeline: Pipe
 
     # The test's own list and that of the plan are right; the one that follows the reading is not.
     faults.answer("ListShards", closed, after=2, times=1)
-    assert pipeline.run()[shard]["state"] == "finished"
-    pipeline.put(10)
+    assert pipeline.materialize()[shard]["state"] == "finished"
+    pipeline.put_many(10)
     with pytest.raises(ShardListStale, match=r"kinesis-assets seek .* --apply"):
-        pipeline.run()
+        pipeline.materialize()
 
 
 # 6. Nothing is given up on the word of one inconsistent response.

@@ -16,20 +16,20 @@ from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.errors import RunCanceled
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 
 def position_bytes(pipeline: Pipeline) -> bytes:
     """The positions file that the table points at."""
-    commit_id = pipeline.positions().commit_id
-    return Path(pipeline.table, "_kinesis", "positions", f"{commit_id}.json").read_bytes()
+    commit_id = pipeline.positions.commit_id
+    return Path(pipeline.table.uri, "_kinesis", "positions", f"{commit_id}.json").read_bytes()
 
 
 def lose(pipeline: Pipeline, every: int) -> list[tuple[str, str, bytes]]:
     """Take every so many-th record out of the table, as a restore or a slip would."""
     lost = pipeline.acknowledged[::every]
     numbers = ", ".join(f"'{number}'" for _, number, _ in lost)
-    DeltaTable(pipeline.table).delete(f"sequence_number IN ({numbers})")
+    DeltaTable(pipeline.table.uri).delete(f"sequence_number IN ({numbers})")
     return lost
 
 
@@ -40,18 +40,18 @@ def test_a_failing_shard_ends_before_its_failure_and_holds_no_other_back(
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(3)
-    pipeline.put(600)
+    pipeline.put_many(600)
     failing, *others = pipeline.listed()
     faults.page_size(50, shard_id=failing)
     faults.fail(status=400, code="AccessDeniedException", shard_id=failing, after=2)
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     assert facts[failing]["state"] == "failed"
     assert facts[failing]["rows"] == 100
     assert "AccessDenied" in facts[failing]["error"]
     assert {facts[shard]["state"] for shard in others} == {"committed"}
     pipeline.assert_rows_equal_positions()
     faults.clear()
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -62,15 +62,15 @@ def test_a_run_told_to_stop_commits_what_it_read_and_the_position_tells_the_trut
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(2)
-    pipeline.put(200)
+    pipeline.put_many(200)
     faults.page_size(1)
     faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), after=10, times=1)
     with pytest.raises(RunCanceled) as canceled:
-        pipeline.run()
-    assert sum(facts["rows"] for facts in canceled.value.events) == len(pipeline.rows()) > 0
+        pipeline.materialize()
+    assert sum(facts["rows"] for facts in canceled.value.events) == len(pipeline.stored) > 0
     pipeline.assert_rows_equal_positions()
     faults.clear()
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -78,16 +78,16 @@ def test_a_run_told_to_stop_drops_what_it_cannot_commit_in_time_and_the_position
     pipeline: Pipeline, faults: Any
 ) -> None:
     pipeline.create(2)
-    pipeline.put(200)
+    pipeline.put_many(200)
     faults.page_size(1)
     faults.stall(after=10)
     faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), after=10, times=1)
     with pytest.raises(RunCanceled):
-        pipeline.run(stop_timeout=0.5)
-    assert pipeline.rows() == []
+        pipeline.materialize(stop_timeout=0.5)
+    assert pipeline.stored == []
     pipeline.assert_rows_equal_positions()
     faults.clear()
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
@@ -96,8 +96,8 @@ def test_a_run_told_to_stop_drops_what_it_cannot_commit_in_time_and_the_position
 
 def test_a_replay_fills_holes_adds_no_duplicate_and_moves_no_position(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(400)
-    pipeline.run()
+    pipeline.put_many(400)
+    pipeline.materialize()
     before = position_bytes(pipeline)
     lost = lose(pipeline, every=7)
     for filled in (len(lost), 0):
@@ -109,20 +109,20 @@ def test_a_replay_fills_holes_adds_no_duplicate_and_moves_no_position(pipeline: 
 
 def test_a_replay_reads_nothing_that_no_position_has_passed(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(400)
-    pipeline.run(max_records=50)
+    pipeline.put_many(400)
+    pipeline.materialize(max_records=50)
     lose(pipeline, every=7)
-    pipeline.put(100)
+    pipeline.put_many(100)
     run_replay(pipeline.project(), pipeline.instance, start="TRIM_HORIZON")
     pipeline.assert_rows_equal_positions()
 
 
 def test_two_replays_and_a_run_at_once_double_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)
-    pipeline.put(400)
-    pipeline.run()
+    pipeline.put_many(400)
+    pipeline.materialize()
     lose(pipeline, every=5)
-    pipeline.put(200)
+    pipeline.put_many(200)
     # An instance in memory is one thread's.
     replays = [
         threading.Thread(
@@ -134,7 +134,7 @@ def test_two_replays_and_a_run_at_once_double_nothing(pipeline: Pipeline) -> Non
     ]
     for each in replays:
         each.start()
-    pipeline.run()
+    pipeline.materialize()
     for each in replays:
         each.join()
     pipeline.assert_exactly_once()

@@ -16,7 +16,7 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 DAMAGED = aggregate([UserRecord("k", b"lost a bit", "0")])[:-1] + b"\x00"
 
@@ -31,7 +31,7 @@ def put_as_they_are(pipeline: Pipeline, shard_id: str, *data: bytes) -> list[str
 
 def told(pipeline: Pipeline) -> list[tuple[bytes, str | None]]:
     """(data, error) of every row, sorted."""
-    columns = DeltaTable(pipeline.table).to_pyarrow_table(columns=["data", "error"])
+    columns = DeltaTable(pipeline.table.uri).to_pyarrow_table(columns=["data", "error"])
     return sorted(zip(columns["data"].to_pylist(), columns["error"].to_pylist(), strict=True))
 
 
@@ -53,10 +53,10 @@ def test_runs_over_many_shards_are_bounded_together_and_leave_each_record_exactl
     pipeline: Pipeline, bound: str, counted: str, most: int
 ) -> None:
     pipeline.create(8)
-    pipeline.put(250)
+    pipeline.put_many(250)
     landed = 0
     while landed < 250:
-        facts = pipeline.run(**{bound: most})
+        facts = pipeline.materialize(**{bound: most})
         assert 0 < sum(fact[counted] for fact in facts.values()) <= most
         landed += rows(facts)
         pipeline.assert_rows_equal_positions()
@@ -65,26 +65,26 @@ def test_runs_over_many_shards_are_bounded_together_and_leave_each_record_exactl
 
 def test_children_of_a_parent_that_is_finished_in_the_run_are_bounded_with_it(pipeline: Pipeline) -> None:
     pipeline.create(1)
-    pipeline.put(50)
+    pipeline.put_many(50)
     (parent,) = pipeline.listed()
     pipeline.split(parent)
-    pipeline.put(100)
-    facts = pipeline.run(max_run_records=80)
+    pipeline.put_many(100)
+    facts = pipeline.materialize(max_run_records=80)
     assert facts[parent]["state"] == "finished"
     assert rows(facts, [parent]) == 50
     assert 0 < rows(facts) - 50 <= 30
     pipeline.assert_rows_equal_positions()
-    pipeline.run()
+    pipeline.materialize()
     pipeline.assert_exactly_once()
 
 
 def test_a_bound_below_the_number_of_tasks_starves_no_shard(pipeline: Pipeline) -> None:
     pipeline.create(2)
     _, second = pipeline.listed()
-    pipeline.run()
-    pipeline.put(1, second)
-    pipeline.run(max_run_records=1)
-    pipeline.run(max_run_records=1)
+    pipeline.materialize()
+    pipeline.put_many(1, second)
+    pipeline.materialize(max_run_records=1)
+    pipeline.materialize(max_run_records=1)
     pipeline.assert_exactly_once()
 
 
@@ -108,16 +108,16 @@ def test_records_without_a_key_land_like_all_others_while_the_stream_is_switched
 
     key = {"PartitionKey": "k"}
     put("USER_PARTITION_KEY", {"Data": b"placed"} | key)
-    assert rows(pipeline.run()) == 1
+    assert rows(pipeline.materialize()) == 1
     put("AUTO", {"Data": b"without"}, {"Data": spread}, {"Data": spread} | key, {"Data": b"with"} | key)
-    assert rows(pipeline.run()) == 18
+    assert rows(pipeline.materialize()) == 18
     put("AUTO", {"Data": spread}, {"Data": spread} | key)
     put("USER_PARTITION_KEY", {"Data": b"placed again"} | key)
-    facts = pipeline.run()
+    facts = pipeline.materialize()
 
     assert rows(facts) == 17
     assert {fact["state"] for fact in facts.values()} == {"committed"}
-    columns = DeltaTable(pipeline.table).to_pyarrow_table(columns=["data", "partition_key", "error"])
+    columns = DeltaTable(pipeline.table.uri).to_pyarrow_table(columns=["data", "partition_key", "error"])
     assert columns["error"].null_count == columns.num_rows
     found = zip(columns["data"].to_pylist(), columns["partition_key"].to_pylist(), strict=True)
     assert Counter(found) == Counter((entry["Data"], entry.get("PartitionKey")) for entry in acknowledged)
@@ -129,7 +129,7 @@ def test_a_damaged_aggregate_lands_as_it_came_and_marked_beside_its_neighbours(p
     sound = aggregate([UserRecord("k", b"\x00\xff\xfe", "0"), UserRecord("k", b"sound", "0")])
     put_as_they_are(pipeline, first, b"before", DAMAGED, sound)
     put_as_they_are(pipeline, second, b"neighbour")
-    facts = pipeline.run()
+    facts = pipeline.materialize()
     assert {fact["state"] for fact in facts.values()} == {"committed"}
     assert len({fact["table_version"] for fact in facts.values()}) == 1
     assert told(pipeline) == [
@@ -139,7 +139,7 @@ def test_a_damaged_aggregate_lands_as_it_came_and_marked_beside_its_neighbours(p
         (b"sound", None),
         (DAMAGED, "aggregate: its MD5 does not match"),
     ]
-    assert pipeline.run()[first]["rows"] == 0
+    assert pipeline.materialize()[first]["rows"] == 0
 
 
 def test_poison_beyond_what_was_allowed_fails_its_shard_alone_until_it_is_allowed(pipeline: Pipeline) -> None:
@@ -147,7 +147,7 @@ def test_poison_beyond_what_was_allowed_fails_its_shard_alone_until_it_is_allowe
     first, second = pipeline.listed()
     _, number, _ = put_as_they_are(pipeline, first, b"before", DAMAGED, b"after")
     put_as_they_are(pipeline, second, b"neighbour")
-    facts = pipeline.run(max_bad_records=0)
+    facts = pipeline.materialize(max_bad_records=0)
     assert {shard_id: fact["state"] for shard_id, fact in facts.items()} == {
         first: "failed",
         second: "committed",
@@ -158,7 +158,7 @@ def test_poison_beyond_what_was_allowed_fails_its_shard_alone_until_it_is_allowe
     (run,) = pipeline.instance.get_runs()
     assert run.status is dg.DagsterRunStatus.FAILURE
 
-    facts = pipeline.run(max_bad_records=1)
+    facts = pipeline.materialize(max_bad_records=1)
     assert {fact["state"] for fact in facts.values()} == {"committed"}
     assert materialized(pipeline) == {first, second}
     assert [data for data, _ in told(pipeline)] == [b"after", b"before", b"neighbour", DAMAGED]

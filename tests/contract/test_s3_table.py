@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.bucket import bucket as s3_bucket
+from benchmarks.servers.bucket import bucket as s3_bucket
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline import Pipeline
+    from support.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -26,13 +27,13 @@ def bucket() -> Iterator[str]:
 
 def test_a_table_on_s3_holds_each_record_exactly_once(pipeline: Pipeline, bucket: str) -> None:
     # In processes of their own: Spark's workers have the environment in which the session began.
-    pipeline.table = f"{bucket}/raw/orders"
+    pipeline.table = PositionedTable(f"{bucket}/raw/orders")
     pipeline.create(2)
-    pipeline.put(300)
+    pipeline.put_many(300)
     run = [str(Path(sys.executable).with_name("kinesis-assets")), *pipeline.command()]
     subprocess.run(run, check=True, capture_output=True, timeout=120)
     first, second = pipeline.listed()
     pipeline.merge(first, second)
-    pipeline.put(300)
+    pipeline.put_many(300)
     subprocess.run(run, check=True, capture_output=True, timeout=120)
     pipeline.assert_exactly_once()

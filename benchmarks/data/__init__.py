@@ -1,0 +1,1 @@
+"""Test data: payloads, and tables with many commits or many files."""

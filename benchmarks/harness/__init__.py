@@ -1,0 +1,1 @@
+"""What every section needs: processes and their CPU time, rounds, charts, the report."""

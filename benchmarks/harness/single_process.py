@@ -1,0 +1,114 @@
+"""Runs without Spark and Dagster: this process plans, lands as one task, and commits."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import LandingJob, client_of, land_group
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.table import PositionedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinesis_assets.ingest.manifest import Landing
+
+REGION = "us-east-1"
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True)
+class ProcessUsage:
+    """What a piece of work in this process took.
+
+    Attributes:
+        cpu: CPU seconds of all threads.
+        wall: Seconds of wall-clock time.
+        rows: Rows that it read.
+        bytes: Bytes of their payloads.
+    """
+
+    cpu: float
+    wall: float
+    rows: int
+    bytes: int
+
+
+@contextmanager
+def no_call_pacing() -> Iterator[None]:
+    """Request pages of a shard as fast as they arrive, in this process, until the end of the block.
+
+    Kinesis allows five calls and 2 MB per second and shard. Waiting for them costs time, but no CPU.
+    """
+    limits = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
+    call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = 0.0, _NO_LIMIT
+    try:
+        yield
+    finally:
+        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = limits
+
+
+def run(url: str, stream: str, folder: str) -> ProcessUsage:
+    """Plan the next range of every shard, land it as one task, and commit it to the table in a folder."""
+    client = client_of(stream, ClientSettings(REGION, url))
+    table = PositionedTable(folder)
+
+    def work() -> tuple[int, int]:
+        listing = client.listing()
+        asked = [shard.shard_id for shard in listing.shards]
+        plan = plan_run(client, table, asked=asked, policy=ReadPolicy(), listing=listing)
+        result = execute_run(land_group, client, table, plan)
+        assert not result.errors, result.errors
+        outcomes = result.outcomes.values()
+        return sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes)
+
+    return _measure(work)
+
+
+def prepare_landing(url: str, stream: str, folder: str) -> Callable[[], Landing]:
+    """Return a function that lands all shards from TRIM_HORIZON as one task, without a plan or a commit."""
+    settings = ClientSettings(REGION, url)
+    bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
+    ranges = [
+        ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)
+        for shard in client_of(stream, settings).list_shards()
+    ]
+    job = LandingJob(stream, settings, TableFolder.at(folder), new_id(), math.inf)
+
+    def land() -> Landing:
+        landing = land_group(job, ranges, Allowance())
+        errors = [shard.error for shard in landing.shards if shard.error]
+        assert not errors, errors
+        return landing
+
+    return land
+
+
+def land(url: str, stream: str, folder: str) -> ProcessUsage:
+    """Measure the function that `prepare_landing` returns."""
+    landing = prepare_landing(url, stream, folder)
+
+    def work() -> tuple[int, int]:
+        landed = landing()
+        return landed.rows, landed.bytes
+
+    return _measure(work)
+
+
+def _measure(work: Callable[[], tuple[int, int]]) -> ProcessUsage:
+    cpu, started = time.process_time(), time.perf_counter()
+    rows, size = work()
+    return ProcessUsage(time.process_time() - cpu, time.perf_counter() - started, rows, size)

@@ -1,0 +1,195 @@
+"""What Spark costs a small run: with its defaults, trimmed, with the class data archive, or as a server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness.command_usage import usage_of
+from benchmarks.harness.cpu import Usage, tree_cpu
+from benchmarks.harness.cpu_profile import hottest
+from benchmarks.harness.paths import ROOT
+from benchmarks.harness.section import Section, markdown_table
+from benchmarks.harness.spread import Spread, describe_rounds
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
+from benchmarks.workers.run_profile import RunProfile
+from kinesis_assets.spark.local_settings import local_settings
+from kinesis_assets.spark.server import SparkServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROUNDS = 5
+SMALL = StreamSpec("small-run", shards=4, pages=1, page_records=1000)
+
+DEFAULTS = "Spark with its defaults"
+TRIMMED = "trimmed, as a run starts it"
+WITH_ARCHIVE = "trimmed, with the class data archive"
+SERVER = "attached to a running server"
+
+SPARK_DEFAULTS = {
+    "spark.ui.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",  # the default outside a shell
+    "spark.driver.extraJavaOptions": "",
+    "spark.authenticate": "false",
+    "spark.driver.host": "127.0.0.1",  # the default is the address of the host, which makes no difference
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Spark's default of each setting that a run sets."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way for a run to get a Spark session.
+
+    Attributes:
+        name: Its name in the table.
+        environment: The environment variables that select it.
+        server: The process of the server that the run attaches to; None if the run starts Spark.
+    """
+
+    name: str
+    environment: Mapping[str, str]
+    server: int | None = None
+
+    def usage(self, *argv: str) -> Usage:
+        """Run a command, and return the CPU of its process tree and of the server.
+
+        Raises:
+            CommandFailed: The command failed.
+        """
+        before = 0.0 if self.server is None else tree_cpu(self.server)
+        usage = usage_of(*argv, environment=dict(self.environment))
+        after = 0.0 if self.server is None else tree_cpu(self.server)
+        return Usage(usage.cpu + after - before, usage.wall)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The results.
+
+    Attributes:
+        runs: The rounds of each way, by its name.
+        archive: Creating the class data archive, once.
+        server: Starting the server, until it responds.
+    """
+
+    runs: Mapping[str, Sequence[Usage]]
+    archive: Usage
+    server: Usage
+
+
+def default_environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which Spark has its defaults: a site configuration that sets all of them."""
+    missing = set(local_settings({})) - set(SPARK_DEFAULTS)
+    assert not missing, f"the default of {', '.join(missing)} is not listed"
+    lines = (f"{name} {value}\n" for name, value in SPARK_DEFAULTS.items())
+    (folder / "spark-defaults.conf").write_text("".join(lines), encoding="utf-8")
+    return {"SPARK_CONF_DIR": str(folder)}
+
+
+def measure(rounds: int) -> Starts:
+    """Land the same stream into a new table in each way, one after the other in each round."""
+    with ExitStack() as stack:
+        replay = stack.enter_context(replay_server())
+        replay.create(SMALL)
+        site, empty_cache, cache, tables, log = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(5)
+        )
+        no_archive, archive = ({"XDG_CACHE_HOME": str(folder)} for folder in (empty_cache, cache))
+        cli = str(Path(sys.executable).with_name("kinesis-assets"))
+        archive_usage = usage_of(cli, "spark", "--archive", environment=archive)
+        started = time.monotonic()
+        server = stack.enter_context(SparkServer(log / "log", preload=["kinesis_assets.replay.task"]))
+        server_usage = Usage(tree_cpu(server.pid), time.monotonic() - started)
+        ways = [
+            Way(DEFAULTS, no_archive | default_environment(site)),
+            Way(TRIMMED, no_archive),
+            Way(WITH_ARCHIVE, archive),
+            Way(SERVER, no_archive | {"SPARK_REMOTE": server.url}, server.pid),
+        ]
+        runs: dict[str, list[Usage]] = {way.name: [] for way in ways}
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.workers.small_run",
+            replay.url,
+            SMALL.name,
+            str(SMALL.records),
+        ]
+        for number in range(rounds):
+            for way in ways:
+                runs[way.name].append(way.usage(*command, str(tables / f"{number}-{way.name}")))
+        return Starts(runs, archive_usage, server_usage)
+
+
+def describe(starts: Starts) -> str:
+    """Return the text of the section."""
+    base = starts.runs[DEFAULTS]
+    rows = [
+        [
+            name,
+            Spread.of([usage.cpu for usage in usages]).text(),
+            Spread.of([usage.wall for usage in usages]).text(),
+            Spread.of([usage.cpu / first.cpu for usage, first in zip(usages, base, strict=True)]).text(2),
+        ]
+        for name, usages in starts.runs.items()
+    ]
+    return (
+        f"A run over {SMALL.shards} shards with {SMALL.page_records:,} records of {SMALL.record_bytes:,} "
+        "bytes each, through Dagster into a new table, from the start of its process to its end. Nearly all "
+        "of it is start-up. CPU is that of all its processes until the last has ended. "
+        f"{describe_rounds(len(base))}; the ways follow each other in each round.\n\n"
+        + markdown_table(["Spark", "CPU s", "wall-clock s", "CPU relative to the first"], rows)
+        + f"\n\nThe class data archive is created once, in {starts.archive.cpu:.1f} CPU s "
+        f"({starts.archive.wall:.1f} s). The server starts in {starts.server.cpu:.1f} CPU s "
+        f"({starts.server.wall:.1f} s). The CPU that the server uses for a run counts as CPU of the run."
+    )
+
+
+def section(full: bool) -> Section:
+    """Measure, and return the section of the report."""
+    del full
+    profiles = describe_profiles(measure_profiles(SMALL, ROUNDS))
+    return Section("Start of Spark", f"{describe(measure(ROUNDS))}\n\n{profiles}")
+
+
+def measure_profiles(spec: StreamSpec, rounds: int) -> list[RunProfile]:
+    """Profile runs over the same stream, each the first of its process."""
+    with replay_server() as server:
+        server.create(spec)
+        command = [sys.executable, "-m", "benchmarks.workers.run_profile"]
+        command += [server.url, spec.name, str(spec.records)]
+        return [RunProfile(**json.loads(subprocess.check_output(command, cwd=ROOT))) for _ in range(rounds)]
+
+
+def describe_profiles(profiles: Sequence[RunProfile]) -> str:
+    """Return the part of the section about the CPU of a run after Spark has started."""
+    by_package: Counter[str] = Counter()
+    for profile in profiles:
+        by_package.update(profile.own)
+    own, jvm, python_workers = (
+        Spread.of(seconds).text()
+        for seconds in (
+            [sum(profile.own.values()) for profile in profiles],
+            [profile.jvm for profile in profiles],
+            [profile.python_workers for profile in profiles],
+        )
+    )
+    shares = "; ".join(f"{package} {share:.0%}" for package, share in hottest(by_package))
+    return (
+        "The CPU of a run after Spark has started: such a run, the first of its process and with Dagster on "
+        f"a new SQLite database, uses {jvm} CPU s in Spark's JVM, {python_workers} in Spark's Python "
+        f"processes, and {own} in its own process. {describe_rounds(len(profiles))}. The CPU of its own "
+        "process by package, from samples of all threads (a package includes the standard library functions "
+        f"that it calls): {shares}."
+    )

@@ -1,0 +1,1 @@
+"""Processes that sections start in order to measure them."""

@@ -1,0 +1,132 @@
+"""A stream with what was acknowledged, its table, and runs without Spark: here, or in processes that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import TableMissing
+from support.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chaos.faults.site.fault_points import Fault
+
+HERE = Path(__file__).parent
+SECONDS = 60.0
+"""Longest wait for anything that must come."""
+
+
+@dataclass
+class FaultBench(Pipeline):
+    """A bench with runs in other processes that meet a fault.
+
+    Attributes:
+        folder: For what the processes note.
+    """
+
+    folder: Path = field(default_factory=Path)
+    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the table has the stream's positions."""
+        try:
+            return self.table.snapshot().positions(self.client.describe().identity) is not None
+        except TableMissing:
+            return False
+
+    def assert_next_run_mends_all(self) -> None:
+        """Zero lost, zero double, after one ordinary run and nothing by hand."""
+        assert self.run().errors == {}
+        self.assert_rows_equal_positions()
+        self.assert_exactly_once()
+
+    # Runs that meet a fault.
+
+    def begin(self, fault: Fault, *shard_ids: str, program: str = "one_run.py", **arguments: Any) -> Process:
+        """Begin a run, or another program's operation, in a process of its own."""
+        folder = self.folder / f"process-{len(self._processes)}"
+        folder.mkdir(parents=True)
+        fault = replace(fault, folder=str(folder))
+        what = {
+            "stream": self.stream,
+            "table": self.table.uri,
+            "endpoint_url": self.settings.endpoint_url,
+            "shards": shard_ids,
+        }
+        environment = arguments.pop("environment", {})
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / program), json.dumps(what | arguments)],
+            env=os.environ | fault.environment() | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        return Process(process, fault)
+
+    def meet(self, fault: Fault, *shard_ids: str, **arguments: Any) -> Process:
+        """A run in a process of its own, ended; it met the fault."""
+        process = self.begin(fault, *shard_ids, **arguments)
+        process.wait()
+        assert process.fault.happened, process.err
+        return process
+
+    def end(self) -> None:
+        """End what a failed test left."""
+        for process in self._processes:
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
+
+
+@dataclass
+class Process:
+    """A run in a process of its own."""
+
+    process: subprocess.Popen[str] | subprocess.CompletedProcess[str]
+    fault: Fault
+    out: str = ""
+    err: str = ""
+
+    @property
+    def code(self) -> int:
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it told of itself at its end."""
+        assert self.code == 0, self.err
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+    def wait(self) -> Process:
+        self.out, self.err = self.process.communicate(timeout=SECONDS)
+        return self
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def await_stopped(self) -> None:
+        """Until it stands still where its fault stopped it."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        await_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+
+
+def await_true(
+    condition: Callable[[], bool], seconds: float = SECONDS, tell: Callable[[], str] = str
+) -> None:
+    """Look until it is so; if it never is, what is told may say why."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come; {tell()}"
+        time.sleep(0.01)  # between two looks

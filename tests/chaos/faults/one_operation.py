@@ -1,0 +1,63 @@
+"""What is done to a table beside its runs, without Spark, here or as `one_operation.py ARGUMENTS` (JSON)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.replay.run import replay
+from kinesis_assets.replay.task import fill_group
+from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.seek.run import seek
+from kinesis_assets.table import commit_loop
+from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.table import PositionedTable
+from support.named_files import NamedFiles
+
+DAYS_LATER = 40
+"""Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""
+
+LOWERED = date(2026, 1, 1)
+"""Where the floor is lowered to: before any record arrived."""
+
+
+def operate(arguments: dict[str, Any]) -> None:
+    """Do one operation, whole."""
+    client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+    table = PositionedTable(arguments["table"])
+    operation, shard_ids = arguments["operation"], arguments["shards"]
+    if operation == "replay":
+        result = replay(fill_group, client, table, ReplayWindow.of("TRIM_HORIZON"), shard_ids, by="the test")
+        assert not result.errors
+    elif operation == "seek":
+        to = Position.parse(arguments["to"])
+        seek(client, table, to=to, shard_ids=shard_ids, by="the test", apply=True)
+    elif operation == "maintain":
+        _maintain(client, table, arguments.get("retention_days"))
+    elif operation == "lower floor":
+        lower_floor(table, client.describe().identity, LOWERED, datetime.now(UTC), by="the test")
+    else:
+        raise AssertionError(operation)
+
+
+def _maintain(client: StreamClient, table: PositionedTable, retention_days: int | None) -> None:
+    table.files = NamedFiles(table.files)
+    later = datetime.now(UTC) + timedelta(days=DAYS_LATER)
+    stream = replace(client.describe(), service_time=later)
+    steps = list(maintain(table, stream, retention_days=retention_days, by="the test", machine=lambda: later))
+    assert {step.state for step in steps} == {State.DONE}, steps
+
+
+if __name__ == "__main__":
+    call_pacing.SECONDS_BETWEEN_CALLS = 0.0
+    commit_loop._LONGEST_WAIT = 0.01
+    operate(json.loads(sys.argv[1]))

@@ -1,0 +1,261 @@
+"""Named points before and after each step that touches the outside, and what happens at one of them.
+
+The package knows nothing of them: its functions are wrapped by name when their module is loaded, in every
+process whose environment has `FAULT`. Each pass of a point is noted in a file; at the chosen one the fault
+happens, once in all processes together unless it is to happen always.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+ENVIRONMENT = "FAULT"
+
+DRIVER = {
+    # The plan.
+    "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
+    "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
+    "create table": ("kinesis_assets.table.table", "DeltaTable.create"),
+    "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
+    "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
+    "freeze": ("kinesis_assets.table.commit", "freeze"),
+    # The commit; the first plan's freezing goes the same way.
+    "commit": ("kinesis_assets.ingest.run", "commit"),
+    "verify data file": ("kinesis_assets.table.commit", "verify"),
+    "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
+    "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
+    "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
+    "commit request": ("kinesis_assets.table.table", "DeltaTable.create_write_transaction"),
+}
+"""What the process that plans and commits passes: module, and the name in it."""
+
+WORKER = {
+    "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
+    "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
+    "open data file": ("kinesis_assets.table.data_file_writer", "write_new"),
+    "write data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._end"),
+    "land": ("kinesis_assets.ingest.task", "land_group"),
+}
+"""What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
+
+DAGSTER = {
+    "store event": ("dagster._core.storage.event_log.sql_event_log", "SqlEventLogStorage.store_event"),
+}
+"""What only a run of Dagster passes. Of the events, those that tell of shards."""
+
+OPERATIONS = {
+    # A rewind's rows, and those that the table's own retention takes out.
+    "delete rows": ("kinesis_assets.table.table", "DeltaTable.delete"),
+    # Maintenance, in its order; it claims the table by a property before it compacts and before it vacuums.
+    "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
+    "compact": ("deltalake.table", "TableOptimizer.compact"),
+    "vacuum": ("kinesis_assets.table.table", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.table", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.table", "DeltaTable.cleanup_metadata"),
+    "prune a file": ("support.named_files", "NamedFiles.delete_file"),
+}
+"""What a replay, a seek or a maintenance passes beside what a run passes too."""
+
+POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS
+MOMENTS = ("before", "after")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens where.
+
+    Attributes:
+        folder: Where passes are noted.
+        point: A name in `POINTS`; none for no fault.
+        moment: Before or after it.
+        nth: Which pass of the process, from 1.
+        action: `kill`, `kill JVM`, `stop`, or the name of an error number, as `ENOSPC`.
+        always: At each pass from that one on, not once.
+        since: Passes count from when a file of this name is in the folder; none for from the beginning.
+    """
+
+    folder: str
+    point: str = ""
+    moment: str = "before"
+    nth: int = 1
+    action: str = "kill"
+    always: bool = False
+    since: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.moment} {self.point} {self.nth}"
+
+    def environment(self) -> dict[str, str]:
+        """What a process and its children need in their environment."""
+        here = Path(__file__).parent
+        # The package too: a run of a copy of the project runs that copy's.
+        path = [str(here), str(here.parents[2]), str(here.parents[3])]
+        return {ENVIRONMENT: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join(path)}
+
+    @property
+    def passed(self) -> list[tuple[int, str, str]]:
+        """Process id, moment and point of each pass so far."""
+        notes = self._notes.read_text().splitlines() if self._notes.exists() else []
+        return [(int(pid), moment, point) for pid, moment, point in (line.split(" ", 2) for line in notes)]
+
+    @property
+    def happened(self) -> bool:
+        """Whether it did."""
+        return self._claim.exists()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether passes count by now."""
+        return not self.since or Path(self.folder, self.since).exists()
+
+    @property
+    def _notes(self) -> Path:
+        return Path(self.folder, "passed")
+
+    @property
+    def _claim(self) -> Path:
+        return Path(self.folder, "happened")
+
+    def note(self, moment: str, point: str) -> None:
+        """Write a pass down, whole even if others do so too."""
+        file = os.open(self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{os.getpid()} {moment} {point}\n".encode())
+        os.close(file)
+
+    def happen(self) -> None:
+        """Let it happen, if it has not yet."""
+        try:
+            self._claim.touch(exist_ok=self.always)
+        except FileExistsError:
+            return
+        if self.action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.action == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif self.action == "kill JVM":
+            os.kill(_jvm(), signal.SIGKILL)
+        else:
+            number = getattr(errno, self.action)
+            raise OSError(number, os.strerror(number))
+
+
+class _Points:
+    """The points of this process."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+        self._lock = threading.Lock()
+        self._passes: Counter[tuple[str, str]] = Counter()
+
+    def wrap(self, module: ModuleType) -> None:
+        for point, (name, path) in POINTS.items():
+            if name == module.__name__:
+                owner, _, attribute = path.rpartition(".")
+                place = attrgetter(owner)(module) if owner else module
+                setattr(place, attribute, self._around(point, getattr(place, attribute)))
+
+    def _around(self, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def around(*arguments: Any, **named: Any) -> Any:
+            if point == "store event" and not _tells_of_a_shard(arguments[1]):
+                return call(*arguments, **named)
+            self._pass("before", point)
+            answer = call(*arguments, **named)
+            self._pass("after", point)
+            return answer
+
+        @functools.wraps(call)
+        def around_waits(*arguments: Any, **named: Any) -> Any:
+            self._pass("before", point)
+            answer = yield from call(*arguments, **named)
+            self._pass("after", point)
+            return answer
+
+        return around_waits if inspect.isgeneratorfunction(call) else around
+
+    def _pass(self, moment: str, point: str) -> None:
+        fault = self._fault
+        fault.note(moment, point)
+        if (moment, point) != (fault.moment, fault.point) or not fault.is_due:
+            return
+        with self._lock:
+            self._passes[moment, point] += 1
+            passes = self._passes[moment, point]
+        if passes == fault.nth or (fault.always and passes > fault.nth):
+            fault.happen()
+
+
+class _Finder(MetaPathFinder):
+    """Wraps what is in a module as soon as it is loaded."""
+
+    def __init__(self, points: _Points) -> None:
+        self._points = points
+        self._modules = {name for name, _ in POINTS.values()}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._modules:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        assert spec is not None
+        assert spec.loader is not None
+        load = spec.loader.exec_module
+
+        def load_and_wrap(module: ModuleType) -> None:
+            load(module)
+            self._points.wrap(module)
+
+        spec.loader.exec_module = load_and_wrap  # type: ignore[method-assign]
+        return spec
+
+
+def install() -> None:
+    """Wrap what will be loaded in this process, if its environment has a fault."""
+    if ENVIRONMENT in os.environ:
+        fault = Fault(**json.loads(os.environ[ENVIRONMENT]))
+        sys.meta_path.insert(0, _Finder(_Points(fault)))
+
+
+def _tells_of_a_shard(entry: Any) -> bool:
+    event = entry.dagster_event
+    return event is not None and event.event_type_value == "ASSET_MATERIALIZATION"
+
+
+def _jvm() -> int:
+    """Spark's, seen from its driver (whose child it is) or from a Python worker (of which it is above)."""
+    parents, names = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        parents[int(process.name)], names[int(process.name)] = int(rest.split()[1]), name
+    pid = os.getpid()
+    for child, parent in parents.items():
+        if parent == pid and names[child] == "java":
+            return child
+    while names[pid] != "java":
+        pid = parents[pid]
+    return pid

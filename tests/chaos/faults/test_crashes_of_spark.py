@@ -1,0 +1,140 @@
+"""`kinesis-assets run` with Dagster and Spark: its driver, a Python worker, or the JVM dies at a point.
+
+A driver that dies around its commits is among the contract's tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chaos.faults.bench import SECONDS, Process
+from chaos.faults.site.fault_points import DAGSTER, DRIVER, MOMENTS, WORKER, Fault
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from chaos.faults.bench import FaultBench
+
+SPARK_DEFAULTS = """
+spark.master local[2,4]
+spark.ui.enabled false
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+@pytest.fixture
+def on_spark(bench: FaultBench, spark: SparkSession) -> FaultBench:
+    """Two shards with records; runs in this process share the session."""
+    del spark
+    bench.create(2)
+    bench.put_many(60)
+    return bench
+
+
+def run_of(bench: FaultBench, fault: Fault) -> Process:
+    """The command, ended, with a fault in all of its processes."""
+    bench.folder.mkdir()
+    fault = replace(fault, folder=str(bench.folder))
+    Path(fault.folder, "spark-defaults.conf").write_text(SPARK_DEFAULTS)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("kinesis-assets")), *bench.command()],
+        env=os.environ | fault.environment() | {"SPARK_CONF_DIR": fault.folder},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS,
+    )
+    return Process(done, fault, done.stdout, done.stderr)
+
+
+def assert_next_run_mends_all(bench: FaultBench) -> None:
+    bench.put_many(40)
+    facts = bench.materialize()
+    assert {fact["state"] for fact in facts.values()} == {"committed"}
+    bench.assert_rows_equal_positions()
+    bench.assert_exactly_once()
+
+
+def test_every_point_is_passed_by_the_process_that_it_is_said_of(on_spark: FaultBench) -> None:
+    done = run_of(on_spark, Fault(""))
+    assert done.code == 0, done.err
+    passed = set(done.fault.passed)
+    (driver,) = {pid for pid, _, point in passed if point == "commit"}
+    by_driver = {(moment, point) for pid, moment, point in passed if pid == driver}
+    by_workers = {(moment, point) for pid, moment, point in passed if pid != driver}
+    assert by_driver == set(product(MOMENTS, DRIVER | DAGSTER))
+    assert by_workers == set(product(MOMENTS, WORKER))
+    on_spark.assert_exactly_once()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("", "store event", "before"),
+        Fault("", "store event", "after"),
+    ],
+    ids=str,
+)
+def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(
+    on_spark: FaultBench, fault: Fault
+) -> None:
+    died = run_of(on_spark, fault)
+    assert died.fault.happened, died.err
+    assert died.code == -signal.SIGKILL
+    assert_next_run_mends_all(on_spark)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("", "get records", "after"), Fault("", "land", "after")],
+    ids=str,
+)
+def test_a_killed_python_workers_task_is_tried_again_and_committed_once(
+    on_spark: FaultBench, fault: Fault
+) -> None:
+    done = run_of(on_spark, fault)
+    assert done.fault.happened
+    assert done.code == 0, done.err
+    on_spark.assert_exactly_once()
+    assert_next_run_mends_all(on_spark)
+
+
+def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: FaultBench) -> None:
+    failed = run_of(on_spark, Fault("", "close data file", "after", always=True))
+    assert failed.fault.happened
+    assert failed.code == 1
+    assert on_spark.rows() == []
+    assert_next_run_mends_all(on_spark)
+
+
+def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: FaultBench) -> None:
+    failed = run_of(on_spark, Fault("", "write data file", action="ENOSPC", always=True))
+    assert failed.code == 1
+    assert "No space left on device" in failed.err
+    assert on_spark.rows() == []
+    assert_next_run_mends_all(on_spark)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("", "get records", "before", action="kill JVM"),
+        Fault("", "commit", "before", action="kill JVM"),
+    ],
+    ids=str,
+)
+def test_the_run_after_a_killed_jvm_leaves_each_record_exactly_once(
+    on_spark: FaultBench, fault: Fault
+) -> None:
+    died = run_of(on_spark, fault)
+    assert died.fault.happened, died.err
+    assert_next_run_mends_all(on_spark)

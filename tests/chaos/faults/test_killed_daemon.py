@@ -1,0 +1,134 @@
+"""Dagster's daemon, killed while one of its runs stands before its commit, and begun again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+import yaml
+
+import kinesis_assets
+from chaos.faults.bench import await_true
+from chaos.faults.site.fault_points import Fault
+from support.pipeline import SPARK_CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.faults.bench import FaultBench
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
+)
+
+HERE = Path(__file__).parent
+SECONDS = 120.0
+"""Longest wait for a run: its processes, and Spark, begin anew."""
+
+
+class Daemons:
+    """Daemons of one instance, one after the other, with the same fault in all processes below them."""
+
+    def __init__(self, bench: FaultBench, fault: Fault, home: Path) -> None:
+        home.mkdir()
+        self._settings = home / "dagster.yaml"
+        shutil.copy(Path(kinesis_assets.__file__).parents[1] / "dagster.yaml", self._settings)
+        self._marker = uuid4().hex
+        self._log = home / "log"
+        stream = {
+            "stream": bench.stream,
+            "table": bench.table.uri,
+            "endpoint_url": bench.settings.endpoint_url,
+            "spark_config": SPARK_CONFIG,
+        }
+        self._environment = fault.environment() | {
+            "DAGSTER_HOME": str(home),
+            "SENSED_STREAM": json.dumps(stream),
+            "KINESIS_ASSETS_TEST": self._marker,
+        }
+
+    def give_up_runs_after(self, seconds: int) -> None:
+        """Shorten what is in dagster.yaml: so long after its start a run whose worker is gone is failed."""
+        settings = yaml.safe_load(self._settings.read_text())
+        monitoring = settings["run_monitoring"]
+        assert monitoring["max_runtime_seconds"] > seconds, "no run is ever given up"
+        monitoring |= {"max_runtime_seconds": seconds, "poll_interval_seconds": 1}
+        self._settings.write_text(yaml.safe_dump(settings))
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "dagster._daemon", "run", "-f", str(HERE / "sensed_stream.py")],
+                env=os.environ | self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def end_all(self) -> None:
+        """End every process that descends from them, however: as a machine that loses its power."""
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                if self._marker.encode() in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
+
+
+@pytest.fixture
+def fault(tmp_path: Path) -> Fault:
+    return Fault(str(tmp_path), "commit", action="stop")
+
+
+@pytest.fixture
+def daemons(bench: FaultBench, fault: Fault, tmp_path: Path) -> Iterator[Daemons]:
+    daemons = Daemons(bench, fault, tmp_path / "dagster")
+    yield daemons
+    daemons.end_all()
+
+
+def test_a_killed_daemon_begun_again_goes_on(bench: FaultBench, fault: Fault, daemons: Daemons) -> None:
+    bench.create(2)
+    bench.put_many(60)
+    daemon = daemons.begin()
+    await_true(lambda: fault.happened, SECONDS, daemons.log)
+    assert bench.stored == []
+    daemon.kill()
+    daemon.wait(SECONDS)
+    (run,) = {pid for pid, moment, point in fault.passed if (moment, point) == ("before", "commit")}
+    bench.put_many(40)
+    again = daemons.begin()
+    os.kill(run, signal.SIGCONT)
+    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    assert again.poll() is None
+    bench.assert_exactly_once()
+    again.kill()
+    again.wait(SECONDS)
+
+
+def test_all_processes_killed_at_once_and_a_daemon_begun_again_go_on(
+    bench: FaultBench, fault: Fault, daemons: Daemons
+) -> None:
+    """Dagster alone cannot tell that such a run is dead, and its shards are not asked for before it ends."""
+    daemons.give_up_runs_after(40)
+    bench.create(2)
+    bench.put_many(60)
+    daemon = daemons.begin()
+    await_true(lambda: fault.happened, SECONDS, daemons.log)
+    daemons.end_all()
+    daemon.wait(SECONDS)
+    bench.put_many(40)
+    again = daemons.begin()
+    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    bench.assert_exactly_once()
+    again.kill()
+    again.wait(SECONDS)

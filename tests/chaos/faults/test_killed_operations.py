@@ -1,0 +1,219 @@
+"""A replay, a seek or a maintenance killed at a step, by a real SIGKILL; then it is asked for again.
+
+Right after the kill the table is as it was or as it shall be; after the same operation and an ordinary run
+it holds what was acknowledged, each record once, and nobody mended anything by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from chaos.faults.one_operation import LOWERED, operate
+from chaos.faults.site.fault_points import Fault
+from kinesis_assets.table.maintenance.compaction import SMALL_FILES
+
+if TYPE_CHECKING:
+    from chaos.faults.bench import FaultBench
+
+
+def faults(*points: str) -> pytest.MarkDecorator:
+    """The faults of a test, each as `MOMENT POINT` and, if not its first pass, the pass."""
+    chosen = []
+    for point in points:
+        moment, _, rest = point.partition(" ")
+        name, _, nth = rest.rpartition(" ")
+        chosen.append(Fault("", name, moment, int(nth)) if nth.isdecimal() else Fault("", rest, moment))
+    return pytest.mark.parametrize("fault", chosen, ids=str)
+
+
+def kill(bench: FaultBench, fault: Fault, operation: str, *shard_ids: str, **arguments: Any) -> None:
+    process = bench.meet(fault, *shard_ids, program="one_operation.py", operation=operation, **arguments)
+    assert process.code == -signal.SIGKILL, process.err
+
+
+def again(bench: FaultBench, operation: str, *shard_ids: str, **arguments: Any) -> None:
+    """The same operation, which meets no fault."""
+    reached = {"stream": bench.stream, "table": bench.table.uri, "endpoint_url": bench.settings.endpoint_url}
+    operate({"operation": operation, "shards": shard_ids, **reached, **arguments})
+
+
+def begin(bench: FaultBench, runs: int = 1) -> list[tuple[str, str, bytes]]:
+    """Runs that read some records each; what they brought. Then other records, unread."""
+    bench.create(2)
+    for _ in range(runs):
+        bench.put_many(20)
+        assert bench.run().errors == {}
+    read = list(bench.acknowledged)
+    bench.put_many(20)
+    return read
+
+
+def positions_file(bench: FaultBench) -> tuple[int, bytes]:
+    """The token that the log points at, and the bytes of its file."""
+    commit_id = bench.positions.commit_id
+    return commit_id, Path(bench.table.uri, f"_kinesis/positions/{commit_id}.json").read_bytes()
+
+
+def of_shard(records: list[tuple[str, str, bytes]], shard_id: str) -> list[tuple[str, str, bytes]]:
+    """In the shard's order."""
+    return sorted((record for record in records if record[0] == shard_id), key=lambda record: int(record[1]))
+
+
+@faults(
+    "after open data file",
+    "after close data file",
+    "after write positions",  # that of the amendment, here
+    "before commit request",
+    "after commit request",
+)
+def test_a_killed_replay_fills_each_hole_once_when_it_is_asked_for_again(
+    bench: FaultBench, fault: Fault
+) -> None:
+    read = begin(bench)
+    before = positions_file(bench)
+    lost = read[3:9]
+    numbers = ", ".join(f"'{number}'" for _, number, _ in lost)
+    deleted = DeltaTable(bench.table.uri).delete(f"sequence_number IN ({numbers})")
+    assert deleted["num_deleted_rows"] == len(lost)
+    kill(bench, fault, "replay")
+    committed = (fault.moment, fault.point) == ("after", "commit request")
+    assert Counter(bench.stored) == Counter(read) - Counter([] if committed else lost)
+    assert positions_file(bench) == before
+    again(bench, "replay")
+    assert Counter(bench.stored) == Counter(read)
+    assert positions_file(bench) == before
+    bench.assert_next_run_mends_all()
+
+
+@faults(
+    "after write positions",
+    "after write positions 2",  # that of the amendment
+    "before delete rows",
+    "after delete rows",
+)
+def test_a_killed_rewinds_rows_are_there_once_after_the_next_run(bench: FaultBench, fault: Fault) -> None:
+    read = begin(bench)
+    shard_id = read[0][0]
+    records = of_shard(read, shard_id)
+    kept, number = 3, records[2][1]
+    to = {"to": f"AFTER_SEQUENCE_NUMBER:{number}"}
+    kill(bench, fault, "seek", shard_id, **to)
+    bench.assert_rows_equal_positions()
+    again(bench, "seek", shard_id, **to)
+    bench.assert_rows_equal_positions()
+    shard = bench.positions.shards[shard_id]
+    assert shard.position.sequence_number == number
+    assert [seek.rows_removed for seek in shard.seeks] == [len(records) - kept]
+    bench.assert_next_run_mends_all()
+
+
+@faults("before commit request", "after commit request")
+def test_a_killed_skip_leaves_out_what_it_names_and_nothing_else(bench: FaultBench, fault: Fault) -> None:
+    read = begin(bench)
+    shard_id = read[0][0]
+    unread = of_shard(bench.acknowledged[len(read) :], shard_id)
+    skipped = unread[:3]
+    to = {"to": f"AFTER_SEQUENCE_NUMBER:{skipped[-1][1]}"}
+    kill(bench, fault, "seek", shard_id, **to)
+    assert Counter(bench.stored) == Counter(read)
+    again(bench, "seek", shard_id, **to)
+    shard = bench.positions.shards[shard_id]
+    assert (len(shard.seeks), len(shard.gaps)) == (1, 1)
+    assert bench.run().errors == {}
+    assert Counter(bench.stored) == Counter(bench.acknowledged) - Counter(skipped)
+
+
+@faults(
+    "after set properties",  # right before the compaction
+    "after compact",
+    "after set properties 2",  # right before the vacuum
+    "after vacuum 2",  # the first only tells
+    "after checkpoint",
+    "after delete old log",
+    "after prune a file 2",
+)
+def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: FaultBench, fault: Fault) -> None:
+    read = begin(bench, 2 * SMALL_FILES - 1)  # enough of one day, even if another begins meanwhile
+    orphan = age(bench)
+    before = positions_file(bench)
+    kill(bench, fault, "maintain")
+    assert Counter(bench.stored) == Counter(read)
+    assert positions_file(bench) == before
+    again(bench, "maintain")
+    assert Counter(bench.stored) == Counter(read)
+    assert positions_file(bench) == before
+    assert not orphan.exists()
+    log = Path(bench.table.uri, "_delta_log")
+    summed_up = json.loads((log / "_last_checkpoint").read_text())["version"]
+    assert summed_up == DeltaTable(bench.table.uri).version()
+    assert not (log / f"{0:020}.json").exists()
+    kept = {str(before[0]), str(json.loads(before[1])["base"])}
+    assert {path.stem for path in Path(bench.table.uri, "_kinesis/positions").iterdir()} == kept
+    bench.assert_next_run_mends_all()
+
+
+def age(bench: FaultBench) -> Path:
+    """Let the log be old, and a file that it does not name; that file."""
+    folder = Path(bench.table.uri)
+    file = next(folder.glob("arrival_date=*/*.parquet"))
+    orphan = file.with_name(f"part-of-nobody-{file.name}")
+    shutil.copy(file, orphan)
+    long_ago = time.time() - timedelta(days=8).total_seconds()
+    DeltaTable(bench.table.uri).create_checkpoint()  # entries before an old one can go
+    for path in (orphan, *folder.glob("_delta_log/*")):
+        os.utime(path, (long_ago, long_ago))
+    return orphan
+
+
+@faults("before delete rows", "after delete rows")
+def test_a_killed_retention_takes_old_rows_out_with_its_floor_and_no_others(
+    bench: FaultBench, fault: Fault
+) -> None:
+    read = begin(bench)
+    before = positions_file(bench)
+    kill(bench, fault, "maintain", retention_days=10)
+    taken = fault.moment == "after"
+    assert Counter(bench.stored) == (Counter() if taken else Counter(read))
+    assert (past_floor(bench) is not None) == taken
+    assert positions_file(bench) == before
+    again(bench, "maintain", retention_days=10)
+    assert bench.stored == []
+    assert past_floor(bench) is not None
+    assert positions_file(bench) == before
+    assert bench.run().errors == {}
+    assert Counter(bench.stored) == Counter(bench.acknowledged[len(read) :])
+
+
+@faults("after write positions", "before commit request", "after commit request")
+def test_a_killed_lowering_of_the_floor_lets_a_replay_fill_in_what_a_wrong_clock_expired(
+    bench: FaultBench, fault: Fault
+) -> None:
+    read = begin(bench)
+    before = positions_file(bench)
+    again(bench, "maintain", retention_days=10)
+    assert bench.stored == []
+    kill(bench, fault, "lower floor")
+    committed = (fault.moment, fault.point) == ("after", "commit request")
+    assert (past_floor(bench) == LOWERED) == committed
+    if not committed:
+        again(bench, "lower floor")
+    again(bench, "replay")
+    assert Counter(bench.stored) == Counter(read)
+    assert positions_file(bench) == before
+    bench.assert_next_run_mends_all()
+
+
+def past_floor(bench: FaultBench) -> object:
+    amendment = bench.table.snapshot().amendment(bench.positions.identity)
+    return None if amendment is None else amendment.floor

@@ -1,0 +1,62 @@
+"""How many histories are played, and the house they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
+
+from chaos.property.chances import LONG
+from chaos.property.seams import Seams
+from chaos.property.stage import House
+from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.reading import call_pacing, reading, retry_policy
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.transport import signed_call
+from kinesis_assets.replay import run
+from kinesis_assets.table import commit_loop, data_file_writer
+from kinesis_assets.testing import Clock, Faults, LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Hypothesis by itself makes most of its examples by copying parts of one within it: of 1,600 runs, not 400
+# would differ. As a backend by another name it draws each example anew.
+AVAILABLE_PROVIDERS["anew"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
+
+_any = settings(
+    backend="anew",
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    report_multiple_bugs=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("short", _any, max_examples=500, derandomize=True)
+settings.register_profile("long", _any, max_examples=10_000)
+
+
+@pytest.fixture(scope="module")  # what it patches must be whole again for the tests of other folders
+def house(environment: None) -> Iterator[House]:
+    """An embedded stream with a clock to move, and the package with its waits at nothing."""
+    del environment
+    clock, faults = Clock(), Faults()
+    with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+        patch.setattr(call_pacing, "BYTES_PER_SECOND", 10**12)
+        patch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
+        for module in (commit_loop, run):
+            patch.setattr(module, "_LONGEST_WAIT", 0.0)
+        patch.setattr(reading, "PAGE_LIMIT", 5)
+        for module in (client_module, signed_call):
+            patch.setattr(module, "LARGEST_BODY", LONG // 2)
+        patch.setattr(data_file_writer, "ROW_GROUP_BYTES", 500)
+        patch.setattr(data_file_writer, "FILE_BYTES", 2000)
+        patch.setattr(data_file_writer, "_OPEN_FILES", 2)
+        kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
+        reached = ClientSettings(region_name=local.region, endpoint_url=local.endpoint_url)
+        client = StreamClient("orders", reached, attempts=1, wait=lambda _: None)
+        yield House(clock, faults, kinesis, client, Seams(patch))

@@ -1,0 +1,151 @@
+"""Who looks at the table after each step: rows and positions together, once, forward, parents first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from chaos.property.ledger import BEGINNING, DAMAGED, OUTSIDE, Ledger, Row, place_of
+from kinesis_assets.errors import TableMissing
+from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+_COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "partition_key", "data", "error"]
+
+
+class Onlooker:
+    """Looks at every commit since its last look.
+
+    Attributes:
+        shards: Where the shards stand.
+        batches: By batch id, the rows in the table.
+        since: By shard, the time from which its records are wanted, where that is not the beginning.
+        is_rewritten: A restore changed the rows, and nobody has accepted that.
+    """
+
+    def __init__(self, table: PositionedTable, identity: StreamIdentity, ledger: Ledger) -> None:
+        self.shards: Mapping[str, ShardPosition] = {}
+        self.batches: dict[int, Counter[Row]] = {}
+        self.since: dict[str, float] = {}
+        self.is_rewritten = False
+        self._table = table
+        self._identity = identity
+        self._ledger = ledger
+        self._commit_id: int | None = None
+        self._files: set[str] = set()
+
+    def look(self) -> None:
+        """See that each new commit holds what its positions have passed, and nothing else."""
+        try:
+            snapshot = self._table.snapshot()
+        except TableMissing:
+            assert self._commit_id is None, "the table is gone"
+            return
+        new_rows = self._new_rows(snapshot._delta)
+        for positions in self._new_positions(snapshot):
+            assert not self.is_rewritten, "went on from the positions of a restored table"
+            if self._commit_id is None:
+                self.since = {
+                    shard_id: shard.position.timestamp.timestamp()
+                    for shard_id, shard in positions.shards.items()
+                    if shard.position.timestamp is not None
+                }
+            assert new_rows.pop(positions.batch_id, Counter()) == self._passed(positions.shards)
+            self._commit_id, self.shards = positions.commit_id, positions.shards
+        assert not new_rows, "rows of a batch that no positions tell of"
+
+    def restore(self, back: int) -> None:
+        """Restore the table to so many versions before, unless it has no positions yet."""
+        if not self.is_rewritten:
+            self.look()
+        if self._commit_id is None:
+            return
+        delta = DeltaTable(self._table.uri)
+        delta.restore(max(0, delta.version() - back))
+        files = set(DeltaTable(self._table.uri).file_uris())
+        self.is_rewritten |= files != self._files
+        self._files = files
+
+    def recovered(self) -> None:
+        """See that a restored table has each row that its positions have passed, once."""
+        wanted: Counter[Row] = Counter()
+        for shard_id, rows in self._ledger.by_shard(self.since).items():
+            end = place_of(self.shards.get(shard_id))
+            wanted.update(row for row in rows if row.place <= end)
+        assert self.rows() == wanted
+        self._files = set(DeltaTable(self._table.uri).file_uris())
+        self.is_rewritten = False
+
+    def rows(self) -> Counter[Row]:
+        """What a reader of the whole table is given."""
+        return Counter(_rows(DeltaTable(self._table.uri).to_pyarrow_table(columns=_COLUMNS)))
+
+    def _new_positions(self, snapshot: TableSnapshot) -> list[StreamPositions]:
+        positions = snapshot.positions(self._identity)
+        found: list[StreamPositions] = []
+        while positions is not None and positions.commit_id != self._commit_id:
+            found.append(snapshot.with_archive(positions))
+            if positions.previous is None:
+                assert self._commit_id is None, "the positions before are forgotten"
+                break
+            positions = snapshot.positions_at(positions.previous)
+        return found[::-1]
+
+    def _new_rows(self, delta: DeltaTable) -> dict[int, Counter[Row]]:
+        files = set(delta.file_uris())
+        assert files >= self._files, "data files are gone"
+        new: dict[int, Counter[Row]] = {}
+        for file in files - self._files:
+            content = pq.read_table(file.removeprefix("file://"), partitioning=None)
+            for row, batch_id in zip(_rows(content), content["batch_id"].to_pylist(), strict=True):
+                new.setdefault(batch_id, Counter())[row] += 1
+        self._files = files
+        for batch_id, rows in new.items():
+            assert batch_id not in self.batches, "a batch was committed twice"
+            self.batches[batch_id] = rows
+        return dict(new)
+
+    def _passed(self, shards: Mapping[str, ShardPosition]) -> Counter[Row]:
+        """What lies between the positions before and those of a commit."""
+        assert shards.keys() >= self.shards.keys(), "shards are forgotten"
+        passed: Counter[Row] = Counter()
+        wanted = self._ledger.by_shard(self.since)
+        for shard_id, shard in shards.items():
+            before = self.shards.get(shard_id)
+            begin, end = place_of(before), place_of(shard)
+            assert begin <= end, f"{shard_id} went back"
+            if before is not None and before.finished:
+                assert (before.position, True) == (shard.position, shard.finished), "moved after its end"
+            if shard.finished or end != BEGINNING:
+                unfinished = [parent for parent in shard.parents if not shards[parent].finished]
+                assert not unfinished, f"{shard_id} was read before {unfinished}"
+            rows = wanted.get(shard_id, [])
+            passed.update(row for row in rows if begin < row.place <= end)
+            assert not shard.finished or all(row.place <= end for row in rows), f"{shard_id} is not finished"
+        return passed
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns: list[list[Any]] = [table[name].to_pylist() for name in _COLUMNS]
+    return [
+        Row(shard_id, int(number), sub, key, data, _kind(error))
+        for shard_id, number, sub, key, data, error in zip(*columns, strict=True)
+    ]
+
+
+def _kind(error: str | None) -> str | None:
+    if error is None:
+        return None
+    return OUTSIDE if error == OUTSIDE_HASH_RANGE else DAMAGED

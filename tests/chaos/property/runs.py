@@ -1,0 +1,224 @@
+"""Runs as a history has them: bent, interrupted, killed, late; and what they tell of themselves."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING
+
+from chaos.property.ledger import DAMAGED
+from chaos.property.seams import DiskFailed, Killed, LogFailed
+from kinesis_assets.adopt.run import adopt
+from kinesis_assets.errors import (
+    InvalidInput,
+    KinesisAssetsError,
+    ParentUnfinished,
+    PositionConflict,
+    TableRewritten,
+    TooManyBadRecords,
+)
+from kinesis_assets.ingest import shard_group
+from kinesis_assets.ingest.land import landing_of
+from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.replay.run import replay
+from kinesis_assets.replay.task import fill_group, fill_result_of
+from kinesis_assets.replay.window import ReplayWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from chaos.property.histories import Event, Recover, Run, Step
+    from chaos.property.ledger import Row
+    from chaos.property.onlooker import Onlooker
+    from chaos.property.seams import Seams
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.run import Land
+    from kinesis_assets.ingest.task import LandingJob
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.replay.manifest import FillResult
+    from kinesis_assets.replay.task import FillJob
+    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.testing import Faults
+
+_USUAL = (TooManyBadRecords, ParentUnfinished)
+"""What may become of a shard though nothing fails and no other run is there."""
+
+
+@dataclass
+class Runner:
+    """Runs of one stream into one table.
+
+    Attributes:
+        client: The stream.
+        table: The table.
+        start: Where the first plan begins.
+        faults: Of the stream.
+        seams: Of the package.
+        onlooker: Looks at the table after each run.
+        take: Takes the steps that happen in the middle of a run.
+    """
+
+    client: StreamClient
+    table: PositionedTable
+    start: str
+    faults: Faults
+    seams: Seams
+    onlooker: Onlooker
+    take: Callable[[Step], None]
+    _plans: list[RunPlan] = field(default_factory=list)
+
+    def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
+        """Plan and execute; the result, if there is one."""
+        stale = 0 < run.plan <= len(self._plans)
+        failing = stale or run.may_fail or run.is_restored
+        refused, reads = self.onlooker.is_rewritten, self.faults.count("GetRecords")
+        before = set(self.onlooker.batches)
+        plan = result = None
+        with self._injected(run), self._bent(run):
+            try:
+                plan = self._plans[-run.plan] if stale else self._plan(run, asked)
+                result = execute_run(_landing(run), self.client, self.table, plan)
+                assert not refused or stale, "planned on a restored table"
+            except TableRewritten:
+                assert self.onlooker.is_rewritten
+                assert stale or not refused or self.faults.count("GetRecords") == reads
+            except KinesisAssetsError:
+                if not failing:
+                    raise
+        self.onlooker.look()
+        if plan is not None and result is not None:
+            rows = (
+                Counter() if plan.batch_id in before else self.onlooker.batches.get(plan.batch_id, Counter())
+            )
+            _assert_told(plan, result, rows)
+            if not failing:
+                usual = (*_USUAL, PositionConflict) if run.races else _USUAL
+                assert all(isinstance(error, usual) for error in result.errors.values())
+        return result
+
+    def recover(self, step: Recover) -> None:
+        """Take the way out of a restored table; with events in its middle, twice."""
+        if not self.onlooker.is_rewritten:
+            return
+        with suppress(KinesisAssetsError), self._injected(step):
+            self._recover()
+        with suppress(InvalidInput):  # the first time has accepted it
+            self._recover()
+        self.onlooker.recovered()
+
+    def _recover(self) -> None:
+        since = min(self.onlooker.since.values(), default=None)
+        start = self.start if since is None else datetime.fromtimestamp(since, UTC).isoformat()
+        result = replay(_fill, self.client, self.table, ReplayWindow.of(start))
+        assert not result.errors
+        adopt(self.client, self.table, by="property", apply=True)
+
+    def _plan(self, run: Run, asked: Sequence[str]) -> RunPlan:
+        policy = ReadPolicy(
+            starts=StartPositions.of(self.start),
+            bounds=Bounds(max_records=run.max_records, max_bytes=run.max_bytes),
+            allowance=Allowance(records=run.run_records, bytes=run.run_bytes),
+            max_bad_records=run.max_bad_records,
+        )
+        listing = self._without_ended() if len(self._plans) % 2 else None
+        self._plans.append(plan_run(self.client, self.table, asked=asked, policy=policy, listing=listing))
+        return self._plans[-1]
+
+    def _without_ended(self) -> StreamListing:
+        """The stream as if it had dropped the shards that were read to their end; the next plan has them."""
+        whole = self.client.listing()
+        known = self.onlooker.shards
+        listed = [
+            each for each in whole.shards if (at := known.get(each.shard_id)) is None or not at.finished
+        ]
+        return replace(whole, shards=listed)
+
+    @contextmanager
+    def _bent(self, run: Run) -> Iterator[None]:
+        for bend in run.bends:
+            getattr(self.faults, bend.how)(**bend.arguments)
+        try:
+            yield
+        finally:
+            self.faults.clear()
+
+    @contextmanager
+    def _injected(self, run: Run | Recover) -> Iterator[None]:
+        """Let its events happen. What is wrong in a step that is taken in its middle is raised at the end."""
+        raised: list[BaseException] = []
+        wrong: list[BaseException] = []
+
+        def happen(event: Event) -> None:
+            if isinstance(event.what, type):
+                raised.append(event.what("injected"))
+                raise raised[-1]
+            try:
+                self.take(event.what)
+            except BaseException as error:  # noqa: BLE001  # the run in whose middle it is might catch it
+                wrong.append(error)
+
+        try:
+            with self.seams.expecting(run.events, happen):
+                yield
+        except (Killed, DiskFailed, LogFailed) as error:
+            assert error in raised  # noqa: PT017  # this is no test of what is raised
+        else:
+            assert not any(isinstance(error, Killed) for error in raised), "went on though it was killed"
+        for each in wrong:
+            raise each
+
+
+def _assert_told(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:
+    """What a run tells of the rows that it committed is so, and they are within its bounds."""
+    by_shard: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_shard[row.shard_id].append(row)
+    told = {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items() if outcome.rows}
+    assert told == {shard_id: len(of_shard) for shard_id, of_shard in by_shard.items()}
+    assert rows.total() <= _or_inf(plan.allowance.records)
+    for shard_id, of_shard in by_shard.items():
+        range_ = plan.ranges[shard_id]
+        size = sum(len(row.data) for row in of_shard)
+        assert len(of_shard) <= _or_inf(range_.bounds.max_records)
+        assert size <= _or_inf(range_.bounds.max_bytes) or len(of_shard) == 1
+        assert sum(row.error == DAMAGED for row in of_shard) <= _or_inf(range_.max_bad_records)
+
+
+def _or_inf(bound: int | None) -> float:
+    return inf if bound is None else bound
+
+
+def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+    return fill_result_of([encode(fill_group(job, ranges))], job, ranges)
+
+
+def _landing(run: Run) -> Land:
+    """As Spark does it: tasks that know nothing of each other, and return manifests."""
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        shares = allowance.shares(min(run.tasks, len(ranges)))
+        manifests = []
+        for task, share in enumerate(shares):
+            group = job, ranges[task :: len(shares)], share
+            shard_group.CALLS = run.calls_at_once
+            if run.spare == "before":
+                with suppress(DiskFailed, LogFailed):
+                    land_group(*group)
+            manifests.append(encode(land_group(*group)))
+            if run.spare == "after":
+                with suppress(DiskFailed, LogFailed):
+                    land_group(*group)
+        return landing_of(manifests, job, ranges)
+
+    return land

@@ -1,0 +1,254 @@
+"""Where a history is played: a stream, its table, runs from the one to the other, and who looks on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable, Schema
+
+from chaos.property.histories import Distribute, Maintain, Merge, Put, Recover, Restore, Run, Split, Wait
+from chaos.property.ledger import HashRange, Ledger, hash_of, payload
+from chaos.property.onlooker import Onlooker
+from chaos.property.runs import Runner
+from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.maintenance.run import maintain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.property.histories import Aggregate, History, Plain, Step
+    from chaos.property.seams import Seams
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.testing import Clock, Faults
+
+_YEAR_HOURS = 8760
+"""The longest retention: nothing expires, however long a history waits."""
+
+_NOON, _DAY = 43_200, 86_400
+
+_MOST_OPEN = 6
+"""No more shards are opened than that: it takes time and shows nothing new."""
+
+
+@dataclass(repr=False)
+class House:
+    """What all histories share.
+
+    Attributes:
+        clock: The service's.
+        faults: Of the service.
+        kinesis: A plain boto3 client.
+        client: The stream as runs see it. Its name is the same in each history: clients are dear to make.
+        seams: Of the package.
+    """
+
+    clock: Clock
+    faults: Faults
+    kinesis: Any
+    client: StreamClient
+    seams: Seams
+
+
+class Stage:
+    """One history's stream and table."""
+
+    def __init__(self, house: House, table: PositionedTable, history: History) -> None:
+        self._house = house
+        self._table = table
+        self._stream = {"StreamName": house.client.stream}
+        house.kinesis.create_stream(**self._stream, ShardCount=history.shards)
+        house.kinesis.increase_stream_retention_period(**self._stream, RetentionPeriodHours=_YEAR_HOURS)
+        house.clock.advance(_DAY + _NOON - house.clock.seconds % _DAY)
+        self._on_demand, self._auto = history.on_demand, False
+        if history.on_demand:
+            self._set_mode("ON_DEMAND")
+        if history.old_table:
+            _create_old(table)
+        self._shards: dict[str, dict[str, Any]] = {}
+        self._ledger = Ledger()
+        self._onlooker = Onlooker(table, house.client.describe().identity, self._ledger)
+        self._runner = Runner(
+            house.client, table, history.start, house.faults, house.seams, self._onlooker, self.take
+        )
+
+    def take(self, step: Step) -> None:
+        """Take a step of the history."""
+        match step:
+            case Put():
+                self._put(step)
+            case Split():
+                self._split(step)
+            case Merge():
+                self._merge(step)
+            case Wait():
+                self._house.clock.advance(step.seconds)
+            case Distribute():
+                self._auto = step.auto and self._on_demand
+                self._distribute()
+            case Maintain():
+                self._maintain(step)
+            case Restore() | Recover() | Run():
+                self._act(step)
+
+    def _act(self, step: Restore | Recover | Run) -> None:
+        """Take a step that is about the table."""
+        match step:
+            case Restore():
+                self._onlooker.restore(step.back)
+            case Recover():
+                self._runner.recover(step)
+            case Run():
+                asked = list(self._listed())
+                if step.asked is not None:
+                    asked = [asked[which] for which in sorted({which % len(asked) for which in step.asked})]
+                self._runner.run(step, asked)
+
+    def end(self) -> None:
+        """One run without bounds reads all the rest; the table then equals what was acknowledged."""
+        self.take(Recover())
+        shards = self._listed()
+        result = self._runner.run(Run(), list(shards))
+        assert result is not None
+        assert not result.errors
+        states = {shard_id: outcome.state for shard_id, outcome in result.outcomes.items()}
+        assert states == {
+            shard_id: ShardState.FINISHED if _closed(shard) else ShardState.COMMITTED
+            for shard_id, shard in shards.items()
+        }
+        rows = self._onlooker.rows()
+        wanted = self._ledger.by_key(self._onlooker.since)
+        assert rows == Counter(row for of_key in wanted.values() for row in of_key)
+        generations = _generations(shards)
+        wanted.pop(None, None)  # no order holds for these
+        for of_key in wanted.values():
+            # The same rows as in the table, so this order is there for whoever sorts so.
+            assert of_key == sorted(of_key, key=lambda row: (generations[row.shard_id], *row.place))
+
+    def leave(self) -> None:
+        """Make room for the next history."""
+        self._house.kinesis.delete_stream(**self._stream)
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        """The shards by their ids, parents before children."""
+        if not self._shards:
+            listed = self._house.kinesis.list_shards(**self._stream)["Shards"]
+            self._shards = {shard["ShardId"]: shard for shard in listed}
+        return self._shards
+
+    def _open(self) -> list[tuple[HashRange, str]]:
+        """The open shards, by their hash keys."""
+        shards = self._listed().values()
+        return sorted((_hash_range(shard), shard["ShardId"]) for shard in shards if not _closed(shard))
+
+    def _put(self, put: Put) -> None:
+        shards = self._open()
+        records = put.records if self._auto else [_with_key(record) for record in put.records]
+        ranges = [
+            next(keys for keys, _ in shards if self._auto or hash_of(str(record.key)) in keys)
+            for record in records
+        ]
+        entries = [
+            {"Data": payload(record, keys)} | ({} if record.key is None else {"PartitionKey": record.key})
+            for record, keys in zip(records, ranges, strict=True)
+        ]
+        if put.failing is not None:
+            self._house.faults.partial_puts(every=put.failing)
+        answer = self._house.kinesis.put_records(**self._stream, Records=entries)
+        self._house.faults.clear()
+        for record, keys, told in zip(records, ranges, answer["Records"], strict=True):
+            if "SequenceNumber" in told:
+                shard_id, number = told["ShardId"], int(told["SequenceNumber"])
+                placed_by = None if self._auto else record.key
+                judged_by = None if self._on_demand else keys
+                self._ledger.add(record, shard_id, number, self._house.clock.seconds, judged_by, placed_by)
+
+    def _split(self, split: Split) -> None:
+        shards = self._open()
+        (first, last), shard_id = shards[split.shard % len(shards)]
+        if len(shards) < _MOST_OPEN:
+            at = first + (last - first) * split.percent // 100
+            with self._provisioned():
+                self._house.kinesis.split_shard(
+                    **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
+                )
+            self._shards = {}
+
+    def _maintain(self, step: Maintain) -> None:
+        """It is refused, so rows and positions stay as they are."""
+        stream = self._house.client.describe()
+        machine = stream.service_time + timedelta(hours=step.hours)
+        refused = TableRewritten if self._onlooker.is_rewritten else ClocksDisagree
+        with suppress(TableMissing), pytest.raises(refused):
+            list(maintain(self._table, stream, retention_days=1, machine=lambda: machine))
+
+    def _merge(self, merge: Merge) -> None:
+        shards = [shard_id for _, shard_id in self._open()]
+        if len(shards) > 1:
+            which = merge.shard % (len(shards) - 1)
+            with self._provisioned():
+                self._house.kinesis.merge_shards(
+                    **self._stream, ShardToMerge=shards[which], AdjacentShardToMerge=shards[which + 1]
+                )
+            self._shards = {}
+
+    @contextmanager
+    def _provisioned(self) -> Iterator[None]:
+        """The embedded stream does not scale by itself: for a moment its shards are for a test to change."""
+        if not self._on_demand:
+            yield
+            return
+        self._set_mode("PROVISIONED")
+        yield
+        self._set_mode("ON_DEMAND")
+        self._distribute()
+
+    def _set_mode(self, mode: str) -> None:
+        self._house.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
+
+    def _distribute(self) -> None:
+        if self._on_demand:
+            strategy = "AUTO" if self._auto else "USER_PARTITION_KEY"
+            self._house.kinesis.update_stream_record_distribution_strategy(
+                StreamARN=self._arn, RecordDistributionStrategy=strategy
+            )
+
+    @property
+    def _arn(self) -> str:
+        summary = self._house.kinesis.describe_stream_summary(**self._stream)
+        return str(summary["StreamDescriptionSummary"]["StreamARN"])
+
+
+def _with_key(record: Plain | Aggregate) -> Plain | Aggregate:
+    return replace(record, key="a") if record.key is None else record
+
+
+def _create_old(table: PositionedTable) -> None:
+    """A table whose partition_key must not be null."""
+    place = TABLE_SCHEMA.get_field_index("partition_key")
+    schema = TABLE_SCHEMA.set(place, TABLE_SCHEMA.field(place).with_nullable(nullable=False))
+    DeltaTable.create(table.folder.uri, Schema.from_arrow(schema), partition_by=PARTITION_COLUMNS)
+
+
+def _closed(shard: dict[str, Any]) -> bool:
+    return "EndingSequenceNumber" in shard["SequenceNumberRange"]
+
+
+def _hash_range(shard: dict[str, Any]) -> HashRange:
+    return HashRange(*(int(shard["HashKeyRange"][f"{end}HashKey"]) for end in ("Starting", "Ending")))
+
+
+def _generations(shards: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """How many reshards are before each shard; along a lineage they grow."""
+    found: dict[str, int] = {}
+    for shard_id, shard in shards.items():
+        parents = [shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in shard]
+        found[shard_id] = 1 + max((found[parent] for parent in parents), default=0)
+    return found

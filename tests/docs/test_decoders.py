@@ -1,0 +1,112 @@
+"""Every Python block of docs/decoders.md does what the page says."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import dagster as dg
+from deltalake import DeltaTable
+
+import kinesis_assets.decoders
+from kinesis_assets.decoders import GlueRegistry, SchemaVersion
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.kinesis.settings import ClientSettings
+
+PROJECT = Path(__file__).parents[2]
+PAGE = (PROJECT / "docs" / "decoders.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+DOCUMENTS = [b'{"order_id": 1, "amount": 2.5}', b'{"order_id": "1", "amount": 2.5}']
+SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+# order_id 7, zigzag; amount 2.5, little-endian.
+FRAMED = b"\x03\x00" + UUID(SCHEMA_ID).bytes + bytes.fromhex("0e 0000000000000440")
+
+
+def block(number: int) -> str:
+    assert len(BLOCKS) == 4
+    return BLOCKS[number]
+
+
+def run(source: str, **names: Any) -> dict[str, Any]:
+    # The page's own lines, without this module's __future__.
+    exec(compile(source, "decoders.md", "exec", dont_inherit=True), names)  # noqa: S102
+    return names
+
+
+def raw(spark: SparkSession, data: list[bytes]) -> DataFrame:
+    rows = [("shardId-000000000000", str(number), each, None) for number, each in enumerate(data)]
+    return spark.createDataFrame(rows, "shard_id string, sequence_number string, data binary, error string")
+
+
+def test_rows_are_decoded_and_those_that_fail_are_kept(spark: SparkSession) -> None:
+    names = run(block(0), raw=raw(spark, [gzip.compress(each) for each in DOCUMENTS]))
+    (good,) = names["good"].collect()
+    assert tuple(good) == ("shardId-000000000000", "0", 1, 2.5)
+    (bad,) = names["bad"].collect()
+    assert gzip.decompress(bytes(bad.data)) == DOCUMENTS[1]
+    assert bad.error in PAGE
+
+
+def test_glue_records_are_decoded_by_a_registry(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"raw": raw(spark, [FRAMED])}
+    definition = run(block(2), **names)["definition"]
+    # A registry on real HTTP is the matter of tests/integration/spark/decoders; here its answers are enough.
+    answers = {SCHEMA_ID: SchemaVersion("AVRO", definition)}
+    monkeypatch.setattr(GlueRegistry, "resolved", lambda _: answers)
+    (row,) = run(block(1), **names)["orders"].collect()
+    assert (row.schema_id, tuple(row.value), row.error) == (SCHEMA_ID, (7, 2.5), None)
+
+
+def test_glue_records_are_decoded_by_given_schemas(spark: SparkSession) -> None:
+    (row,) = run(block(2), raw=raw(spark, [FRAMED]))["orders"].collect()
+    assert (row.schema_id, tuple(row.value), row.error) == (SCHEMA_ID, (7, 2.5), None)
+
+
+def test_the_asset_decodes_the_rows_that_are_committed(
+    kinesis: Any,
+    settings: ClientSettings,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del spark  # the asset runs in this session
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    source = block(3).replace("s3://my-lake", str(tmp_path))
+    land = [str(Path(sys.executable).with_name("kinesis-assets")), "run", "--stream", "orders"]
+    try:
+        for document in DOCUMENTS:
+            kinesis.put_record(StreamName="orders", Data=gzip.compress(document), PartitionKey="k")
+        subprocess.run([*land, "--table", str(tmp_path / "raw/orders")], check=True, capture_output=True)
+    finally:
+        kinesis.delete_stream(StreamName="orders")
+    names = run(source)
+    (day, _) = map(str, DeltaTable(tmp_path / "raw/orders").to_pyarrow_table()["arrival_date"].to_pylist())
+    for _ in range(2):  # a day that is materialized again is replaced
+        done = dg.materialize(
+            [names["orders"]], partition_key=day, resources=dict(names["definitions"].resources)
+        )
+        (event,) = done.get_asset_materialization_events()
+        metadata = event.materialization.metadata
+        assert (metadata["rows"].value, metadata["undecoded"].value) == (2, 1)
+    rows = DeltaTable(tmp_path / "orders").to_pyarrow_table().sort_by("sequence_number").to_pylist()
+    assert [row["value"] for row in rows] == [{"order_id": 1, "amount": 2.5}, None]
+    assert [gzip.decompress(row["data"]) for row in rows] == DOCUMENTS
+
+
+def test_the_page_names_every_public_decoder() -> None:
+    assert [
+        name
+        for name in kinesis_assets.decoders.__all__
+        if f"`{name}" not in PAGE and name not in "".join(BLOCKS)
+    ] == []

@@ -1,0 +1,33 @@
+"""What docs/following.md says is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key
+from kinesis_assets.ingest.run_timing import COMMIT_INTERVAL
+
+PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
+
+
+def test_the_yaml_of_the_page_is_a_stream_that_is_followed():
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    attributes = yaml.safe_load(text)["attributes"]
+    manager = (KinesisStreamComponent(**attributes).build_defs(None).resources or {})[
+        io_manager_key("clicks")
+    ]
+    assert (manager.follow_for, manager.commit_interval) == (1800, 1)
+    assert manager.commit_interval == COMMIT_INTERVAL
+
+
+def test_the_next_run_is_asked_for_as_early_as_the_page_says():
+    def handover(**fields):
+        resources = build_kinesis_stream("clicks", table="clicks", **fields).resources or {}
+        return resources[io_manager_key("clicks")].handover
+
+    assert handover(follow_for=1800, sensor_interval_seconds=20) == 20 + 30
+    assert handover(follow_for=60) == 30

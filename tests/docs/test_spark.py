@@ -1,0 +1,68 @@
+"""What docs/spark.md shows is so; tests/integration/spark/test_server.py tests the servers and their runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets.cli.command_line import commands
+from kinesis_assets.spark.local_settings import local_settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+COMMANDS = [shlex.split(block) for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """No archive of this user, and no settings of this machine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_commands_of_the_page_are_understood(command):
+    name, *arguments = command
+    assert name == "kinesis-assets"
+    assert commands.commands[arguments[0]].make_context(name, arguments[1:]).params
+
+
+def test_the_settings_of_the_page_are_those_of_a_local_spark():
+    told = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (\S+) \|$", PAGE, re.MULTILINE))
+    settings = {name: value for names, value in told.items() for name in names.split(", ")}
+    assert local_settings({}) == settings
+
+
+def test_an_archive_is_made_and_then_used_by_a_session(tmp_path):
+    command = next(command for command in COMMANDS if "--archive" in command)
+    done = subprocess.run(
+        [Path(sys.prefix, "bin", command[0]), *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    archive = Path(done.stdout.strip())
+    assert archive.parent == tmp_path / "cache" / "kinesis-assets"
+    assert [archive] == list(archive.parent.iterdir())
+    script = (
+        "from kinesis_assets.spark.session import start_session\n"
+        "spark = start_session({'spark.master': 'local[1]'})\n"
+        "print(open(f'/proc/{spark.sparkContext._gateway.proc.pid}/maps').read())\n"
+    )
+    session = subprocess.run(
+        [sys.executable, "-c", script],
+        env={name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert str(archive) in session.stdout, session.stderr

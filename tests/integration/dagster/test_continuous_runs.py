@@ -1,0 +1,309 @@
+"""A run that follows, in Dagster: what it tells, how it ends, and how the next one takes over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
+from kinesis_assets.errors import InvalidInput
+from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+
+A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
+MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
+OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
+
+
+class Runs:
+    """Runs of a project that follow, in this process, and what they told."""
+
+    def __init__(self, project, instance):
+        self.project = project
+        self.instance = instance
+
+    def add(self, *shard_ids):
+        partitions = shard_partitions(self.project.stream)
+        self.instance.add_dynamic_partitions(str(partitions.name), list(shard_ids))
+
+    def run(self, tags):
+        job = self.project.definitions.resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(
+            instance=self.instance,
+            tags=dict(tags),
+            asset_selection=[raw_key(self.project.stream)],
+            raise_on_error=False,
+        )
+        return self.instance.get_run_by_id(result.run_id)
+
+    def follow(self, *shard_ids, seconds=3.0):
+        self.add(*shard_ids)
+        return self.run(continuous_run_tags(shard_ids, seconds, 0.0))
+
+    def beside(self, *shard_ids, seconds=3.0):
+        """The same in a thread of its own; gives the run when it is joined."""
+        runs = []
+        thread = threading.Thread(
+            target=lambda: runs.append(self.follow(*shard_ids, seconds=seconds)), daemon=True
+        )
+        thread.start()
+
+        def joined():
+            thread.join()
+            return runs[0]
+
+        return joined
+
+    def told(self, run, of_type=MATERIALIZATION):
+        """(shard, rows, batch) of each event of a run, in order."""
+        records = self.instance.get_records_for_run(run.run_id, of_type=of_type, ascending=True).records
+        entries = [record.event_log_entry for record in records]
+        events = [entry.asset_materialization or entry.asset_observation for entry in entries]
+        return [
+            (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
+            for event in events
+        ]
+
+    def awaited(self, look):
+        deadline = time.monotonic() + 60
+        while not (found := look()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return found
+
+    def rows(self):
+        """(shard, sequence number, batch) of all rows in the table."""
+        with self.project.open_stream() as opened:
+            uri = opened.table.folder.uri
+        if not DeltaTable.is_deltatable(uri):
+            return []
+        columns = ["shard_id", "sequence_number", "batch_id"]
+        table = DeltaTable(uri).to_pyarrow_table(columns=columns).to_pylist()
+        return sorted(tuple(str(row[name]) for name in columns) for row in table)
+
+
+@pytest.fixture
+def runs(make_project, instance):
+    return Runs(make_project(follow_for=20.0, commit_interval=0.2), instance)
+
+
+@pytest.mark.usefixtures("spark")
+class TestOneRun:
+    def test_each_commit_is_a_materialization_of_the_partitions_that_moved(self, source, runs):
+        source.create(3)
+        source.put(A, 2)
+        joined = runs.beside(A, B, C, seconds=300)
+        runs.awaited(lambda: len(runs.rows()) == 2)
+        source.put(B, 3)
+        runs.awaited(lambda: len(runs.rows()) == 5)
+        source.put(A, 1)
+        runs.awaited(lambda: len(runs.rows()) == 6)
+        source.split(A)
+        source.split(B)
+        source.split(C)  # all are read to their end: the run ends
+        run = joined()
+        assert run.status is Status.SUCCESS
+        told = runs.told(run)
+        assert [(shard_id, rows) for shard_id, rows, _ in told if rows] == [(A, 2), (B, 3), (A, 1)]
+        assert {batch for _, rows, batch in told if rows} == {batch for _, _, batch in runs.rows()}
+
+    def test_the_shards_are_listed_once_before_the_first_read_as_in_any_other_run(self, source, runs, faults):
+        source.create(1)
+        runs.add(A)
+        assert runs.run(range_tags([A])).status is Status.SUCCESS
+        listed = []
+
+        def note():
+            listed.append(faults.count("ListShards"))
+
+        for tags in (range_tags([A]), continuous_run_tags([A], 1.0, 0.0)):
+            source.put(A, 1)
+            note()
+            faults.before("GetRecords", note, times=1)
+            assert runs.run(tags).status is Status.SUCCESS
+        before, in_a_run, between, in_a_continuous_run = listed
+        assert in_a_continuous_run - between == in_a_run - before
+
+    def test_partitions_that_did_not_move_get_no_event(self, source, runs, instance):
+        source.create(3)
+        source.put(B, 2)
+        run = runs.follow(A, B, C, seconds=1.0)
+        assert run.status is Status.SUCCESS
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run)] == [(B, 2)]
+        assert runs.told(run, OBSERVATION) == []
+        assert instance.get_materialized_partitions(raw_key(source.name)) == {B}
+
+    def test_a_failing_shard_fails_the_run_at_its_end_and_its_neighbours_are_materialized(
+        self, source, runs, instance, faults
+    ):
+        source.create(3)
+        source.put(B, 2)
+        faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
+        run = runs.follow(A, B, C, seconds=2.0)
+        assert run.status is Status.FAILURE
+        assert {(shard_id, rows) for shard_id, rows, _ in runs.told(run)} == {(B, 2), (C, 0)}
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run, OBSERVATION)] == [(A, 0)]
+        partitions = shard_partitions(source.name)
+        status = instance.get_status_by_partition(raw_key(source.name), [A, B, C], partitions)
+        assert {key: each.value for key, each in status.items()} == {
+            A: "FAILED",
+            B: "MATERIALIZED",
+            C: "MATERIALIZED",
+        }
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+    def test_told_to_stop_between_two_rounds_it_ends_as_canceled_at_once(self, source, runs, number):
+        source.create(1)
+        source.put(A, 3)
+
+        def stop():
+            runs.awaited(runs.rows)
+            os.kill(os.getpid(), number)
+
+        threading.Thread(target=stop).start()
+        began = time.monotonic()
+        run = runs.follow(A, seconds=300)
+        assert time.monotonic() - began < 60
+        assert run.status is Status.CANCELED
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run)] == [(A, 3)]
+
+    def test_told_to_stop_within_a_round_it_commits_and_tells_what_was_read(
+        self, source, make_project, instance, faults
+    ):
+        runs = Runs(make_project(follow_for=300.0, commit_interval=60.0), instance)
+        source.create(1)
+        numbers = source.put(A, 100)
+        faults.page_size(1)
+        faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), after=8, times=1)
+        run = runs.follow(A, seconds=300)
+        assert run.status is Status.CANCELED
+        ((shard_id, rows, _),) = runs.told(run)
+        assert (shard_id, 8 <= rows < 100) == (A, True)
+        assert [number for _, number, _ in runs.rows()] == numbers[:rows]
+
+    def test_a_run_that_someone_else_asks_for_reads_the_next_range_once(self, source, runs):
+        source.create(2)
+        source.put(A, 3)
+        runs.add(A, B)
+        run = runs.run(range_tags([A, B]))
+        assert run.status is Status.SUCCESS
+        assert {(shard_id, rows) for shard_id, rows, _ in runs.told(run)} == {(A, 3), (B, 0)}
+
+    def test_a_tag_that_is_no_time_is_refused(self, source, runs, instance):
+        source.create(1)
+        runs.add(A)
+        run = runs.run({**range_tags([A]), FOLLOW_TAG: "for ever"})
+        assert run.status is Status.FAILURE
+        (record,) = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+        error = record.event_log_entry.get_dagster_event().step_failure_data.error
+        assert (
+            f"the tag {FOLLOW_TAG} must be a number of seconds above 0, not 'for ever'" in error.to_string()
+        )
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_next_run_takes_over_without_loss_and_without_a_duplicate(source, make_project, instance):
+    runs = Runs(make_project(follow_for=600.0, commit_interval=0.2, sensor_interval_seconds=600), instance)
+    source.create(2)
+    source.put(A, 1)
+    # The handover is 300 s, half of `follow_for`: the first may end from its beginning on, not so the second.
+    first = runs.beside(A, B, seconds=300)
+    runs.awaited(runs.rows)
+    second = runs.beside(A, B, seconds=600)
+    put = {A: 1, B: 0}
+    ended = threading.Thread(target=first, daemon=True)
+    ended.start()
+    deadline = time.monotonic() + 60
+    while ended.is_alive():
+        assert time.monotonic() < deadline, [runs.told(run) for run in instance.get_runs()]
+        for shard_id in put:
+            source.put(shard_id, 2)
+            put[shard_id] += 2
+        ended.join(0.05)
+    source.put(B, 5)
+    put[B] += 5
+    runs.awaited(lambda: len(runs.rows()) == sum(put.values()))
+    for shard_id in (A, B):
+        source.split(shard_id)
+    assert [first().status, second().status] == [Status.SUCCESS, Status.SUCCESS]
+    rows = runs.rows()
+    assert len({(shard_id, number) for shard_id, number, _ in rows}) == len(rows) == sum(put.values())
+    told = [*runs.told(first()), *runs.told(second())]
+    assert sum(rows for _, rows, _ in told) == len(rows)
+    assert sum(rows for _, rows, _ in runs.told(second())) >= 5
+
+
+# What the sensor asks for
+
+
+class TestSensor:
+    @pytest.fixture
+    def daemon(self, source, make_project, instance):
+        source.create(3)
+        daemon = Daemon(make_project(follow_for=600.0, sensor_interval_seconds=30), instance)
+        daemon.clock = time.time
+        return daemon
+
+    def started(self, daemon, instance, tags):
+        run = daemon.run(tags, Status.NOT_STARTED)
+        begin = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name)
+        instance.report_dagster_event(begin, run.run_id)
+        return run
+
+    def test_its_runs_follow(self, daemon):
+        (request,) = daemon.tick().run_requests
+        assert request.tags[FOLLOW_TAG] == "600"
+        assert request.tags["dagster/max_runtime"] == "1260"
+        assert (request.tags[FIRST], request.tags[LAST]) == (A, C)
+
+    def test_a_single_shard_is_a_range_so_that_no_limit_holds_the_next_run_back(self, daemon):
+        daemon.add_partitions(A, B, C)
+        daemon.run({FIRST: A, LAST: B})
+        (request,) = daemon.tick().run_requests
+        assert (request.tags[FIRST], request.tags[LAST]) == (C, C)
+        assert PARTITION not in request.tags
+
+    def test_the_next_run_is_asked_for_before_the_end_of_the_last_and_once(self, daemon, instance):
+        (request,) = daemon.tick().run_requests
+        self.started(daemon, instance, request.tags)
+        now = time.time()
+        daemon.clock = lambda: now + 530
+        assert daemon.spans() == []
+        daemon.clock = lambda: now + 545
+        assert daemon.spans() == [(A, C)]
+        next_run = daemon.run(dict(request.tags), Status.QUEUED)
+        assert daemon.spans() == []
+        instance.report_run_canceled(next_run)
+        assert daemon.spans() == [(A, C)]
+
+    def test_a_run_that_has_not_started_keeps_its_shards(self, daemon):
+        (request,) = daemon.tick().run_requests
+        daemon.run(dict(request.tags), Status.QUEUED)
+        daemon.clock = lambda: time.time() + 10_000
+        assert daemon.spans() == []
+
+    def test_new_shards_are_asked_for_while_others_are_followed(self, daemon, source, instance):
+        (request,) = daemon.tick().run_requests
+        self.started(daemon, instance, request.tags)
+        source.split(C)
+        daemon.finish(C)
+        assert daemon.spans() == [(D, "shardId-000000000004")]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("follow_for", 0, "follow_for must be above 0, not 0"),
+        ("follow_for", float("inf"), "follow_for must be above 0, not inf"),
+        ("commit_interval", 0.1, "commit_interval must be at least 0.2, not 0.1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(make_project, field, value, told):
+    with pytest.raises(InvalidInput, match=told):
+        make_project(**{field: value})

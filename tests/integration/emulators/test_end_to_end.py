@@ -1,0 +1,139 @@
+"""The whole way of a record, through resharding, against every endpoint there is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from integration.emulators.emulators import client
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.ingest.outcome import ShardState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kinesis_assets.kinesis.settings import ClientSettings
+
+MOST_RUNS = 15
+"""Of one phase: what is put takes three bounded runs, and an emulator may need a few for a shard's end."""
+
+Record = tuple[str, str, bytes]
+
+
+class Producer:
+    """Puts records, reshards, and remembers what was acknowledged."""
+
+    def __init__(self, kinesis: Any, stream: str) -> None:
+        self.acknowledged: list[Record] = []
+        self._kinesis = kinesis
+        self._stream = stream
+        kinesis.create_stream(StreamName=stream, ShardCount=2)
+        self._await_active()
+
+    def put(self, count: int) -> None:
+        for first in range(0, count, 400):
+            numbers = range(first, min(first + 400, count))
+            data = [f"{len(self.acknowledged)} {number} é".encode() * (1 + number % 40) for number in numbers]
+            answer = self._kinesis.put_records(
+                StreamName=self._stream,
+                Records=[{"Data": each, "PartitionKey": f"key {number}"} for number, each in enumerate(data)],
+            )
+            assert answer["FailedRecordCount"] == 0
+            self.acknowledged += [
+                (put["ShardId"], put["SequenceNumber"], each)
+                for put, each in zip(answer["Records"], data, strict=True)
+            ]
+
+    def reshard(self) -> set[str]:
+        """Split the first shard, and merge its second child with the second shard; the parents."""
+        first, second = self._listed()
+        keys = first["HashKeyRange"]
+        middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
+        self._kinesis.split_shard(
+            StreamName=self._stream, ShardToSplit=first["ShardId"], NewStartingHashKey=str(middle)
+        )
+        self._await_active()
+        (child,) = (
+            shard for shard in self._listed() if int(shard["HashKeyRange"]["StartingHashKey"]) == middle
+        )
+        self._kinesis.merge_shards(
+            StreamName=self._stream,
+            ShardToMerge=child["ShardId"],
+            AdjacentShardToMerge=second["ShardId"],
+        )
+        self._await_active()
+        return {first["ShardId"], second["ShardId"], child["ShardId"]}
+
+    def _listed(self) -> list[dict[str, Any]]:
+        shards: list[dict[str, Any]] = self._kinesis.list_shards(StreamName=self._stream)["Shards"]
+        return sorted(shards, key=lambda shard: shard["ShardId"])
+
+    def _await_active(self) -> None:
+        self._kinesis.get_waiter("stream_exists").wait(
+            StreamName=self._stream, WaiterConfig={"Delay": 1, "MaxAttempts": 30}
+        )
+
+
+def run_until_nothing_moves(project: StreamProject, instance: dg.DagsterInstance) -> dict[str, ShardState]:
+    """Materialize all shards again and again; the states in which they come to rest."""
+    before: dict[str, Any] = {}
+    for _ in range(MOST_RUNS):
+        with project.open_stream() as opened:
+            shard_ids = [shard.shard_id for shard in opened.client.list_shards()]
+        told = {facts["shard"]: facts for facts in project.materialize(instance, shard_ids)}
+        assert told.keys() == set(shard_ids)
+        assert [facts["error"] for facts in told.values() if facts["state"] == ShardState.FAILED] == []
+        after = {shard_id: (facts["through"], facts["state"]) for shard_id, facts in told.items()}
+        if after == before:
+            return {shard_id: ShardState(facts["state"]) for shard_id, facts in told.items()}
+        before = after
+    raise AssertionError(f"still moving after {MOST_RUNS} runs: {before}")
+
+
+def records(table: Path) -> list[Record]:
+    """What the table holds."""
+    columns = DeltaTable(table).to_pyarrow_table(columns=["shard_id", "sequence_number", "data"])
+    return sorted((row["shard_id"], row["sequence_number"], row["data"]) for row in columns.to_pylist())
+
+
+@pytest.fixture
+def everything_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
+    """Puts, runs, reshards, puts and runs again at an endpoint, and compares."""
+
+    def check(endpoint: str) -> None:
+        table = tmp_path / "table"
+        project = StreamProject.from_settings(
+            stream, table=str(table), endpoint_url=endpoint, region_name="us-east-1", max_records=300
+        )
+        with closing(client(endpoint)) as kinesis, dg.DagsterInstance.ephemeral() as instance:
+            producer = Producer(kinesis, stream)
+            producer.put(1_200)
+            states = run_until_nothing_moves(project, instance)
+            assert set(states.values()) == {ShardState.COMMITTED}
+            assert records(table) == sorted(producer.acknowledged)
+
+            producer.put(100)
+            parents = producer.reshard()
+            producer.put(600)
+            states = run_until_nothing_moves(project, instance)
+
+        assert records(table) == sorted(producer.acknowledged)
+        assert {shard_id for shard_id, state in states.items() if state is ShardState.FINISHED} == parents
+        assert len(states) == 5
+        assert all(states[shard_id] is ShardState.COMMITTED for shard_id in states.keys() - parents)
+
+    return check
+
+
+@pytest.mark.usefixtures("spark")
+class TestEveryAcknowledgedRecordIsInTheTableOnceAndParentsAreFinished:
+    def test_on_the_embedded_stream(self, everything_once, settings: ClientSettings):
+        everything_once(str(settings.endpoint_url))
+
+    def test_on_a_public_emulator(self, everything_once, emulator_endpoint: str):
+        everything_once(emulator_endpoint)

@@ -1,0 +1,46 @@
+"""What a look at the log asks of a bucket does not grow with the log."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pytest
+
+from benchmarks.servers.bucket import bucket
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
+from support.attempts import Attempt, freeze_all, shards, standing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def requests(tmp_path):
+    """The requests to an S3 endpoint in a process of its own, to which the SDK's environment leads."""
+    log = tmp_path / "requests"
+    with bucket(log):
+        yield log
+
+
+def test_opening_a_table_lists_only_what_follows_the_newest_checkpoint(requests):
+    table = PositionedTable("s3://lake/raw")
+    freeze_all(table, shards("a"))
+    for _ in range(3):
+        Attempt(table, standing(table), {"a": 1}).commit()
+    Upkeep(table).checkpoint()
+    summed_up = table.snapshot().delta.version()
+    Attempt(table, standing(table), {"a": 1}).commit()
+    before = len(requests.read_text().splitlines())
+    table.snapshot()
+    listings = [line for line in asked_since(requests, before) if "list-type=2" in line]
+    assert listings
+    for line in listings:
+        (after,) = re.findall(r"start-after=raw/_delta_log/(\d+)", line)
+        assert int(after) >= summed_up - 1
+
+
+def asked_since(requests: Path, before: int) -> list[str]:
+    return [unquote(line) for line in requests.read_text().splitlines()[before:]]

@@ -1,0 +1,218 @@
+"""Schema versions from a registry on real HTTP (moto's, and stand-ins for one that is in trouble)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import boto3
+import fastavro
+import pytest
+from botocore.config import Config
+from pyspark.errors import PySparkException
+
+from benchmarks.servers.bucket import moto_endpoint
+from kinesis_assets import RegistryCallFailed
+from kinesis_assets.decoders import Glue, GlueRegistry, decode
+from kinesis_assets.errors import InvalidInput, KinesisAssetsError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+ORDER = "order_id long, amount double"
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "order_id", "type": "long"}]}
+SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "amount", "type": "double", "default": 0}]}
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def moto(environment: None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The endpoint of a registry in a process of its own, and the process."""
+    del environment
+    with moto_endpoint() as moto:
+        yield moto
+
+
+@pytest.fixture
+def register(moto: tuple[str, subprocess.Popen[bytes]]) -> Callable[..., str]:
+    """Registers a version of a schema; its id."""
+    glue = boto3.client("glue", endpoint_url=moto[0], config=Config(retries={"max_attempts": 9}))
+    glue.create_registry(RegistryName="shop")
+    schemas = set()
+
+    def register(name: str, data_format: str, definition: str) -> str:
+        schema = {"RegistryName": "shop", "SchemaName": name}
+        if name in schemas:
+            answer = glue.register_schema_version(SchemaId=schema, SchemaDefinition=definition)
+            return str(answer["SchemaVersionId"])
+        schemas.add(name)
+        answer = glue.create_schema(
+            RegistryId={"RegistryName": "shop"},
+            SchemaName=name,
+            DataFormat=data_format,
+            Compatibility="NONE",
+            SchemaDefinition=definition,
+        )
+        return str(answer["SchemaVersionId"])
+
+    return register
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[int, dict[str, Any]], str]]:
+    """A registry that gives one answer to every call; its endpoint."""
+    servers = []
+
+    def answering(status: int, body: dict[str, Any]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                content = json.dumps(body).encode()
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield answering
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def framed(schema_id: str, payload: bytes) -> bytes:
+    return b"\x03\x00" + UUID(schema_id).bytes + payload
+
+
+def avro(schema: object, value: object) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def test_each_record_is_decoded_by_the_schema_version_that_wrote_it(raw, moto, register):
+    first = register("orders", "AVRO", json.dumps(FIRST))
+    second = register("orders", "AVRO", json.dumps(SECOND))
+    document = register("documents", "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#"}')
+    message = register("messages", "PROTOBUF", 'syntax = "proto3"; message Order { int64 id = 1; }')
+    data = [
+        framed(first, avro(FIRST, {"order_id": 1})),
+        framed(second, avro(SECOND, {"order_id": 2, "amount": 2.5})),
+        framed(document, b'{"order_id": 3, "amount": 3.5}'),
+        framed(message, b"\x08\x04"),
+        framed(UNKNOWN, b""),
+        framed(second, avro(FIRST, {"order_id": 6})),
+    ]
+    rows = raw(data).transform(decode(Glue(ORDER, schemas=GlueRegistry(endpoint_url=moto[0])))).collect()
+    assert [row.schema_id for row in rows] == [first, second, document, message, UNKNOWN, second]
+    assert [row.value and tuple(row.value) for row in rows] == [
+        (1, None),
+        (2, 2.5),
+        (3, 3.5),
+        None,
+        None,
+        None,
+    ]
+    assert [row.error for row in rows] == [
+        None,
+        None,
+        None,
+        f"glue: schema version {message}: its data format is PROTOBUF; only AVRO and JSON are supported",
+        f"glue: schema version {UNKNOWN}: not found",
+        rows[5].error,
+    ]
+    assert rows[5].error.startswith("glue: the record does not match its schema: EOFError")
+
+
+def test_the_registry_is_found_by_the_settings_of_the_sdk_on_the_driver(raw, moto, register, monkeypatch):
+    schema_id = register("orders", "AVRO", json.dumps(FIRST))
+    # The workers of the session began before, and know nothing of this.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto[0])
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert GlueRegistry().resolved() == GlueRegistry("eu-central-1", moto[0])
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    data = [framed(schema_id, avro(FIRST, {"order_id": 1}))]
+    (row,) = raw(data).transform(decode(Glue("order_id long", schemas=GlueRegistry()))).collect()
+    assert (row.value.order_id, row.error) == (1, None)
+
+
+def test_a_schema_version_is_asked_for_once_a_process(moto, register):
+    schema_id = register("orders", "AVRO", json.dumps(FIRST))
+    registry = GlueRegistry(endpoint_url=moto[0]).resolved()
+    assert registry.get(UNKNOWN) is None
+    found = registry.get(schema_id)
+    assert found is not None
+    moto[1].terminate()
+    moto[1].wait(30)
+    assert registry.get(schema_id) is found
+
+
+def test_a_definition_that_is_no_schema_is_an_error_on_its_rows_alone(decoded, answering):
+    endpoint = answering(200, {"DataFormat": "AVRO", "SchemaDefinition": '{"type": "record"}'})
+    registry = GlueRegistry(endpoint_url=endpoint)
+    (row,) = decoded([framed(UNKNOWN, b"")], Glue("order_id long", schemas=registry))
+    assert (row["value"], row["schema_id"]) == (None, UNKNOWN)
+    assert row["error"].startswith(f"glue: schema version {UNKNOWN}: its definition is not an Avro schema")
+
+
+def test_a_registry_that_refuses_fails_the_job_and_says_so(raw, answering):
+    endpoint = answering(400, {"__type": "AccessDeniedException", "Message": "no permission"})
+    decoded = raw([framed(UNKNOWN, b"")]).transform(
+        decode(Glue("order_id long", schemas=GlueRegistry(endpoint_url=endpoint)))
+    )
+    told = rf"RegistryCallFailed: schema version {UNKNOWN}: GetSchemaVersion failed at {endpoint}: .*Access"
+    with pytest.raises(PySparkException, match=told):
+        decoded.collect()
+
+
+@pytest.mark.parametrize("code", ["EntityNotFoundException", "InvalidInputException"])
+def test_an_answer_about_the_id_alone_is_no_failure_of_the_registry(answering, code):
+    registry = GlueRegistry(endpoint_url=answering(400, {"__type": code, "Message": "no such version"}))
+    assert registry.resolved().get(UNKNOWN) is None
+
+
+@pytest.mark.parametrize("body", [{}, {"DataFormat": "AVRO"}, {"SchemaDefinition": "{}"}], ids=str)
+def test_an_answer_that_lacks_what_it_must_contain_is_a_failure(answering, body):
+    registry = GlueRegistry(endpoint_url=answering(200, body))
+    with pytest.raises(RegistryCallFailed, match="GetSchemaVersion failed at http"):
+        registry.resolved().get(UNKNOWN)
+
+
+def test_a_registry_that_cannot_be_reached_is_a_failure_of_the_package(monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(KinesisAssetsError, match="EndpointConnectionError"):
+        GlueRegistry(endpoint_url=endpoint).resolved().get(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("registry", "told"),
+    [
+        (GlueRegistry(profile_name="nobody"), "nobody"),
+        (GlueRegistry(), "region"),
+        (GlueRegistry("us-east-1", "x"), "x"),
+    ],
+    ids=str,
+)
+def test_a_registry_that_cannot_be_meant_is_refused_on_the_driver(monkeypatch, registry, told):
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(InvalidInput, match=f"cannot create a client of the Glue Schema Registry: .*{told}"):
+        registry.resolved()

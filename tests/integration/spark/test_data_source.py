@@ -1,0 +1,312 @@
+"""`spark.read.format("kinesis")`: a closed range, the same however often it is read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.spark.data_source import KinesisDataSource
+from kinesis_assets.testing import UserRecord, aggregate
+
+MIDDLE = str(1 << 127)
+
+
+@pytest.fixture
+def clock(clocked):
+    """The service's clock, to be moved."""
+    return clocked.clock
+
+
+@pytest.fixture
+def put(clocked, stream):
+    """Puts numbered records into the test's stream."""
+
+    def put(*items, key="0"):
+        entries = [
+            {"Data": str(item).encode(), "PartitionKey": "k", "ExplicitHashKey": key} for item in items
+        ]
+        clocked.kinesis.put_records(StreamName=stream, Records=entries)
+
+    return put
+
+
+@pytest.fixture
+def create(clocked, stream):
+    """Creates the test's stream."""
+    return lambda shards=1: clocked.kinesis.create_stream(StreamName=stream, ShardCount=shards)
+
+
+@pytest.fixture
+def split(clocked, stream):
+    """Splits the test's shard in the middle."""
+    return lambda: clocked.kinesis.split_shard(
+        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=MIDDLE
+    )
+
+
+@pytest.fixture
+def connect_job(clocked, stream, table):
+    """Runs the job on Spark Connect, in a process of its own: a process has one kind of session alone."""
+
+    def connect_job(until):
+        job = [sys.executable, str(Path(__file__).with_name("connect_job.py"))]
+        done = subprocess.run(
+            [*job, stream, clocked.settings.endpoint_url, until, table.uri],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return connect_job
+
+
+@pytest.fixture
+def load(clocked, spark, stream):
+    """A DataFrame of the test's stream; an option that is None is left out."""
+    spark.dataSource.register(KinesisDataSource)
+
+    def load(**options):
+        told = {
+            "stream": stream,
+            "endpoint_url": clocked.settings.endpoint_url,
+            "region_name": clocked.settings.region_name,
+            **options,
+        }
+        given = {name: value for name, value in told.items() if value is not None}
+        return spark.read.format("kinesis").options(**given).load()
+
+    return load
+
+
+def at(clock):
+    """The service's time as an option."""
+    return datetime.fromtimestamp(clock.seconds, UTC).isoformat()
+
+
+def items(frame):
+    """The numbers in a DataFrame, sorted."""
+    return sorted(int(row.data) for row in frame.select("data").collect())
+
+
+def test_closed_range_has_exactly_the_records_before_its_end(create, put, clock, load):
+    create(2)
+    put(0, 1)
+    put(2, key=MIDDLE)
+    clock.seconds += 1
+    until = at(clock)
+    put(3)
+    put(4, key=MIDDLE)
+    clock.seconds += 10
+    assert items(load(until=until)) == [0, 1, 2]
+
+
+def test_range_begins_at_its_start(create, put, clock, load):
+    create()
+    put(0)
+    clock.seconds += 1
+    start = at(clock)
+    put(1)
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    assert items(load(start=f"AT_TIMESTAMP:{start}", until=until)) == [1]
+
+
+def test_columns_are_the_records(create, put, clock, load, stream):
+    create()
+    put(7)
+    arrival = datetime.fromtimestamp(clock.seconds, UTC)
+    clock.seconds += 10
+    frame = load(until=arrival.replace(microsecond=1000).isoformat())
+    assert frame.schema == from_arrow_schema(RECORD_SCHEMA)
+    (row,) = frame.collect()
+    assert (row.stream, row.shard_id, bytes(row.data), row.partition_key, row.error) == (
+        stream,
+        "shardId-000000000000",
+        b"7",
+        "k",
+        None,
+    )
+    assert row.sub_sequence_number == 0
+    assert row.approximate_arrival_timestamp.astimezone(UTC) == arrival
+
+
+def test_records_without_a_key_are_rows_whose_key_is_null_and_aggregates_are_not_judged(
+    clocked, create, clock, load, stream
+):
+    create(2)
+    kinesis = clocked.kinesis
+    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+    kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy="AUTO")
+    apart = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", MIDDLE)])
+    kinesis.put_records(
+        StreamName=stream,
+        Records=[{"Data": b"0"}, {"Data": apart}, {"Data": apart, "PartitionKey": "k"}],
+    )
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    rows = load(until=until).select("data", "partition_key", "error").collect()
+    assert sorted((bytes(row.data), row.partition_key, row.error) for row in rows) == [
+        (b"0", None, None),
+        *[(b"1", "k", None)] * 2,
+        *[(b"2", "k", None)] * 2,
+    ]
+
+
+def test_two_actions_and_a_union_with_itself_agree_though_more_is_put(create, put, clock, load):
+    create()
+    put(0, 1)
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    frame = load(until=until)
+    assert items(frame) == [0, 1]
+    put(2)
+    clock.seconds += 10
+    assert frame.count() == 2
+    assert items(frame.union(frame)) == [0, 0, 1, 1]
+
+
+def test_tip_is_not_taken_until_late_records_had_their_time(create, clock, load, faults):
+    create()
+    until = at(clock)
+    clock.seconds += 0.9
+
+    def later(*_):
+        clock.seconds += 0.5
+
+    faults.answer("GetRecords", later)
+    assert items(load(until=until)) == []
+    assert clock.seconds >= datetime.fromisoformat(until).timestamp() + 2
+
+
+def test_named_shards_alone_are_read(create, put, clock, load):
+    create(2)
+    put(0)
+    put(1, key=MIDDLE)
+    clock.seconds += 10
+    until = at(clock)
+    clock.seconds += 10
+    assert items(load(until=until, shard_ids="shardId-000000000001")) == [1]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_empty_shards_give_no_rows(create, clock, load, shards):
+    create(shards)
+    until = at(clock)
+    clock.seconds += 10
+    assert items(load(until=until)) == []
+
+
+def test_closed_and_open_shards_are_read_alike(create, put, split, clock, load):
+    create()
+    put(0)
+    split()
+    put(1)
+    put(2, key=MIDDLE)
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    assert items(load(until=until)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "option until is missing"),
+        ({"stream": None}, "option stream, until is missing"),
+        ({"until": "2026-01-31T12:00:00Z", "topic": "orders"}, "unknown option topic"),
+        ({"until": "2026-01-31T12:00:00Z", "start": "AT_SEQUENCE_NUMBER:1"}, "applies to one shard"),
+        (
+            {"until": "2026-01-31T12:00:00Z", "start": "AT_TIMESTAMP:2026-02-01T00:00:00Z"},
+            "is not before until",
+        ),
+        ({"until": "2026-01-31T12:00:00Z", "start": "LATEST"}, "LATEST has no fixed meaning"),
+        ({"until": "2026-01-31T12:00:00Z", "start": "EARLIEST"}, "invalid position 'EARLIEST'"),
+        ({"until": "2026-01-31T12:00:00"}, "is not a time with an offset"),
+        ({"until": "tomorrow"}, "is not a time with an offset"),
+        ({"until": "2999-01-01T00:00:00Z"}, "is in the future"),
+        ({"until": "2026-01-31T12:00:00Z", "shard_ids": "shardId-9"}, "has no shard shardId-9"),
+        ({"until": "2026-01-31T12:00:00Z", "stream": "no-such-stream"}, "no-such-stream: not found"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value,
+)
+def test_option_that_makes_no_sense_is_a_clear_error(create, load, options, told):
+    create()
+    with pytest.raises(PySparkException, match=told):
+        load(**options).collect()
+
+
+def test_failing_shard_fails_the_read(create, put, clock, load, faults):
+    create(2)
+    put(0)
+    clock.seconds += 1
+    until = at(clock)
+    clock.seconds += 10
+    faults.fail(status=400, code="AccessDeniedException", shard_id="shardId-000000000001")
+    with pytest.raises(PySparkException, match=r"shardId-000000000001.*AccessDeniedException"):
+        load(until=until).collect()
+
+
+def test_source_and_landing_work_on_spark_connect(create, put, clock, table, connect_job):
+    create(2)
+    put(0, 1)
+    put(2, key=MIDDLE)
+    clock.seconds += 1
+    until = at(clock)
+    put(3)
+    clock.seconds += 10
+    assert connect_job(until) == {
+        "read": [0, 1, 2],
+        "rows": {"shardId-000000000000": 3, "shardId-000000000001": 1},
+    }
+    assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 4
+
+
+def test_a_stream_is_read_by_its_arn_and_its_rows_have_its_name(clocked, create, put, stream, faults):
+    create()
+    put(1, 2)
+    arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream}"
+    clocked.clock.advance(5)
+    until = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat()
+    clocked.clock.advance(10)
+    options = {"stream": arn, "until": until, "endpoint_url": clocked.settings.endpoint_url}
+    faults.calls.clear()
+    reader = KinesisDataSource(options).reader(from_arrow_schema(RECORD_SCHEMA))
+    (partition,) = reader.partitions()
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert [row["stream"] for row in rows] == [stream] * 2
+    assert not [call for call in faults.calls if "StreamName" in call.arguments]
+
+
+def test_sub_records_of_an_aggregate_are_rows(clocked, create, load, stream):
+    create()
+    sound = aggregate([UserRecord("k", b"\x00\xff\xfe"), UserRecord("k", b"1")])
+    damaged = aggregate([UserRecord("k", b"2")])
+    damaged = damaged[:-1] + bytes([damaged[-1] ^ 1])
+    for entry in (b"plain", sound, damaged):
+        clocked.kinesis.put_record(StreamName=stream, Data=entry, PartitionKey="k")
+    clocked.clock.advance(1)
+    until = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat()
+    clocked.clock.advance(10)
+    rows = load(until=until).collect()
+    assert sorted((bytes(row.data), row.sub_sequence_number, row.error) for row in rows) == [
+        (b"\x00\xff\xfe", 0, None),
+        (b"1", 1, None),
+        (b"plain", 0, None),
+        (damaged, 0, "aggregate: its MD5 does not match"),
+    ]

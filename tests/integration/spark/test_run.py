@@ -1,0 +1,521 @@
+"""A run: plan, land, commit, and what became of each shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets.errors import (
+    InvalidInput,
+    LandingFailed,
+    ParentUnfinished,
+    PositionConflict,
+    ReadFailed,
+    ShardUnknown,
+    ShardVanished,
+    StreamRecreated,
+)
+from kinesis_assets.ingest import land as land_module
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.spark.session import wrap_spark_errors
+
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def states(result):
+    return {shard_id: outcome.state for shard_id, outcome in result.outcomes.items()}
+
+
+def fail_shard(faults, shard_id, pages=0):
+    """Refuse a shard's GetRecords after some pages."""
+    faults.fail(status=400, code="AccessDeniedException", shard_id=shard_id, after=pages)
+
+
+# What lands
+
+
+def test_run_lands_every_record_and_tells_of_each_shard(bench):
+    first, second = bench.create(2)
+    bench.put(1, 22)
+    bench.put(333, part=0.5)
+    result = bench.run()
+    assert bench.items == [1, 22, 333]
+    assert states(result) == {first: ShardState.COMMITTED, second: ShardState.COMMITTED}
+    outcome = result.outcomes[first]
+    assert (outcome.rows, outcome.bytes, outcome.files, outcome.lag_ms) == (2, 3, 1, 0)
+    assert (outcome.start, outcome.through) == (BEGINNING, bench.positions.shards[first].position)
+    assert result.errors == {}
+    assert result.version == bench.version
+
+
+def test_next_run_lands_what_came_since_and_nothing_twice(bench):
+    bench.create(2)
+    bench.put(0, 1)
+    bench.run()
+    bench.put(2)
+    bench.put(3, part=0.5)
+    bench.run()
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_rows_carry_stream_shard_and_the_plans_batch(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    plan = bench.plan()
+    bench.execute(plan)
+    assert [bench.arrow()[name].to_pylist() for name in ("stream", "shard_id", "batch_id", "error")] == [
+        [bench.stream],
+        [shard],
+        [plan.batch_id],
+        [None],
+    ]
+
+
+def test_bounded_runs_land_a_backlog_in_steps(bench):
+    bench.create()
+    bench.put(*range(5))
+    steps = []
+    for _ in range(3):
+        bench.run(max_records=2)
+        steps.append(bench.items)
+    assert steps == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
+
+
+def test_many_shards_share_a_tasks_files(bench):
+    shards = bench.create(20)
+    for number in range(20):
+        bench.put(number, part=(number + 0.5) / 20)
+    result = bench.run()
+    assert bench.items == list(range(20))
+    assert set(states(result).values()) == {ShardState.COMMITTED}
+    assert len(list(Path(bench.table.uri).glob("arrival_date=*/*.parquet"))) <= 4
+    assert {shard for shard, outcome in result.outcomes.items() if outcome.files == 1} == set(shards)
+
+
+def test_asked_shards_alone_are_read(bench, faults):
+    first, second = bench.create(2)
+    bench.put(0)
+    bench.put(1, part=0.5)
+    result = bench.run([second])
+    assert bench.items == [1]
+    assert states(result) == {second: ShardState.COMMITTED}
+    assert faults.count("GetRecords", first) == 0
+
+
+def test_idle_rerun_makes_no_commit(bench):
+    bench.create(2)
+    bench.put(0)
+    bench.run()
+    before = bench.version
+    result = bench.run()
+    assert bench.version == before
+    assert result.version is None
+    assert set(states(result).values()) == {ShardState.COMMITTED}
+
+
+def test_idle_shards_tip_time_is_committed_anew_after_an_hour(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    bench.run()
+    before = bench.positions.shards[shard]
+    bench.later(seconds=3600)
+    assert bench.run().version == bench.version
+    after = bench.positions.shards[shard]
+    assert after.tip_time == before.tip_time + timedelta(hours=1)
+    assert (after.position, after.last_arrival) == (before.position, before.last_arrival)
+    assert bench.items == [0]
+
+
+def test_record_that_arrives_after_the_planned_time_is_the_next_runs(bench):
+    bench.create()
+    bench.put(0)
+    plan = bench.plan()
+    bench.later(seconds=1)
+    bench.put(1)
+    bench.execute(plan)
+    assert bench.items == [0]
+    bench.run()
+    assert bench.items == [0, 1]
+
+
+# Where a stream begins
+
+
+def test_latest_is_frozen_at_the_first_plan(bench):
+    bench.create(2)
+    bench.put(0)
+    bench.later(seconds=5)
+    plan = bench.plan(start="LATEST")
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.execute(plan)
+    assert bench.items == [1, 2]
+
+
+def test_frozen_start_outlives_a_run_that_never_read(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    bench.later(seconds=5)
+    planned_at = bench.now
+    bench.plan(start="LATEST")
+    assert bench.positions.shards[shard].position == Position.at_timestamp(planned_at)
+    bench.put(1)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    assert bench.items == [1]
+
+
+def test_first_plan_freezes_every_listed_shard_also_those_not_asked(bench):
+    first, second = bench.create(2)
+    bench.later(seconds=5)
+    bench.run([first], start="LATEST")
+    bench.later(seconds=5)
+    bench.put(1, part=0.5)
+    bench.later(seconds=5)
+    bench.run([second], start="LATEST")
+    assert bench.items == [1]
+
+
+def test_empty_read_leaves_the_frozen_time(bench):
+    (shard,) = bench.create()
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    frozen = bench.positions.shards[shard].position
+    bench.later(seconds=7200)
+    bench.run()
+    assert bench.positions.shards[shard].position == frozen
+    assert frozen.kind is PositionKind.AT_TIMESTAMP
+
+
+def test_shards_listed_after_the_freeze_are_read_from_their_first_record(bench):
+    (parent,) = bench.create()
+    bench.put(0)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    bench.split(parent)
+    bench.put(1)
+    bench.put(2, part=0.5)
+    bench.later(seconds=5)
+    bench.run(start="LATEST")
+    assert bench.items == [1, 2]
+
+
+# Bounds
+
+
+def test_narrowed_bounds_cannot_widen(bench):
+    (shard,) = bench.create()
+    plan = bench.plan(max_records=2, max_bytes=10)
+    until = plan.ranges[shard].bounds.until
+    wide = Bounds(max_records=100, max_bytes=100, until=until + timedelta(hours=1))
+    assert plan.narrowed(wide).ranges == plan.ranges
+
+
+def test_narrowed_bounds_are_the_tighter_of_both(bench):
+    (shard,) = bench.create()
+    plan = bench.plan(max_records=2, max_bytes=10)
+    until = plan.ranges[shard].bounds.until
+    earlier = until - timedelta(hours=1)
+    narrowed = plan.narrowed(Bounds(max_records=1, max_bytes=100, max_seconds=5, until=earlier))
+    assert narrowed.ranges[shard].bounds == Bounds(max_records=1, max_bytes=10, max_seconds=5, until=earlier)
+    assert narrowed.ranges[shard].start == plan.ranges[shard].start
+
+
+def test_narrowed_plan_lands_less_and_the_next_run_the_rest(bench):
+    bench.create()
+    bench.put(*range(4))
+    bench.execute(bench.plan().narrowed(Bounds(max_records=1)))
+    assert bench.items == [0]
+    bench.run()
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_asked_until_is_kept_when_it_is_before_now(bench):
+    (shard,) = bench.create()
+    until = datetime(2026, 1, 1, tzinfo=UTC)
+    assert bench.plan(until=until).ranges[shard].bounds.until == until
+
+
+# Parents and children
+
+
+def test_parents_then_children_in_one_run(bench, faults):
+    (parent,) = bench.create()
+    bench.put(*range(3))
+    children = bench.split(parent)
+    bench.put(3, 4)
+    bench.put(5, part=0.5)
+    result = bench.run([*reversed(children), parent])
+    assert bench.items == list(range(6))
+    assert states(result) == {parent: ShardState.FINISHED} | dict.fromkeys(children, ShardState.COMMITTED)
+    order = [call.shard_id for call in faults.calls if call.operation == "GetRecords"]
+    assert parent not in order[order.count(parent) :]
+
+
+def test_grandchildren_are_landed_in_the_same_run(bench):
+    (parent,) = bench.create()
+    bench.put(0)
+    child, _ = bench.split(parent)
+    bench.put(1)
+    bench.split(child, part=0.25)
+    bench.put(2)
+    result = bench.run()
+    assert bench.items == [0, 1, 2]
+    assert result.errors == {}
+
+
+def test_child_waits_while_its_parent_is_bounded(bench, faults):
+    (parent,) = bench.create()
+    bench.put(*range(3))
+    children = bench.split(parent)
+    bench.put(3)
+    result = bench.run(max_records=2)
+    assert bench.items == [0, 1]
+    assert states(result) == {parent: ShardState.COMMITTED} | dict.fromkeys(children, ShardState.WAITING)
+    assert isinstance(result.errors[children[0]], ParentUnfinished)
+    assert parent in str(result.errors[children[0]])
+    assert [faults.count("GetRecords", child) for child in children] == [0, 0]
+    bench.run(max_records=2)
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_child_asked_without_its_parent_waits(bench, faults):
+    (parent,) = bench.create()
+    children = bench.split(parent)
+    bench.put(0)
+    result = bench.run(children)
+    assert set(states(result).values()) == {ShardState.WAITING}
+    assert faults.count("GetRecords") == 0
+    assert bench.items == []
+
+
+def test_child_waits_while_its_parent_fails(bench, faults):
+    (parent,) = bench.create()
+    bench.put(0)
+    children = bench.split(parent)
+    fail_shard(faults, parent)
+    result = bench.run()
+    assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
+
+
+def test_merged_shard_waits_for_both_parents(bench):
+    first, second = bench.create(2)
+    bench.put(0)
+    bench.put(1, part=0.5)
+    bench.kinesis.merge_shards(StreamName=bench.stream, ShardToMerge=first, AdjacentShardToMerge=second)
+    bench.put(2)
+    child = bench.shard_ids[-1]
+    assert states(bench.run([first, child])) == {first: ShardState.FINISHED, child: ShardState.WAITING}
+    assert states(bench.run([second, child])) == {second: ShardState.FINISHED, child: ShardState.COMMITTED}
+    assert bench.items == [0, 1, 2]
+
+
+def test_finished_shard_is_never_read_again(bench, faults):
+    (parent,) = bench.create()
+    bench.put(0)
+    bench.split(parent)
+    bench.run()
+    faults.calls.clear()
+    result = bench.run()
+    assert result.outcomes[parent].state is ShardState.FINISHED
+    assert faults.count("GetShardIterator", parent) == faults.count("GetRecords", parent) == 0
+
+
+def test_finished_shard_stays_finished_when_it_is_no_longer_listed(bench, faults):
+    (parent,) = bench.create()
+    bench.put(0)
+    children = bench.split(parent)
+    bench.put(1)
+    bench.run([parent])
+    hide(faults, parent)
+    result = bench.run([parent, *children])
+    assert states(result) == {parent: ShardState.FINISHED} | dict.fromkeys(children, ShardState.COMMITTED)
+    assert bench.items == [0, 1]
+
+
+# What does not go well
+
+
+def hide(faults, shard_id):
+    """List a shard no more."""
+    faults.answer(
+        "ListShards",
+        lambda _, answer: answer.but(
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != shard_id]
+        ),
+    )
+
+
+def test_unknown_shard_is_refused_and_its_neighbours_commit(bench):
+    (shard,) = bench.create()
+    bench.put(0)
+    result = bench.run([shard, "shardId-000000000099"])
+    assert states(result) == {shard: ShardState.COMMITTED, "shardId-000000000099": ShardState.FAILED}
+    assert isinstance(result.errors["shardId-000000000099"], ShardUnknown)
+    assert bench.items == [0]
+
+
+def test_vanished_shard_is_refused_with_its_position_and_its_neighbours_commit(bench, faults):
+    first, second = bench.create(2)
+    bench.put(0, 2)
+    bench.run(max_records=1)
+    position = bench.positions.shards[first].position
+    bench.split(first, part=0.25)
+    bench.put(1, part=0.5)
+    hide(faults, first)
+    result = bench.run([first, second])
+    assert states(result) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
+    assert isinstance(result.errors[first], ShardVanished)
+    assert str(position) in str(result.errors[first])
+    assert bench.items == [0, 1]
+    assert bench.positions.shards[first].position == position
+
+
+def test_child_of_a_vanished_parent_waits(bench, faults):
+    (parent,) = bench.create()
+    bench.put(0, 1)
+    children = bench.split(parent)
+    bench.run(max_records=1)
+    hide(faults, parent)
+    result = bench.run([parent, *children])
+    assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
+
+
+def test_failing_shard_keeps_what_it_had_and_its_neighbours_commit(bench, faults):
+    first, second = bench.create(2)
+    bench.put(*range(4))
+    bench.put(4, 5, part=0.5)
+    faults.page_size(2)
+    fail_shard(faults, first, pages=1)
+    result = bench.run()
+    assert states(result) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
+    assert isinstance(result.errors[first], ReadFailed)
+    assert "AccessDeniedException" in str(result.errors[first])
+    assert result.outcomes[first].rows == 2
+    assert bench.items == [0, 1, 4, 5]
+    faults.clear()
+    bench.run()
+    assert bench.items == list(range(6))
+
+
+def test_cut_iterator_body_of_one_shard_does_not_hold_back_its_neighbours(bench, faults):
+    first, second = bench.create(2)
+    bench.put(0)
+    bench.put(1, part=0.5)
+    faults.cut_body("GetShardIterator", shard_id=first)
+    assert states(bench.run()) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
+
+
+def test_shard_that_another_run_moved_is_a_conflict_and_its_neighbours_commit(bench):
+    first, second = bench.create(2)
+    bench.put(0)
+    bench.put(1, part=0.5)
+    slow = bench.plan()
+    bench.run([first])
+    result = bench.execute(slow)
+    assert states(result) == {first: ShardState.CONFLICT, second: ShardState.COMMITTED}
+    assert isinstance(result.errors[first], PositionConflict)
+    assert result.outcomes[first].rows == 0
+    assert bench.items == [0, 1]
+
+
+def test_recreated_stream_is_refused_at_the_plan(bench):
+    bench.create()
+    bench.run()
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.create()
+    with pytest.raises(StreamRecreated):
+        bench.plan()
+
+
+def test_stream_recreated_after_the_plan_adds_nothing(bench):
+    bench.create()
+    plan = bench.plan()
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.create()
+    bench.put(99)
+    with pytest.raises(StreamRecreated):
+        bench.execute(plan)
+    assert bench.items == []
+
+
+@pytest.mark.parametrize("death", ["raises", "exits"])
+def test_task_attempt_that_dies_after_writing_doubles_nothing(bench, monkeypatch, death):
+    bench.create(2)
+    bench.put(*range(3))
+    bench.put(3, 4, part=0.5)
+    real = land_module.landing_task
+
+    def dying(job, groups):
+        run = real(job, groups)
+
+        def first_attempt_dies(numbers):
+            import os  # noqa: PLC0415  # goes to the worker with the function
+
+            from pyspark import TaskContext  # noqa: PLC0415
+
+            landed = list(run(numbers))
+            context = TaskContext.get()
+            if context.partitionId() == 0 and context.attemptNumber() == 0:
+                if death == "exits":
+                    os._exit(137)
+                raise RuntimeError("as the test says")
+            yield from landed
+
+        return first_attempt_dies
+
+    monkeypatch.setattr(land_module, "landing_task", dying)
+    result = bench.run()
+    assert result.errors == {}
+    assert bench.items == list(range(5))
+    assert len(list(Path(bench.table.uri).glob("arrival_date=*/*.parquet"))) == 3
+
+
+def test_run_that_dies_before_its_commit_leaves_no_row_and_the_next_lands_all(bench, monkeypatch):
+    bench.create()
+    bench.put(0, 1)
+    plan = bench.plan()
+
+    def dies(*_, **__):
+        raise RuntimeError("as the test says")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kinesis_assets.ingest.run.commit", dies)
+        with pytest.raises(RuntimeError):
+            bench.execute(plan)
+    assert bench.items == []
+    bench.run()
+    assert bench.items == [0, 1]
+
+
+# Plans that cannot be meant
+
+
+def test_start_in_the_future_is_refused_before_anything_is_frozen(bench):
+    bench.create()
+    with pytest.raises(InvalidInput, match="not in the past"):
+        bench.plan(start="AT_TIMESTAMP:2099-01-01T00:00:00Z")
+    bench.plan()
+
+
+def test_shard_that_the_body_left_out_is_no_finished_one(bench):
+    first, second = bench.create(2)
+    bench.put(0)
+    plan = bench.plan()
+    left = replace(plan, ranges={second: plan.ranges[second]})
+    assert states(bench.execute(left)) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
+
+
+def test_spark_failure_is_told_in_one_line(spark):
+    def boom(batches):
+        raise ValueError("no room on the disk")
+        yield from batches
+
+    with pytest.raises(LandingFailed, match="no room on the disk") as told, wrap_spark_errors("orders"):
+        spark.range(1).mapInArrow(boom, "id long").collect()
+    assert "\n" not in str(told.value)

@@ -1,0 +1,142 @@
+"""The wheel works in an empty environment, and holds nothing of the project that this repository deploys."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import BytesParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from deltalake import DeltaTable
+
+import kinesis_assets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(kinesis_assets.__file__).parents[1]
+RECORDS = [b"click %d" % number for number in range(20)]
+
+pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command and return what it prints on standard output."""
+    # Without the variables of the test process that would let a command import from this repository.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=inherited | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    run(sys.executable, "-m", "pip", "wheel", *options, PROJECT, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The programs of an environment in which only the wheel and its dependencies are installed."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder, cwd=folder)
+    programs = folder / "bin"
+    constraints = PROJECT / "constraints.txt"
+    run(programs / "pip", "install", "--quiet", "-c", constraints, f"{wheel}[demo]", cwd=folder)
+    run(programs / "pip", "check", cwd=folder)
+    yield programs
+    shutil.rmtree(folder)  # it takes a gigabyte
+
+
+def test_the_wheel_holds_the_package_without_this_repository_s_project(wheel):
+    with zipfile.ZipFile(wheel) as content:
+        names = {name for name in content.namelist() if ".dist-info/" not in name}
+    modules = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "kinesis_assets").rglob("*.py")}
+    assert names == modules - {"kinesis_assets/definitions.py"} | {"kinesis_assets/py.typed"}
+
+
+def test_the_metadata_name_the_version_of_the_package(wheel):
+    with zipfile.ZipFile(wheel) as content:
+        (metadata,) = (name for name in content.namelist() if name.endswith("/METADATA"))
+        fields = BytesParser().parsebytes(content.read(metadata))
+    assert fields["Version"] == kinesis_assets.__version__
+    assert not any(requirement.startswith("pandas") for requirement in fields.get_all("Requires-Dist"))
+
+
+def test_the_demonstration_runs(installed, tmp_path):
+    printed = run(installed / "kinesis-assets", "demo", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    assert "every record is there exactly once" in printed
+
+
+@pytest.fixture
+def stream(installed: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The stream `clicks` on the embedded endpoint of the environment, and the variables that lead to it."""
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    command = [installed / "kinesis-assets", "local", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            kinesis = boto3.client(
+                "kinesis",
+                endpoint_url=url,
+                region_name=keys["AWS_REGION"],
+                aws_access_key_id="test",
+                aws_secret_access_key="test",  # noqa: S106  # the embedded stream takes any
+            )
+            kinesis.create_stream(StreamName="clicks", ShardCount=2)
+            entries = [{"Data": data, "PartitionKey": data.decode()} for data in RECORDS]
+            kinesis.put_records(StreamName="clicks", Records=entries)
+            yield keys | {"AWS_ENDPOINT_URL_KINESIS": url}
+        finally:
+            server.terminate()
+
+
+DEFINITIONS = """
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs():
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+
+
+def test_an_empty_project_with_one_defs_yaml_loads_and_materializes(installed, stream, tmp_path):
+    stream_folder = tmp_path / "lake" / "defs" / "clicks"
+    stream_folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.dg]\ndirectory_type = "project"\n\n[tool.dg.project]\nroot_module = "lake"\n'
+    )
+    (tmp_path / "lake" / "__init__.py").touch()
+    (tmp_path / "lake" / "definitions.py").write_text(DEFINITIONS)
+    attributes = {"stream": "clicks", "table": str(tmp_path / "table")}
+    component = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": attributes}
+    (stream_folder / "defs.yaml").write_text(json.dumps(component))
+    env = stream | {"PYTHONPATH": str(tmp_path)}  # instead of installing the project
+
+    run(installed / "dagster", "definitions", "validate", "-m", "lake.definitions", cwd=tmp_path, env=env)
+    printed = run(installed / "kinesis-assets", "run", "--stream", "clicks", "--json", cwd=tmp_path, env=env)
+
+    assert [json.loads(line)["state"] for line in printed.splitlines()] == ["committed", "committed"]
+    assert sorted(DeltaTable(tmp_path / "table").to_pyarrow_table()["data"].to_pylist()) == sorted(RECORDS)

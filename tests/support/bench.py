@@ -1,0 +1,292 @@
+"""The bench that tests work at: a stream, its table, and everything that a test does to either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from kinesis_assets.adopt.run import AdoptResult, adopt
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.replay.run import Fill, replay
+from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.seek.run import SeekResult, seek
+from kinesis_assets.table.table import PositionedTable
+from support.single_task import fill_as_in_spark, land_as_in_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.run import Land
+    from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.replay.outcome import ReplayResult
+    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.testing import Clock
+
+HASH_KEYS = 1 << 128
+RECORDS_IN_A_CALL = 500
+POLICY = {each.name for each in fields(ReadPolicy)} - {"starts", "bounds"}
+
+
+@dataclass
+class Bench:
+    """A stream and its table, with the calls that tests make to them.
+
+    Runs are executed without Dagster; their records are read by `land`, by default in one task in this
+    process.
+
+    Attributes:
+        acknowledged: Shard id, sequence number and data of every record that was put.
+        clock: The service's clock, if the test controls it.
+    """
+
+    kinesis: Any
+    settings: ClientSettings
+    stream: str
+    table: PositionedTable
+    clock: Clock | None = None
+    land: Land = land_as_in_spark
+    acknowledged: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+    @cached_property
+    def client(self) -> StreamClient:
+        return StreamClient(self.stream, self.settings, wait=lambda _: None)
+
+    # The service's clock
+
+    @property
+    def now(self) -> datetime:
+        assert self.clock is not None
+        return datetime.fromtimestamp(self.clock.seconds, UTC)
+
+    def later(self, **delta: float) -> datetime:
+        """Advance the service's clock, as in `later(hours=3)`, and return its time."""
+        assert self.clock is not None
+        self.clock.advance(timedelta(**delta).total_seconds())
+        return self.now
+
+    # The stream
+
+    def create(self, shards: int = 1) -> list[str]:
+        """Create the stream and return the ids of its shards."""
+        self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
+        return self.shard_ids
+
+    def delete(self) -> None:
+        self.kinesis.delete_stream(StreamName=self.stream)
+
+    @property
+    def shard_ids(self) -> list[str]:
+        return [shard.shard_id for shard in self.client.list_shards()]
+
+    def hash_range(self, shard_id: str) -> tuple[int, int]:
+        """Return a shard's first and last hash key."""
+        (found,) = (shard for shard in self.client.list_shards() if shard.shard_id == shard_id)
+        first, last = found.hash_range
+        return int(first), int(last)
+
+    def put(self, *items: int | bytes, part: float = 0, shard_id: str | None = None) -> list[str]:
+        """Put records and return their sequence numbers.
+
+        Args:
+            items: The records' data. A number is put as its digits.
+            part: The place in the hash key space, from 0 up to 1, which determines the shard.
+            shard_id: The shard, instead of a place.
+        """
+        key = int(HASH_KEYS * part) if shard_id is None else self.hash_range(shard_id)[0]
+        data = [item if isinstance(item, bytes) else str(item).encode() for item in items]
+        entries = [{"Data": item, "PartitionKey": "k", "ExplicitHashKey": str(key)} for item in data]
+        return self._put(entries)
+
+    def put_many(self, count: int, shard_id: str | None = None) -> None:
+        """Put different records, spread over the shards or all to one."""
+        first = len(self.acknowledged)
+        key = {} if shard_id is None else {"ExplicitHashKey": str(self.hash_range(shard_id)[0])}
+        entries = [
+            {"Data": f"record {number} ".encode() * 8, "PartitionKey": f"key-{number}", **key}
+            for number in range(first, first + count)
+        ]
+        self._put(entries)
+
+    def _put(self, entries: list[dict[str, Any]]) -> list[str]:
+        numbers: list[str] = []
+        for first in range(0, len(entries), RECORDS_IN_A_CALL):
+            some = entries[first : first + RECORDS_IN_A_CALL]
+            response = self.kinesis.put_records(StreamName=self.stream, Records=some)
+            assert response["FailedRecordCount"] == 0
+            for entry, record in zip(some, response["Records"], strict=True):
+                numbers.append(record["SequenceNumber"])
+                self.acknowledged.append((record["ShardId"], numbers[-1], entry["Data"]))
+        return numbers
+
+    def split(self, shard_id: str, part: float | None = None) -> list[str]:
+        """Split a shard, in its middle or at a place in the hash key space, and return its children's ids."""
+        key = (sum(self.hash_range(shard_id)) + 1) // 2 if part is None else int(HASH_KEYS * part)
+        self.kinesis.split_shard(StreamName=self.stream, ShardToSplit=shard_id, NewStartingHashKey=str(key))
+        return self.children(shard_id)
+
+    def merge(self, shard_id: str, adjacent: str) -> str:
+        """Merge two shards and return their child's id."""
+        self.kinesis.merge_shards(
+            StreamName=self.stream, ShardToMerge=shard_id, AdjacentShardToMerge=adjacent
+        )
+        (child,) = self.children(shard_id)
+        return child
+
+    def children(self, shard_id: str) -> list[str]:
+        return [shard.shard_id for shard in self.client.list_shards() if shard_id in shard.parents]
+
+    def set_retention(self, hours: int) -> None:
+        now = self.client.describe().retention_hours
+        change = "increase" if hours > now else "decrease"
+        call = getattr(self.kinesis, f"{change}_stream_retention_period")
+        call(StreamName=self.stream, RetentionPeriodHours=hours)
+
+    # Runs
+
+    def plan(
+        self,
+        requested: Sequence[str] | None = None,
+        *,
+        start: str | Mapping[str, str] = "TRIM_HORIZON",
+        **settings: Any,
+    ) -> RunPlan:
+        """Plan a run.
+
+        Args:
+            requested: The shards to read; all by default.
+            start: The start of the stream's first plan.
+            settings: Fields of `ReadPolicy` and of `Bounds`.
+        """
+        policy = {name: settings.pop(name) for name in POLICY & settings.keys()}
+        return plan_run(
+            self.client,
+            self.table,
+            asked=self.shard_ids if requested is None else requested,
+            policy=ReadPolicy(StartPositions.of(start), Bounds(**settings), **policy),
+        )
+
+    def execute(self, plan: RunPlan, land: Land | None = None, *, by: str | None = None) -> RunResult:
+        return execute_run(land or self.land, self.client, self.table, plan, by=by)
+
+    def run(
+        self,
+        requested: Sequence[str] | None = None,
+        *,
+        land: Land | None = None,
+        by: str | None = None,
+        **settings: Any,
+    ) -> RunResult:
+        """Plan a run and execute it."""
+        return self.execute(self.plan(requested, **settings), land, by=by)
+
+    # Operations beside the runs
+
+    def replay(
+        self,
+        start: str = "TRIM_HORIZON",
+        end: str | None = None,
+        *shard_ids: str,
+        fill: Fill = fill_as_in_spark,
+        by: str | None = None,
+    ) -> ReplayResult:
+        return replay(fill, self.client, self.table, ReplayWindow.of(start, end), shard_ids, by=by)
+
+    def seek(self, to: str, *shard_ids: str, by: str = "ann", apply: bool = True) -> SeekResult:
+        """Set the positions of some shards, by default of all."""
+        position = Position.parse(to)
+        return seek(self.client, self.table, to=position, shard_ids=shard_ids or None, by=by, apply=apply)
+
+    def adopt(self, *, by: str = "ann", apply: bool = True) -> AdoptResult:
+        return adopt(self.client, self.table, by=by, apply=apply)
+
+    # The table
+
+    def arrow(self, *columns: str) -> pa.Table:
+        """Return the table's rows in no particular order, with some or all columns."""
+        return DeltaTable(self.table.uri).to_pyarrow_table(columns=list(columns) or None)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table's rows in the order of the stream."""
+        return sorted(
+            self.arrow().to_pylist(),
+            key=lambda row: (row["shard_id"], int(row["sequence_number"]), row["sub_sequence_number"]),
+        )
+
+    @property
+    def data(self) -> list[bytes]:
+        """The data of the table's rows, sorted."""
+        return sorted(self.arrow("data")["data"].to_pylist())
+
+    @property
+    def items(self) -> list[int]:
+        """The numbers that were put and are in the table, sorted."""
+        return sorted(map(int, self.data))
+
+    @property
+    def stored(self) -> list[tuple[str, str, bytes]]:
+        """Shard id, sequence number and data of the table's rows, as in `acknowledged`, in no order."""
+        names = ("shard_id", "sequence_number", "data")
+        columns = self.arrow(*names)
+        return list(zip(*(columns[name].to_pylist() for name in names), strict=True))
+
+    @property
+    def version(self) -> int:
+        return DeltaTable(self.table.uri).version()
+
+    @property
+    def positions(self) -> StreamPositions:
+        """The table's positions of the stream."""
+        found = PositionedTable(self.table.uri).snapshot().positions(self.client.describe().identity)
+        assert found is not None
+        return found
+
+    @property
+    def amendment(self) -> Amendment | None:
+        """The table's newest amendment."""
+        return self.table.snapshot().amendment(self.client.describe().identity)
+
+    def at(self, shard_id: str) -> ShardPosition:
+        """Return what the table records about a shard."""
+        return self.positions.shards[shard_id]
+
+    def lose(self, *items: int) -> None:
+        """Delete numbers from the table, as an accident would."""
+        lost = [row for row in self.rows if int(row["data"]) in items]
+        predicate = " OR ".join(
+            f"(sequence_number = '{row['sequence_number']}' AND "
+            f"sub_sequence_number = {row['sub_sequence_number']})"
+            for row in lost
+        )
+        assert len(lost) == len(items)
+        assert DeltaTable(self.table.uri).delete(predicate)["num_deleted_rows"] == len(items)
+
+    # The contract
+
+    def assert_exactly_once(self) -> None:
+        """The table contains every acknowledged record once, and nothing else."""
+        assert Counter(self.stored) == Counter(self.acknowledged)
+
+    def assert_rows_equal_positions(self) -> None:
+        """A record is in the table if and only if its shard's position has passed it."""
+        passed = {
+            shard_id: int(shard.position.sequence_number)
+            for shard_id, shard in self.positions.shards.items()
+            if shard.position.sequence_number is not None
+        }
+        expected = [record for record in self.acknowledged if int(record[1]) <= passed.get(record[0], -1)]
+        assert Counter(self.stored) == Counter(expected)

@@ -1,0 +1,193 @@
+"""What Dagster's daemon does with a stream's sensor, but for launching the runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import msgspec
+from dagster._core.events import AssetObservationData, StepMaterializationData
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.ingest.plan import plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.table.commit import commit, freeze
+from kinesis_assets.table.commit_ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.ingest.outcome import RunResult
+
+NOON = 1_790_000_000.0
+PARTITION = "dagster/partition"
+FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+Status = dg.DagsterRunStatus
+
+
+class Daemon:
+    """Does with a stream's sensor what Dagster's daemon does, but for launching the runs.
+
+    Attributes:
+        project: The stream's definitions.
+        instance: Its instance.
+        cursor: The sensor's.
+        clock: What its ticks go by; this machine's by default.
+    """
+
+    def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
+        self.project = project
+        self.instance = instance
+        self.cursor: str | None = None
+        self.clock: Callable[[], float] | None = None
+        name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
+        (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
+
+    def tick(self) -> SensorExecutionData | dg.SensorResult:
+        """Evaluate the sensor, add the partitions and events that it asks for, keep its cursor."""
+        data = self._evaluate() if self.clock is None else self._evaluate_by(self.clock)
+        for request in data.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(
+                request.partitions_def_name, list(request.partition_keys or ())
+            )
+        for event in data.asset_events:
+            self.instance.report_runless_asset_event(event)
+        self.cursor = data.cursor
+        return data
+
+    def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
+        with self.project.open_stream() as opened:
+            return evaluate(opened, self.instance, self.cursor, clock)
+
+    def _evaluate(self) -> SensorExecutionData:
+        assert isinstance(self.sensor, dg.SensorDefinition)
+        with dg.build_sensor_context(
+            self.instance,
+            self.cursor,
+            definitions=self.project.definitions,
+            resources=dict(self.project.definitions.resources or {}),
+        ) as context:
+            return self.sensor.evaluate_tick(context)
+
+    def spans(self) -> list[Sequence[str]]:
+        """The spans of shards that a tick asks for: (one,) or (first, last)."""
+        return [_span(request.tags) for request in self.tick().run_requests or ()]
+
+    def add_partitions(self, *shard_ids: str) -> None:
+        self.instance.add_dynamic_partitions(str(self.partitions.name), list(shard_ids))
+
+    @property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        return shard_partitions(self.project.stream)
+
+    def partition_keys(self) -> list[str]:
+        return list(self.partitions.get_partition_keys(dynamic_partitions_store=self.instance))
+
+    def run(self, tags: dict[str, str], status: Status = Status.STARTED) -> dg.DagsterRun:
+        """A run over the raw asset with those tags, in that status."""
+        job = self.project.definitions.resolve_implicit_global_asset_job_def()
+        selection = frozenset({raw_key(self.project.stream)})
+        return self.instance.create_run_for_job(
+            job, tags=tags, status=status, asset_selection=selection, remote_job_origin=_origin(job.name)
+        )
+
+    def tell(self, run: dg.DagsterRun, event: dg.AssetMaterialization | dg.AssetObservation) -> None:
+        """An event of a run."""
+        if isinstance(event, dg.AssetMaterialization):
+            kind, data = dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
+        else:
+            kind, data = dg.DagsterEventType.ASSET_OBSERVATION, AssetObservationData(event)
+        told = dg.DagsterEvent(kind.value, run.job_name, event_specific_data=data)
+        self.instance.report_dagster_event(told, run.run_id)
+
+    def end(self, run: dg.DagsterRun, status: Status) -> None:
+        """A run's end, in that status."""
+        if status is Status.FAILURE:
+            self.instance.report_run_failed(run)
+        elif status is Status.CANCELED:
+            self.instance.report_run_canceled(run)
+        else:
+            end = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name)
+            self.instance.report_dagster_event(end, run.run_id)
+        found = self.instance.get_run_by_id(run.run_id)
+        assert found is not None
+        assert found.status is status
+
+    def finish(self, *shard_ids: str) -> None:
+        """Record in the table that shards, which are closed, were read to their end."""
+        with self.project.open_stream() as opened:
+            client, table = opened.client, opened.table
+        listing = client.listing()
+        assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
+        starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
+        expected = freeze(table, listing, starts).with_listing(listing)
+        moved = {
+            shard_id: msgspec.structs.replace(expected.shards[shard_id], finished=True)
+            for shard_id in shard_ids
+        }
+        result = commit(
+            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], landed={}
+        )
+        assert not result.conflicts
+
+    def commit(self, shard_ids: Sequence[str], by: str | None) -> RunResult:
+        """A run's commit, without its events."""
+        with self.project.open_stream() as opened:
+            client, table, policy = opened.client, opened.table, opened.policy
+        plan = plan_run(client, table, asked=shard_ids, policy=policy)
+        return execute_run(land_group, client, table, plan, by=by)
+
+    def materializations(self) -> list[dict[str, Any]]:
+        """The metadata of the raw asset's materializations, newest first."""
+        records = self.instance.fetch_materializations(raw_key(self.project.stream), limit=100).records
+        events = [record.asset_materialization for record in records]
+        return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
+
+
+class Ticking:
+    """A sensor whose clock the test moves."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.now = NOON
+        daemon.clock = lambda: self.now
+
+    def after(self, seconds: float) -> list[tuple[str, ...]]:
+        """The spans that a tick requests so many seconds later, with others on the way."""
+        start = self.now
+        for fifths in range(1, 5) if seconds else ():
+            self.now = start + seconds * fifths / 5
+            self.daemon.tick()
+        self.now = start
+        return self.suspended(seconds)
+
+    def suspended(self, seconds: float) -> list[tuple[str, ...]]:
+        """The spans that the next tick requests, which comes so many seconds later."""
+        self.now += seconds
+        return [tuple(span) for span in self.daemon.spans()]
+
+
+def _origin(job: str) -> RemoteJobOrigin:
+    """Where Dagster would find the job; it wants to know of runs in its queue."""
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
+    return RemoteJobOrigin(RemoteRepositoryOrigin(location, repository_name="__repository__"), job)
+
+
+def _span(tags: dict[str, str]) -> Sequence[str]:
+    if PARTITION in tags:
+        assert not {FIRST, LAST} & tags.keys()
+        return (tags[PARTITION],)
+    return (tags[FIRST], tags[LAST])

@@ -1,0 +1,39 @@
+"""The layout of the package: its folders import downwards, without cycles, and its modules stay small."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.import_graph import EVERYWHERE, ROOT, cycle, folder, imports, may_import, modules, picture
+
+MOST_LINES = 350
+
+
+def test_no_modules_import_each_other():
+    assert cycle() is None
+
+
+@pytest.mark.parametrize("module", sorted(name for name in modules() if "." in name))
+def test_a_folder_imports_only_from_folders_below_it(module):
+    here = folder(module)
+    others = {other for other in imports()[module] if folder(other) != here}
+    assert {other for other in others if not may_import(here, folder(other))} == set()
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_no_module_is_longer_than_350_lines(module):
+    assert len(modules()[module].read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_package_root_has_only_the_public_names_the_errors_and_the_definitions():
+    files = {path.name for path in ROOT.iterdir() if path.is_file()}
+    assert files <= {"__init__.py", "errors.py", "definitions.py", "retry.py", "py.typed"}
+
+
+@pytest.mark.parametrize("module", sorted(EVERYWHERE & modules().keys()))
+def test_what_every_folder_may_import_imports_nothing_of_the_package(module):
+    assert imports()[module] == set()
+
+
+def test_the_picture_in_the_documentation_is_that_of_the_imports():
+    assert f"```mermaid\n{picture()}\n```" in (ROOT.parent / "docs" / "architecture.md").read_text()

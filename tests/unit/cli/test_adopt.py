@@ -1,0 +1,100 @@
+"""`kinesis-assets adopt`: what it prints, what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.command_line import Run
+
+A, B = (f"shardId-{number:012d}" for number in range(2))
+FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
+
+
+@pytest.fixture
+def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[], str]:
+    """Puts a record to the first of two shards and lands it in the table; its sequence number."""
+    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    project = StreamProject.from_settings(
+        stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
+    )
+
+    def run() -> str:
+        answer = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")
+        with project.open_stream() as opened:
+            client, table = opened.client, opened.table
+            plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
+            execute_run(land_group, client, table, plan)
+        return str(answer["SequenceNumber"])
+
+    return run
+
+
+@pytest.fixture
+def of_copy(of_stream: list[str], run: Callable[[], str], tmp_path: Path) -> list[str]:
+    """The options for a copy of the table's rows, of which there is one."""
+    run()
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table()
+    write_deltalake(tmp_path / "copy", rows, partition_by=["arrival_date"])
+    return [str(tmp_path / "copy") if option == str(tmp_path / "table") else option for option in of_stream]
+
+
+def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: Run, of_copy, stream, tmp_path):
+    done = cli("adopt", *of_copy, "--json")
+    assert done.exit_code == 0, done.err
+    assert [list(line) for line in done.lines] == [FIELDS, FIELDS]
+    (number,) = DeltaTable(tmp_path / "copy").to_pyarrow_table()["sequence_number"].to_pylist()
+    assert done.by_shard[A] == {
+        "stream": stream,
+        "shard": A,
+        "version": None,
+        "state": "adopted",
+        "rows": 1,
+        "position": f"AFTER_SEQUENCE_NUMBER:{number}",
+        "applied": False,
+    }
+    assert (done.by_shard[B]["state"], done.by_shard[B]["position"]) == ("unread", "TRIM_HORIZON")
+    assert "--apply" in done.err
+    assert DeltaTable(tmp_path / "copy").version() == 0
+
+
+def test_what_is_applied_is_in_the_table(cli: Run, of_copy):
+    done = cli("adopt", *of_copy, "--by", "ann", "--apply", "--json")
+    assert done.exit_code == 0, done.err
+    assert all(line["applied"] for line in done.lines)
+    positions = cli("positions", *of_copy, "--json").by_shard
+    assert {shard: row["position"] for shard, row in positions.items()} == {
+        shard: row["position"] for shard, row in done.by_shard.items()
+    }
+
+
+def test_a_restore_is_printed_and_accepted(cli: Run, of_stream, run, tmp_path):
+    run()
+    before = DeltaTable(tmp_path / "table").version()
+    run()
+    DeltaTable(tmp_path / "table").restore(before)
+    done = cli("adopt", *of_stream, "--apply", "--json")
+    assert done.exit_code == 0, done.err
+    (line,) = done.lines
+    assert (line["version"], line["applied"]) == (before + 2, True)
+    assert re.fullmatch(rf"version {before + 2} \(RESTORE, .+Z\)", line["state"])
+    assert cli("adopt", *of_stream).exit_code == 2
+
+
+def test_where_there_is_nothing_to_adopt_it_ends_with_2(cli: Run, of_stream, run):
+    run()
+    done = cli("adopt", *of_stream, "--apply")
+    assert (done.exit_code, done.out) == (2, "")
+    assert re.fullmatch(r"Error: .+\n", done.err)

@@ -1,0 +1,85 @@
+"""`kinesis-assets doctor`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
+from kinesis_assets.kinesis.client import StreamClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kinesis_assets.table.table import PositionedTable
+    from support.command_line import Run
+
+A = "shardId-000000000000"
+CHECKS = ["table", "positions", "stream", "shards", "continuity", "log", "restore", "events", "files"]
+
+
+@pytest.fixture
+def brought(kinesis: Any, stream: str, settings, table: PositionedTable) -> PositionedTable:
+    """A table with ten records that nobody was told of."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
+    kinesis.put_records(StreamName=stream, Records=entries)
+    client = StreamClient(stream, settings)
+    execute_run(land_group, client, table, plan_run(client, table, asked=[A], policy=ReadPolicy()))
+    return table
+
+
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance of DAGSTER_HOME."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+@pytest.mark.usefixtures("brought")
+def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: Run, of_stream, stream):
+    done = cli("doctor", *of_stream, "--json")
+    assert done.exit_code == 0
+    assert [line["check"] for line in done.lines] == CHECKS
+    assert {line["level"] for line in done.lines if line["check"] != "events"} == {"ok"}
+    assert all(list(line) == ["stream", "check", "shard", "level", "sentence"] for line in done.lines)
+    assert {line["stream"] for line in done.lines} == {stream}
+
+
+@pytest.mark.usefixtures("brought")
+def test_without_a_home_events_are_not_checked(cli: Run, of_stream):
+    (line,) = (line for line in cli("doctor", *of_stream, "--json").lines if line["check"] == "events")
+    assert line["level"] == "info"
+    assert "DAGSTER_HOME" in line["sentence"]
+
+
+@pytest.mark.usefixtures("brought")
+def test_missing_events_are_added_unless_it_is_a_dry_run(cli: Run, of_stream, stream, instance):
+    def told() -> int:
+        return len(instance.fetch_materializations(raw_key(stream), limit=10).records)
+
+    dry = cli("doctor", *of_stream, "--dry-run")
+    assert (dry.exit_code, told()) == (1, 0)
+    assert "10 rows were committed without an event" in dry.out
+
+    assert cli("doctor", *of_stream).exit_code == 0
+    assert cli("doctor", *of_stream, "--dry-run").exit_code == 0
+    assert told() == 1
+
+
+def test_a_problem_is_a_line_for_a_person_too(cli: Run, of_stream, kinesis, stream):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    done = cli("doctor", *of_stream)
+    assert done.exit_code == 1
+    header, line = done.out.splitlines()
+    assert header.split() == ["check", "shard", "level", "sentence"]
+    assert line.split()[:3] == ["table", "-", "problem"]

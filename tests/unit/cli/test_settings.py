@@ -1,0 +1,145 @@
+"""`--set name=value`: every setting of a YAML, on every command on a stream."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+import yaml
+
+from kinesis_assets.cli.options import project_of
+from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.dagster.component import KinesisStreamComponent
+from kinesis_assets.errors import InvalidInput
+from support.command_line import one_line
+
+OTHERS = {
+    "start": "LATEST",
+    "on_data_loss": "continue",
+    "on_recreated": "restart",
+    "max_records": 7,
+    "max_bytes": 8,
+    "max_seconds": 9.5,
+    "max_run_records": 10,
+    "max_run_bytes": 11,
+    "max_run_seconds": 12.5,
+    "max_bad_records": 13,
+    "stop_timeout": 14.5,
+    "follow_for": 1500.0,
+    "commit_interval": 2.5,
+    "region_name": "eu-west-1",
+    "endpoint_url": "http://127.0.0.1:1",
+    "profile_name": "reader",
+    "sdk_parser": True,
+    "spark_config": {"spark.master": "local[3]"},
+    "sensor_interval_seconds": 31,
+    "retention_days": 32,
+    "maintenance_schedule": "1 2 3 4 *",
+}
+"""Of each setting another value than its default."""
+
+
+def test_every_setting_of_the_yaml_can_be_set():
+    names = {field.name for field in fields(KinesisStreamComponent)}
+    assert OTHERS.keys() == names - {"stream", "table"}
+    pairs = [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in OTHERS.items()]
+    assert parse_settings(pairs) == OTHERS
+
+
+def test_they_are_the_stream_s(tmp_path):
+    project = project_of("clicks", str(tmp_path), settings=["max_records=7", "commit_interval=2.5"])
+    with project.open_stream() as opened:
+        assert (opened.policy.bounds.max_records, opened.commit_interval) == (7, 2.5)
+
+
+def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):
+    project = project_of("clicks", str(tmp_path), settings=["spark_config={spark.master: 'local[3]'}"])
+    with project.open_stream() as opened:
+        assert opened.spark_config["spark.master"] == "local[3]"
+        assert opened.spark_config["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("max_records=null", None),
+        ("start=2026-01-31", "2026-01-31"),
+        ("profile_name=007", "007"),
+        ("start={shardId-000000000000: LATEST}", {"shardId-000000000000": "LATEST"}),
+        ("start=AT_TIMESTAMP:2026-01-31T12:00:00Z", "AT_TIMESTAMP:2026-01-31T12:00:00Z"),
+    ],
+)
+def test_a_value_is_read_as_the_setting_wants_it(pair, value):
+    assert list(parse_settings([pair]).values()) == [value]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        (["max_records"], "give name=value"),
+        (["max_record=1"], "unknown setting; the settings are start, max_records"),
+        (["table=s3://lake/clicks"], "unknown setting"),
+        (["max_records=many"], "--set max_records: .*integer.*'many'"),
+        (["max_records=1.5"], "--set max_records"),
+        (["sdk_parser=7"], "--set sdk_parser"),
+        (["spark_config=7"], "--set spark_config"),
+        (["max_records=["], "--set max_records"),
+        (["max_records=1", "max_records=2"], "given twice"),
+    ],
+)
+def test_what_is_no_setting_is_refused(pairs, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        parse_settings(pairs)
+
+
+def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, of_stream):
+    done = cli("run", *of_stream, "--set", "commit_interval=0.01")
+    assert done.exit_code == 2
+    assert "commit_interval must be at least" in one_line(done.err)
+
+
+def test_an_option_and_the_same_setting_are_refused(cli, of_stream):
+    done = cli("run", *of_stream, "--set", "endpoint_url=http://127.0.0.1:1")
+    assert done.exit_code == 2
+    assert "--endpoint-url and --set endpoint_url: give one of them" in one_line(done.err)
+
+
+def test_without_a_table_it_is_refused(cli, stream):
+    done = cli("run", "--stream", stream, "--set", "max_records=1")
+    assert done.exit_code == 2
+    assert "--set: only with --table" in one_line(done.err)
+
+
+@pytest.mark.parametrize("command", ["run", "positions", "seek", "replay", "maintain", "doctor"])
+def test_every_command_on_a_stream_takes_it(cli, command, stream, tmp_path):
+    more = {"seek": ["--to", "LATEST", "--all-shards"], "replay": ["--from", "TRIM_HORIZON"]}.get(command, [])
+    place = ["--stream", stream, "--table", str(tmp_path / "table"), "--set", "commit_interval=0.01"]
+    done = cli(command, *place, *more)
+    assert done.exit_code == 2
+    assert "commit_interval must be at least" in one_line(done.err)
+
+
+def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("run", "--stream", "clicks")
+    assert done.exit_code == 2
+    assert f"stream clicks: {tmp_path} is not in a Dagster project" in one_line(done.err)
+    assert "--table" in done.err
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
+def test_a_stream_is_found_in_the_project_of_the_current_directory(
+    cli, kinesis, settings, stream, tmp_path, monkeypatch
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    folder = tmp_path / "lake" / "defs" / "clicks"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "lake"\n')
+    attributes = {"stream": stream, "table": "here", "endpoint_url": settings.endpoint_url}
+    component = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": attributes}
+    (folder / "defs.yaml").write_text(json.dumps(component))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(folder)
+    done = cli("positions", "--stream", stream)
+    assert one_line(done.err).startswith("Error: table here: there is no table")

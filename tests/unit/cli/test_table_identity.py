@@ -1,0 +1,61 @@
+"""Every command on a table of another stream ends with an error that names both, and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.cli.command_line import commands
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.commit import freeze
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.table import PositionedTable
+    from support.command_line import Run
+
+ARGUMENTS = {
+    "run": [],
+    "positions": [],
+    "seek": ["--to", "TRIM_HORIZON", "--all-shards", "--apply"],
+    "maintain": [],
+    "replay": ["--from", "TRIM_HORIZON"],
+    "adopt": ["--apply"],
+    "doctor": [],
+}
+
+
+def test_every_command_on_a_table_is_tried_here():
+    on_a_table = {
+        name
+        for name, command in commands.commands.items()
+        if any("--table" in parameter.opts for parameter in command.params)
+    }
+    assert on_a_table == ARGUMENTS.keys()
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_it_is_refused_with_both_named(
+    cli: Run, of_stream, kinesis: Any, stream, settings, table: PositionedTable, name
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k")
+    listing = StreamClient(stream, settings).listing()
+    ours = listing.summary.identity
+    other = msgspec.structs.replace(ours, arn=ours.arn.replace("us-east-1", "eu-west-1"))
+    swapped = replace(listing, summary=replace(listing.summary, identity=other))
+    beginning = Position.parse("TRIM_HORIZON")
+    freeze(table, swapped, {shard.shard_id: beginning for shard in listing.shards})
+    before = DeltaTable(table.uri).version()
+
+    done = cli(name, *of_stream, *ARGUMENTS[name])
+
+    assert done.exit_code == 1
+    told = done.out + done.err
+    assert ours.arn in told
+    assert other.arn in told
+    assert DeltaTable(table.uri).version() == before

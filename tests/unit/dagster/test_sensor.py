@@ -1,0 +1,460 @@
+"""The sensor: which partitions it adds and which runs it asks for, tick by tick."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster import newest_partitions as newest
+from kinesis_assets.dagster import sensor
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
+from kinesis_assets.dagster.newest_partitions import FIRST_PAGE, newest_partitions
+from kinesis_assets.dagster.sensor import RUNS_PER_TICK
+from kinesis_assets.errors import StreamNotFound, StreamRecreated
+from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+
+A, B, C, D, E, F, G, H, I, J = (f"shardId-{number:012d}" for number in range(10))  # noqa: E741
+
+
+# Partitions
+
+
+def test_shards_become_partitions_parents_first_however_they_are_listed(source, daemon, faults):
+    source.create(2)
+    source.split(B)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [A, B, C, D]
+
+
+def test_a_tick_adds_only_what_is_new(source, daemon):
+    source.create(2)
+    daemon.tick()
+    source.split(A)
+
+    (request,) = daemon.tick().dynamic_partitions_requests
+
+    assert request.partition_keys == [C, D]
+    assert daemon.partition_keys() == [A, B, C, D]
+    assert not daemon.tick().dynamic_partitions_requests
+
+
+def test_a_shard_finished_before_it_was_first_seen_gets_no_partition(source, daemon):
+    source.create(2)
+    source.split(A)
+    daemon.finish(A)
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [B, C, D]
+
+
+def test_a_shard_that_finishes_keeps_its_partition(source, daemon):
+    source.create(2)
+    source.split(A)
+    daemon.tick()
+    daemon.finish(A)
+
+    daemon.tick()
+
+    assert daemon.partition_keys() == [A, B, C, D]
+
+
+def test_the_streams_own_asset_tells_each_shard_once_with_its_parents(source, daemon):
+    source.create(2)
+    source.merge(A, B)
+    daemon.tick()
+    daemon.tick()
+
+    records = daemon.instance.fetch_materializations(stream_key(source.name), limit=10).records
+    told = {
+        record.partition_key: {
+            name: value.value for name, value in record.asset_materialization.metadata.items()
+        }
+        for record in records
+    }
+    assert len(records) == 3
+    assert {shard_id: facts["parents"] for shard_id, facts in told.items()} == {
+        A: "none",
+        B: "none",
+        C: f"{A}, {B}",
+    }
+    assert told[C]["hash_range"] == f"0 to {2**128 - 1}"
+
+
+# Which runs
+
+
+def test_the_first_tick_asks_for_one_run_over_all_open_shards(source, stream, daemon):
+    source.create(4)
+    (request,) = daemon.tick().run_requests
+    assert {name: request.tags[name] for name in (FIRST, LAST)} == {FIRST: A, LAST: D}
+    assert PARTITION not in request.tags
+    assert request.asset_selection == [raw_key(stream)]
+
+
+def test_a_single_shard_is_asked_for_by_the_partition_tag(source, daemon):
+    source.create(1)
+    (request,) = daemon.tick().run_requests
+    assert request.tags[PARTITION] == A
+    assert not {FIRST, LAST} & request.tags.keys()
+
+
+def test_runs_have_no_run_key(source, daemon):
+    source.create(4)
+    daemon.add_partitions(A, B, C, D)
+    source.split(B)
+    daemon.finish(B)
+    assert [request.run_key for request in daemon.tick().run_requests] == [None, None]
+
+
+def test_spans_are_contiguous_in_insertion_order_not_by_name(source, daemon):
+    source.create(5)
+    daemon.add_partitions(C, A, D, B)
+    source.split(A)
+    daemon.finish(A)
+
+    assert daemon.spans() == [(C,), (D, G)]
+    assert daemon.partition_keys() == [C, A, D, B, E, F, G]
+
+
+def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
+    source.create(4)
+    daemon.add_partitions(A, B, "bogus", C)
+    assert daemon.spans() == [(A, B), (C, D)]
+
+
+def test_finished_shards_are_not_asked_for(source, daemon):
+    source.create(4)
+    daemon.tick()
+    source.split(A)
+    source.split(C)
+    daemon.finish(A, C)
+    assert daemon.spans() == [(B,), (D, H)]
+
+
+def test_a_child_is_asked_for_when_its_parent_is_finished_and_not_before(source, daemon):
+    source.create(2)
+    source.split(A)
+    assert daemon.spans() == [(A, B)]
+
+    daemon.finish(A)
+
+    assert daemon.spans() == [(B, D)]
+
+
+def test_the_child_of_a_merge_waits_for_both_parents(source, daemon):
+    source.create(2)
+    source.merge(A, B)
+    daemon.finish(A)
+    assert daemon.spans() == [(B,)]
+    daemon.finish(B)
+    assert daemon.spans() == [(C,)]
+
+
+def test_a_grandchild_waits_for_the_whole_line(source, daemon):
+    source.create(1)
+    source.split(A)
+    source.split(B)
+    assert daemon.spans() == [(A,)]
+    daemon.finish(A)
+    assert daemon.spans() == [(B, C)]
+    daemon.finish(B)
+    assert daemon.spans() == [(C, E)]
+
+
+def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobody(source, daemon, faults):
+    source.create(1)
+    source.split(A)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("DescribeStreamSummary", created_long_ago)
+    assert daemon.spans() == [(B, C)]
+
+
+def created_long_ago(_, answer):
+    summary = answer.members["StreamDescriptionSummary"]
+    created = summary["StreamCreationTimestamp"] - 30 * 3600
+    return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
+
+
+# Shards in a run
+
+
+UNFINISHED = [
+    Status.QUEUED,
+    Status.NOT_STARTED,
+    Status.STARTING,
+    Status.STARTED,
+    Status.CANCELING,
+]
+
+
+@pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
+def test_the_shard_of_an_unfinished_single_run_is_skipped(status, source, daemon):
+    source.create(4)
+    daemon.tick()
+    daemon.run({PARTITION: B}, status)
+    assert daemon.spans() == [(A,), (C, D)]
+
+
+@pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
+def test_the_shards_of_an_unfinished_range_run_are_skipped(status, source, daemon):
+    source.create(5)
+    daemon.tick()
+    daemon.run({FIRST: B, LAST: D}, status)
+    assert daemon.spans() == [(A,), (E,)]
+
+
+def test_the_range_of_an_unfinished_run_counts_in_insertion_order(source, daemon):
+    source.create(4)
+    daemon.add_partitions(C, A, D, B)
+    daemon.run({FIRST: C, LAST: D})
+    assert daemon.spans() == [(B,)]
+
+
+@pytest.mark.parametrize("status", [Status.SUCCESS, Status.CANCELED], ids=lambda status: status.value)
+def test_the_shards_of_a_finished_run_are_asked_for_again(status, source, daemon):
+    source.create(3)
+    (request,) = daemon.tick().run_requests
+    daemon.run(dict(request.tags), status)
+    assert daemon.spans() == [(A, C)]
+
+
+def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
+    source.create(3)
+    (request,) = daemon.tick().run_requests
+    daemon.run(dict(request.tags))
+
+    data = daemon.tick()
+
+    assert not data.run_requests
+    assert data.skip_message == "every readable shard has an unfinished run"
+
+
+def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, instance):
+    source.create(2)
+
+    @dg.asset(partitions_def=shard_partitions(stream))
+    def parsed() -> None:
+        """An asset of the user's own over the same shards."""
+
+    both = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[parsed]))
+    daemon = Daemon(StreamProject(stream, both), instance)
+    daemon.tick()
+    instance.create_run_for_job(
+        both.resolve_implicit_global_asset_job_def(),
+        tags={PARTITION: A},
+        status=Status.STARTED,
+        asset_selection=frozenset({parsed.key}),
+    )
+
+    assert daemon.spans() == [(A, B)]
+
+
+def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instance):
+    source.create(2)
+    daemon.tick()
+    instance.create_run_for_job(
+        daemon.project.definitions.resolve_implicit_global_asset_job_def(),
+        tags={PARTITION: A},
+        status=Status.STARTED,
+    )
+    assert daemon.spans() == [(B,)]
+
+
+def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, daemon, instance):
+    source.create(2)
+    daemon.tick()
+
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def other() -> None:
+        nothing()
+
+    instance.create_run_for_job(other, tags={PARTITION: A}, status=Status.STARTED)
+    assert daemon.spans() == [(A, B)]
+
+
+def test_a_job_of_the_users_own_over_the_raw_asset_makes_its_shards_busy(source, stream, project, instance):
+    source.create(2)
+    job = dg.define_asset_job("mine", selection=[raw_key(stream)])
+    both = dg.Definitions.merge(project.definitions, dg.Definitions(jobs=[job]))
+    daemon = Daemon(StreamProject(stream, both), instance)
+    daemon.tick()
+    instance.create_run_for_job(both.resolve_job_def("mine"), tags={PARTITION: A}, status=Status.STARTED)
+    assert daemon.spans() == [(B,)]
+
+
+def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
+    other = source.sibling()
+    source.create(3)
+    other.create(3)
+    projects = make_project(), make_project(stream=other.name, table=str(tmp_path / "other"))
+    both = dg.Definitions.merge(*(project.definitions for project in projects))
+    ours, theirs = (Daemon(StreamProject(name, both), instance) for name in (source.name, other.name))
+
+    theirs.tick()
+    assert ours.partition_keys() == []
+    theirs.run({FIRST: A, LAST: B})
+    other.split(C)
+    theirs.finish(C)
+
+    assert ours.spans() == [(A, C)]
+    assert theirs.spans() == [(D, E)]
+
+
+# Turns
+
+
+@pytest.fixture
+def scattered(source, daemon: Daemon) -> list[str]:
+    """Five shards that are no neighbours: A, C, E, G and I; those between are in runs."""
+    source.create(10)
+    daemon.add_partitions(A, B, C, D, E, F, G, H, I, J)
+    for shard_id in (B, D, F, H, J):
+        daemon.run({PARTITION: shard_id})
+    return [A, C, E, G, I]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_tick_asks_for_few_runs(daemon):
+    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert RUNS_PER_TICK == 3
+
+
+def test_with_more_spans_than_runs_all_get_their_turn(daemon, scattered):
+    """Runs may be over before the next tick, so that no shard is ever busy."""
+    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.spans()]
+    assert asked == scattered * 3
+
+
+@pytest.mark.usefixtures("scattered")
+def test_the_cursor_of_an_older_version_is_the_last_shard_alone(daemon):
+    daemon.cursor = E
+    assert daemon.spans() == [(G,), (I,), (A,)]
+
+
+@pytest.mark.usefixtures("scattered")
+@pytest.mark.parametrize("cursor", ["{", '{"last_asked": 7}', '{"backoff": {"shards": []}}'])
+def test_a_damaged_cursor_begins_at_the_first(daemon, cursor):
+    daemon.cursor = cursor
+    assert daemon.spans() == [(A,), (C,), (E,)]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_cursor_that_names_no_partition_begins_at_the_first(daemon):
+    daemon.cursor = "shardId-000000000077"
+    assert daemon.spans() == [(A,), (C,), (E,)]
+
+
+@pytest.mark.usefixtures("scattered")
+def test_a_tick_without_a_run_keeps_the_turns(daemon):
+    daemon.tick()
+    busy = daemon.run({FIRST: A, LAST: J})
+    assert daemon.spans() == []
+    daemon.instance.report_run_canceled(busy)
+    assert daemon.spans() == [(G,), (I,), (A,)]
+
+
+# What it touches
+
+
+def test_a_tick_never_reads_the_stream(source, daemon, faults):
+    source.create(2)
+    source.split(A)
+    daemon.tick()
+    daemon.finish(A)
+    daemon.tick()
+    assert {call.operation for call in faults.calls} <= {
+        "CreateStream",
+        "SplitShard",
+        "ListShards",
+        "DescribeStreamSummary",
+    }
+
+
+def test_a_tick_looks_through_the_partitions_as_often_however_many_there_are(source, daemon, monkeypatch):
+    looks = []
+
+    class Keys(list):
+        def __iter__(self):
+            looks.append(self)
+            return super().__iter__()
+
+    monkeypatch.setattr(sensor, "newest_partitions", lambda *args: Keys(newest_partitions(*args)))
+    source.create(10)
+    daemon.tick()
+    assert daemon.partition_keys() == [A, B, C, D, E, F, G, H, I, J]
+    assert len(looks) < 10
+
+
+def test_a_tick_does_not_read_the_many_partitions_of_shards_that_ended(source, daemon, monkeypatch):
+    daemon.add_partitions(*(f"shardId-000-{number:08}" for number in range(5000)))
+    source.create(2)
+    daemon.tick()
+    read = []
+    pages = dg.DagsterInstance.get_paginated_dynamic_partitions
+
+    def counted(*args, **more):
+        page = pages(*args, **more)
+        read.extend(page.results)
+        return page
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_paginated_dynamic_partitions", counted)
+    monkeypatch.delattr(dg.DagsterInstance, "get_dynamic_partitions")
+    assert daemon.spans() == [(A, B)]
+    assert len(read) <= FIRST_PAGE
+
+
+def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keeps_its_shards(
+    source, daemon, monkeypatch
+):
+    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+    source.create(2)
+    source.split(B)
+    source.split(A)
+    daemon.tick()
+    daemon.finish(A, B)
+    daemon.run({FIRST: A, LAST: C})
+    assert daemon.spans() == [(D, F)]
+
+
+def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
+    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+    source.create(5)
+    daemon.tick()
+    source.split(E)
+    (request,) = daemon.tick().dynamic_partitions_requests
+    assert request.partition_keys == [F, G]
+    assert daemon.partition_keys() == [A, B, C, D, E, F, G]
+    assert not daemon.tick().dynamic_partitions_requests
+
+
+def test_a_tick_does_not_make_the_table(source, daemon, tmp_path):
+    source.create(2)
+    daemon.tick()
+    assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+@pytest.mark.usefixtures("kinesis")
+def test_a_missing_stream_is_told_in_one_line(stream, daemon):
+    with pytest.raises(StreamNotFound) as caught:
+        daemon.tick()
+    told = str(caught.value)
+    assert told.startswith(f"stream {stream}: not found")
+    assert "\n" not in told
+
+
+def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
+    source.create(2)
+    source.split(A)
+    daemon.finish(A)
+    source.delete()
+    source.create(2)
+    with pytest.raises(StreamRecreated, match=f"stream {stream}: .* Use a new table for the new stream"):
+        daemon.tick()

@@ -1,0 +1,367 @@
+"""Lists of shards that contradict what is recorded: nothing is concluded from them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import dagster as dg
+import msgspec
+import pytest
+
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.errors import (
+    DataLost,
+    ParentUnfinished,
+    ShardListIncomplete,
+    ShardListStale,
+    ShardVanished,
+    TableMissing,
+)
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.commit_ids import new_id
+from support.continuous import PACE, Followed
+
+CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}
+BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
+
+
+def states(result):
+    return {shard_id: outcome.state for shard_id, outcome in result.outcomes.items()}
+
+
+def without(faults, *shard_ids, **which):
+    """Leave shards out of the list."""
+    faults.answer(
+        "ListShards",
+        lambda _, answer: answer.but(
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] not in shard_ids]
+        ),
+        **which,
+    )
+
+
+def finish_by_mistake(bench, shard_id):
+    """Record a shard as read to its end, as a version might that believed one response."""
+    now = bench.positions
+    shards = now.shards | {shard_id: msgspec.structs.replace(now.shards[shard_id], finished=True)}
+    forged = msgspec.structs.replace(
+        now,
+        commit_id=new_id(),
+        previous=now.commit_id,
+        generation=now.generation + 1,
+        batch_id=new_id(),
+        landed={},
+        shards=shards,
+    )
+    bench.table.snapshot().commit([], identity=now.identity, positions=forged)
+
+
+@pytest.fixture
+def resharded(bench):
+    """A parent that is read to its end, and its children, of which nothing was read yet."""
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    children = bench.split(parent)
+    bench.put(2)
+    bench.put(3, part=0.5)
+    bench.run([parent])
+    assert bench.positions.finished == {parent}
+    return parent, children
+
+
+# Older than what is recorded
+
+
+@BOTH
+def test_a_stale_list_is_requested_again(bench, faults, resharded, policy):
+    parent, children = resharded
+    faults.stale_list(times=2)
+    result = bench.run([parent, *children], **policy)
+    assert (result.errors, bench.items) == ({}, [1, 2, 3])
+    assert bench.positions.finished == {parent}
+
+
+@BOTH
+@pytest.mark.parametrize("hours", [0, 23, 30])
+def test_a_list_that_stays_stale_fails_the_run_and_gives_nothing_up(bench, faults, resharded, policy, hours):
+    parent, children = resharded
+    bench.later(hours=hours)
+    before = (bench.positions, bench.version)
+    listed = [shard.shard_id for shard in bench.client.list_shards()]
+    if hours < 24:
+        faults.stale_list()
+    else:  # as the parent is not listed any more
+        faults.answer("ListShards", lambda _, answer: answer.but(Shards=[stale_parent(answer, parent)]))
+    with pytest.raises(ShardListStale, match=f"{parent}: listed as open, though its children {children[0]}"):
+        bench.run([parent, *children], **policy)
+    faults.clear()
+    assert (bench.positions, bench.version) == before
+    assert listed[-2:] == children
+    if hours < 24:
+        assert bench.run([parent, *children], **policy).errors == {}
+        assert bench.items == [1, 2, 3]
+
+
+def stale_parent(answer, parent):
+    """A list's first shard as its parent when it was open."""
+    first = answer.members["Shards"][0]
+    keys = {"StartingHashKey": "0", "EndingHashKey": str((1 << 128) - 1)}
+    return {
+        "ShardId": parent,
+        "HashKeyRange": keys,
+        "SequenceNumberRange": {
+            "StartingSequenceNumber": first["SequenceNumberRange"]["StartingSequenceNumber"]
+        },
+    }
+
+
+@BOTH
+def test_a_list_from_before_a_merge_gives_nothing_up(bench, faults, policy):
+    first, second = bench.create(2)
+    bench.put(1)
+    bench.run()
+    child = bench.merge(first, second)
+    bench.put(2)
+    bench.run([first, second])
+    faults.stale_list()
+    with pytest.raises(ShardListStale):
+        bench.run([first, second, child], **policy)
+    faults.clear()
+    assert bench.positions.finished == {first, second}
+    assert bench.run([child]).errors == {}
+    assert bench.items == [1, 2]
+
+
+def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_stale(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1, 2)
+    bench.run(max_records=1)
+    children = bench.split(parent)
+    bench.run([children[0]])  # it waits; and the children are known
+    bench.set_retention(48)
+    bench.run([parent], max_records=1)
+    bench.put(3)
+    faults.stale_list(times=1)
+    assert bench.run([parent, *children]).errors == {}
+    assert bench.items == [1, 2, 3]
+
+
+def test_a_following_run_lists_again_where_its_list_contradicts_the_table(bench):
+    parent, other = bench.create(2)
+    bench.put(1)
+    following = Followed(bench, PACE)
+
+    def reshard_and_read():
+        children = bench.split(parent, part=0.25)
+        bench.put(2)
+        bench.run([parent, *children])
+        bench.put(3, part=0.5)
+        following.last_round = following.rounds + 2
+
+    following.before[2] = reshard_and_read
+    following.run(parent, other)  # with the list of its first round
+    assert bench.items == [1, 2, 3]
+    assert bench.positions.finished == {parent}
+
+
+# Finished here, open there
+
+
+@BOTH
+def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_the_command(bench, policy):
+    first, second = bench.create(2)
+    (number,) = bench.put(1)
+    bench.run()
+    finish_by_mistake(bench, first)
+    with pytest.raises(ShardListStale) as caught:
+        bench.run([first, second], **policy)
+    arn = bench.positions.identity.arn
+    command = f"kinesis-assets seek --stream {arn} --table {bench.table.uri} --shard {first} "
+    assert command + f"--to AFTER_SEQUENCE_NUMBER:{number} --apply" in str(caught.value)
+    assert set(caught.value.reasons) == {first}
+
+
+def test_the_sensor_fails_where_a_shard_is_finished_here_and_open_there(bench):
+    (shard,) = bench.create()
+    bench.run()
+    finish_by_mistake(bench, shard)
+    with pytest.raises(ShardListStale, match=shard):
+        tick(bench)
+
+
+def test_the_sensor_lists_again_after_a_stale_list(bench, faults, resharded):
+    _, children = resharded
+    faults.stale_list(times=1)
+    faults.calls.clear()
+    added = tick(bench).dynamic_partitions_requests
+    assert faults.count("ListShards") == 2
+    assert [key for request in added for key in request.partition_keys] == children
+
+
+def tick(bench):
+    project = StreamProject.from_settings(
+        bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
+    )
+    with project.open_stream() as opened, dg.DagsterInstance.ephemeral() as instance:
+        return evaluate(opened, instance, None)
+
+
+# Shards that are left out
+
+
+@BOTH
+def test_a_shard_is_not_given_up_within_a_retention_of_the_list_that_showed_it_open(bench, faults, policy):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.later(hours=30)
+    bench.plan()  # first listed, and never read
+    children = bench.split(parent)
+    assert bench.at(parent).listed_open == bench.now
+    bench.later(hours=23)
+    without(faults, parent)
+    result = bench.run([parent, *children], **policy)
+    assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
+    assert isinstance(result.errors[parent], ShardVanished)
+    assert "the list was incomplete" in str(result.errors[parent])
+    assert bench.positions.finished == set()
+
+
+@BOTH
+def test_a_shard_that_can_still_be_read_is_not_given_up_whatever_the_list_and_the_clock_say(
+    bench, faults, policy
+):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=30)
+    (_, arrived) = bench.put(2, 3)
+    children = bench.split(parent)
+    without(faults, parent)
+    result = bench.run([parent, *children], **policy)
+    assert "though it can still be read: the list was incomplete" in str(result.errors[parent])
+    assert all(isinstance(result.errors[child], ParentUnfinished) for child in children)
+    faults.clear()
+    result = bench.run([parent, *children], **CONTINUE)
+    assert (result.errors, bench.items) == ({}, [1, 2, 3])
+    assert bench.at(parent).position == Position.after(arrived)
+
+
+@BOTH
+def test_a_shard_of_which_the_service_says_nothing_is_not_given_up(bench, faults, policy):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    children = bench.split(parent)
+    bench.later(hours=30)
+    bench.put(2)
+    faults.fail("GetShardIterator", status=400, code="AccessDeniedException", shard_id=parent)
+    result = bench.run([parent, *children], **policy)
+    assert "it is not known whether it has expired" in str(result.errors[parent])
+    assert "AccessDeniedException" in str(result.errors[parent])
+    assert bench.positions.finished == set()
+
+
+def test_a_closed_shard_may_go_right_after_it_was_first_listed(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    children = bench.split(parent)
+    bench.later(hours=23)
+    bench.plan()
+    bench.later(hours=2)
+    bench.put(2)
+    assert (bench.at(parent).listed_open, bench.shard_ids) == (None, children)
+    assert bench.run([parent, *children], **CONTINUE).errors == {}
+    assert bench.items == [2]
+
+
+# The first list of a stream
+
+
+def test_a_parent_left_out_of_the_first_list_of_a_young_stream_is_requested_again(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    children = bench.split(parent)
+    bench.put(2)
+    without(faults, parent, times=1)
+    result = bench.run([parent, *children])
+    assert (result.errors, bench.items) == ({}, [1, 2])
+
+
+@pytest.mark.parametrize("hours", [0, 23])
+def test_a_parent_that_stays_left_out_of_the_first_list_makes_no_table(bench, faults, hours):
+    (parent,) = bench.create()
+    children = bench.split(parent)
+    bench.later(hours=hours)
+    without(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=f"left out the parents {parent}"):
+        bench.plan(children)
+    with pytest.raises(ShardListIncomplete, match=f"left out the parents {parent}"):
+        tick(bench)
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
+def test_a_parent_that_expired_before_the_retention_was_raised_is_not_missing(bench):
+    (parent,) = bench.create()
+    bench.later(hours=1)
+    children = bench.split(parent)
+    bench.later(hours=25)
+    bench.set_retention(168)
+    bench.put(1)
+    assert bench.shard_ids == children
+    assert bench.run(children).errors == {}
+
+
+def test_a_parent_that_nobody_saw_is_missing_from_a_list_soon_after_the_one_before(bench, faults):
+    (first,) = bench.create()
+    bench.put(1)
+    bench.run()
+    for _ in range(3):
+        bench.later(hours=20)
+        bench.run()
+    child, _ = bench.split(first)
+    bench.put(2)
+    bench.later(seconds=1)
+    bench.split(child, part=0.25)
+    bench.put(3)
+    asked = bench.shard_ids
+    without(faults, child, times=1)
+    result = bench.run(asked)
+    assert (result.errors, bench.items) == ({}, [1, 2, 3])
+
+
+def test_a_child_whose_unseen_parent_expired_is_read(bench):
+    (first,) = bench.create()
+    bench.put(1)
+    bench.run()
+    child, other = bench.split(first)
+    grandchildren = bench.split(child, part=0.25)
+    bench.later(hours=25)
+    bench.put(2)
+    result = bench.run([first, other, *grandchildren], **CONTINUE)
+    assert (result.errors, bench.items) == ({}, [1, 2])
+    assert child not in bench.positions.shards
+
+
+def test_the_time_of_the_first_list_that_showed_a_shard_open_stays(bench):
+    (shard,) = bench.create()
+    bench.run()
+    first = bench.now
+    bench.later(hours=1)
+    bench.put(1)
+    bench.run()
+    assert bench.at(shard).listed_open == first
+    assert bench.at(shard).listed_until == bench.now + timedelta(hours=24)
+
+
+def test_loss_is_still_told_of_a_shard_that_is_listed(bench):
+    (shard,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=30)
+    bench.put(2)
+    assert isinstance(bench.run().errors[shard], DataLost)

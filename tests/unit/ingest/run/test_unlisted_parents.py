@@ -1,0 +1,207 @@
+"""Parents that a list of shards lacks: a list that is incomplete, or parents that have expired."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
+from kinesis_assets.ingest.plan import OnRecreated
+
+RESTART = {"on_recreated": OnRecreated.RESTART}
+
+
+def without(faults, *shard_ids, **which):
+    """Leave shards out of the list."""
+    faults.answer(
+        "ListShards",
+        lambda _, answer: answer.but(
+            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] not in shard_ids]
+        ),
+        **which,
+    )
+
+
+def iterators_of(faults, shard_id):
+    """How many iterators of a shard were asked for."""
+    return sum(
+        call.operation == "GetShardIterator" and call.arguments["ShardId"] == shard_id
+        for call in faults.calls
+    )
+
+
+@pytest.fixture
+def split(bench):
+    """A stream with a long retention, split; its parent and children, of which nothing was read yet."""
+    (parent,) = bench.create()
+    bench.set_retention(168)
+    bench.put(1)
+    children = bench.split(parent)
+    bench.put(2)
+    bench.put(3, part=0.5)
+    return parent, children
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("hours", [25, 167])
+def test_a_parent_left_out_of_the_first_list_of_a_stream_within_its_retention_is_requested_again(
+    bench, faults, split, hours, times
+):
+    parent, children = split
+    bench.later(hours=hours)
+    without(faults, parent, times=times)
+    result = bench.run([parent, *children])
+    assert (result.errors, bench.items) == ({}, [1, 2, 3])
+    assert bench.positions.finished == {parent}
+
+
+@pytest.mark.parametrize("hours", [25, 167])
+def test_a_parent_that_can_be_read_and_stays_left_out_of_the_first_list_makes_no_table(
+    bench, faults, split, hours
+):
+    parent, children = split
+    bench.later(hours=hours)
+    without(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=f"left out the parents {parent}, which can still be read"):
+        bench.plan(children)
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+    faults.clear()
+    assert bench.run([parent, *children]).errors == {}
+    assert bench.items == [1, 2, 3]
+
+
+def test_parents_that_expired_before_the_retention_was_raised_are_accepted_after_each_was_refused(
+    bench, faults
+):
+    (parent,) = bench.create()
+    children = bench.split(parent)
+    bench.later(hours=25)
+    bench.set_retention(168)
+    bench.put(1)
+    assert bench.shard_ids == children
+    faults.calls.clear()
+    assert bench.run(children).errors == {}
+    assert bench.items == [1]
+    assert iterators_of(faults, parent) == 1
+    assert faults.count("ListShards") == 2
+    assert bench.positions.shards.keys() == set(children)
+
+
+def test_a_parent_that_the_next_list_contains_has_not_expired_whatever_the_service_refuses(
+    bench, faults, split
+):
+    parent, children = split
+    bench.later(hours=30)
+    without(faults, parent, times=1)
+    faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=parent)
+    bench.plan(children)
+    assert bench.positions.shards.keys() == {parent, *children}
+
+
+def test_a_parent_of_which_the_service_says_nothing_makes_no_table(bench, faults, split):
+    parent, children = split
+    bench.later(hours=30)
+    without(faults, parent)
+    faults.fail("GetShardIterator", status=400, code="AccessDeniedException", shard_id=parent)
+    with pytest.raises(CallFailed, match="AccessDeniedException"):
+        bench.plan(children)
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
+def test_a_list_of_a_stream_older_than_its_retention_needs_no_further_call(bench, faults):
+    (parent,) = bench.create()
+    bench.later(hours=1)
+    children = bench.split(parent)
+    bench.later(hours=25)
+    assert bench.shard_ids == children
+    faults.calls.clear()
+    bench.plan(children)
+    assert (faults.count("ListShards"), iterators_of(faults, parent)) == (1, 0)
+
+
+def test_a_shorter_retention_in_one_response_does_not_skip_the_check(bench, faults, split):
+    parent, children = split
+    bench.later(hours=30)
+    without(faults, parent)
+
+    def shorter(_, answer):
+        described = answer.members["StreamDescriptionSummary"]
+        return answer.but(StreamDescriptionSummary=described | {"RetentionPeriodHours": 24})
+
+    faults.answer("DescribeStreamSummary", shorter, times=1)
+    with pytest.raises(ShardListIncomplete, match="can still be read"):
+        bench.plan(children)
+
+
+def test_the_first_list_of_a_recreated_stream_is_checked_too(bench, faults):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    bench.delete()
+    bench.later(seconds=5)
+    (parent,) = bench.create()
+    bench.set_retention(168)
+    bench.put(1)
+    children = bench.split(parent)
+    bench.put(2)
+    bench.later(hours=30)
+    without(faults, parent)
+    with pytest.raises(ShardListIncomplete, match="can still be read"):
+        bench.plan(children, **RESTART)
+    faults.clear()
+    assert bench.run([parent, *children], **RESTART).errors == {}
+    assert bench.items == [0, 1, 2]
+
+
+# Later lists
+
+
+@pytest.fixture
+def split_twice(bench):
+    """A shard that was read, and split twice after that; its child that was split, and the open shards."""
+    (first,) = bench.create()
+    bench.set_retention(168)
+    bench.put(1)
+    bench.run()
+    child, other = bench.split(first)
+    bench.put(2)
+    bench.later(seconds=1)
+    grandchildren = bench.split(child, part=0.25)
+    bench.put(3)
+    return first, child, [other, *grandchildren]
+
+
+def test_a_parent_that_nobody_saw_is_requested_again_within_a_retention_of_the_list_before(
+    bench, faults, split_twice
+):
+    first, child, opened = split_twice
+    bench.later(hours=30)
+    without(faults, child, times=2)
+    result = bench.run([first, child, *opened])
+    assert (result.errors, bench.items) == ({}, [1, 2, 3])
+
+
+def test_a_parent_that_nobody_saw_and_that_can_be_read_must_be_listed(bench, faults, split_twice):
+    first, child, opened = split_twice
+    bench.later(hours=30)
+    before = bench.version
+    without(faults, child)
+    with pytest.raises(ShardListIncomplete, match=f"left out the parents {child}, which can still be read"):
+        bench.plan([first, *opened])
+    assert bench.version == before
+
+
+def test_a_parent_that_nobody_saw_and_that_has_expired_does_not_stop_its_children(bench, faults):
+    (first,) = bench.create()
+    bench.put(1)
+    bench.run()
+    child, other = bench.split(first)
+    grandchildren = bench.split(child, part=0.25)
+    bench.later(hours=25)
+    bench.set_retention(168)
+    bench.put(2)
+    faults.calls.clear()
+    bench.run([first, other, *grandchildren])
+    assert iterators_of(faults, child) == 1
+    assert {other, *grandchildren} < bench.plan().expected.shards.keys()

@@ -1,0 +1,274 @@
+"""A run's bounds: all its shards together never take more, and runs of any bounds land everything."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kinesis_assets.ingest import shard_group
+from kinesis_assets.ingest import task as task_module
+from kinesis_assets.ingest.manifest import Landing
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.ingest.shard_group import CALLS
+from kinesis_assets.ingest.task import LandingJob, land_group
+from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.table import commit, commit_ids
+from kinesis_assets.testing import UserRecord, aggregate
+from support.shifted_clock import HoursClock
+
+
+def in_tasks(count):
+    """Lands as so many Spark tasks do, one after the other: each knows its share alone."""
+
+    def land(job, ranges, allowance):
+        shares = allowance.shares(min(count, len(ranges)))
+        groups = [(ranges[task :: len(shares)], share) for task, share in enumerate(shares)]
+        return sum((land_group(job, *group) for group in groups), Landing())
+
+    return land
+
+
+def filled(bench, shards, records):
+    """So many shards with so many records of four bytes in each; all that was put, sorted."""
+    data = {
+        shard_id: [b"%d%03d" % (number, item) for item in range(records)]
+        for number, shard_id in enumerate(bench.create(shards))
+    }
+    for shard_id, items in data.items():
+        bench.put(*items, shard_id=shard_id)
+    return sorted(item for items in data.values() for item in items)
+
+
+# The longest reading
+
+
+@pytest.mark.parametrize("seconds", [None, 36_000.0])
+def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
+    bench, faults, monkeypatch, seconds
+):
+    clock = HoursClock()
+    for module in (quota, task_module, commit_ids, commit):
+        monkeypatch.setattr(module, "time", clock)
+    data = filled(bench, 1, 6)
+    faults.page_size(1)
+    faults.answer("GetRecords", lambda *_: clock.pass_by(2.5))
+    for count in (3, 6):
+        result = bench.run(allowance=Allowance(seconds=seconds))
+        assert result.errors == {}
+        assert bench.data == data[:count]
+
+
+# Records and bytes
+
+
+@pytest.mark.parametrize("land", [land_group, in_tasks(3)], ids=["one task", "three tasks"])
+@pytest.mark.parametrize(
+    "allowance", [Allowance(records=100), Allowance(bytes=400)], ids=["records", "bytes"]
+)
+def test_a_run_over_eight_shards_lands_no_more_than_it_may_and_runs_land_everything(bench, land, allowance):
+    data = filled(bench, 8, 40)
+    runs = []
+    while sum(runs) < len(data):
+        result = bench.run(land=land, allowance=allowance)
+        assert result.errors == {}
+        runs.append(sum(outcome.rows for outcome in result.outcomes.values()))
+        assert 0 < runs[-1] <= 100
+        assert len(bench.data) == sum(runs)
+    assert bench.data == data
+
+
+def test_shards_of_one_task_use_up_their_budget_exactly(bench):
+    filled(bench, 8, 40)
+    result = bench.run(allowance=Allowance(records=100))
+    assert sum(outcome.rows for outcome in result.outcomes.values()) == 100
+    assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+
+
+def test_each_shards_own_bounds_hold_within_the_runs(bench):
+    filled(bench, 4, 40)
+    result = bench.run(allowance=Allowance(records=100), max_records=10)
+    assert [outcome.rows for outcome in result.outcomes.values()] == [10] * 4
+    result = bench.run(allowance=Allowance(records=25), max_records=10)
+    assert sum(outcome.rows for outcome in result.outcomes.values()) == 25
+    assert max(outcome.rows for outcome in result.outcomes.values()) == 10
+
+
+def test_runs_that_may_take_less_than_there_are_shards_land_everything(bench):
+    data = filled(bench, 6, 2)
+    for _ in data:
+        outcomes = bench.run(allowance=Allowance(records=1)).outcomes
+        assert sum(outcome.rows for outcome in outcomes.values()) == 1
+    assert bench.data == data
+
+
+def test_a_record_larger_than_the_runs_bytes_is_landed_by_a_run_of_its_own(bench):
+    (shard_id,) = bench.create()
+    bench.put(b"a" * 100, b"b" * 100, b"c", shard_id=shard_id)
+    steps = []
+    for _ in range(3):
+        bench.run(allowance=Allowance(bytes=10))
+        steps.append([len(item) for item in bench.data])
+    assert steps == [[100], [100, 100], [100, 100, 1]]
+
+
+def test_a_runs_bound_inside_an_aggregate_is_kept_with_the_position(bench):
+    (shard_id,) = bench.create()
+    (number,) = bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
+    steps = []
+    for _ in range(3):
+        bench.run(allowance=Allowance(records=2))
+        steps.append((str(bench.at(shard_id).position), bench.data))
+    assert steps == [
+        (f"AFTER_SEQUENCE_NUMBER:{number}:1", [b"0", b"1"]),
+        (f"AFTER_SEQUENCE_NUMBER:{number}:3", [b"0", b"1", b"2", b"3"]),
+        (f"AFTER_SEQUENCE_NUMBER:{number}", [b"0", b"1", b"2", b"3", b"4"]),
+    ]
+
+
+def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(bench):
+    (shard_id,) = bench.create()
+    bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
+    bench.run(max_records=2)
+
+    def die(*landed):
+        land_group(*landed)
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        bench.run(land=die, max_records=2)
+    assert bench.data == [b"0", b"1"]
+    bench.run(max_records=2)
+    assert bench.data == [b"0", b"1", b"2", b"3"]
+    bench.run()
+    assert [row["sub_sequence_number"] for row in bench.rows] == [0, 1, 2, 3, 4]
+
+
+# Generations
+
+
+def generations(bench):
+    """A finished parent of 30 records of a byte and two children of 20; the ids."""
+    (parent,) = bench.create()
+    bench.put(*[b"p"] * 30, shard_id=parent)
+    first, second = bench.split(parent)
+    bench.put(*[b"f"] * 20, shard_id=first)
+    bench.put(*[b"s"] * 20, shard_id=second)
+    return parent, first, second
+
+
+@pytest.mark.parametrize("allowance", [Allowance(records=45), Allowance(bytes=45)], ids=["records", "bytes"])
+def test_children_of_a_shard_that_is_finished_in_the_run_take_of_what_it_left(bench, allowance):
+    parent, first, second = generations(bench)
+    outcomes = bench.run(allowance=allowance).outcomes
+    assert (outcomes[parent].rows, outcomes[parent].state) == (30, ShardState.FINISHED)
+    assert outcomes[first].rows + outcomes[second].rows == 15
+    bench.run(allowance=allowance)
+    assert bench.data == [b"f"] * 20 + [b"p"] * 30 + [b"s"] * 20
+
+
+@pytest.mark.parametrize("allowance", [Allowance(records=30), Allowance(bytes=30)], ids=["records", "bytes"])
+def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, faults, allowance):
+    parent, *children = generations(bench)
+    outcomes = bench.run(allowance=allowance).outcomes
+    assert [outcomes[child].rows for child in children] == [0, 0]
+    assert [outcomes[child].state for child in children] == [ShardState.COMMITTED] * 2
+    assert [faults.count("GetRecords", child) for child in children] == [0, 0]
+    assert bench.data == [b"p"] * 30
+    assert bench.positions.finished == {parent}
+    bench.run()
+    assert len(bench.data) == 70
+
+
+# Seconds
+
+
+@pytest.fixture
+def a_second_a_page(faults, monkeypatch):
+    """For a run's bounds, time is the number of pages that were asked for."""
+    clock = SimpleNamespace(monotonic=lambda: float(faults.count("GetRecords")))
+    monkeypatch.setattr(quota, "time", clock)
+
+
+@pytest.mark.usefixtures("a_second_a_page")
+def test_no_page_is_begun_after_a_runs_seconds_and_runs_land_everything(bench, faults):
+    data = filled(bench, 1, 10)
+    faults.page_size(1)
+    steps = []
+    while len(steps) < 4:
+        result = bench.run(allowance=Allowance(seconds=3.0))
+        assert result.errors == {}
+        steps.append(len(bench.data))
+    assert steps == [3, 6, 9, 10]
+    assert bench.data == data
+
+
+@pytest.mark.usefixtures("a_second_a_page")
+def test_the_shards_of_a_task_share_its_seconds(bench, faults):
+    data = filled(bench, 4, 10)
+    faults.page_size(1)
+    result = bench.run(allowance=Allowance(seconds=8.0))
+    # A page may have been begun by each of the other three when the last second passed.
+    assert 8 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 8 + 3
+    assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+    bench.run()
+    assert bench.data == data
+
+
+@pytest.mark.usefixtures("a_second_a_page")
+def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults, monkeypatch):
+    monkeypatch.setattr(shard_group, "CALLS", 2)
+    data = filled(bench, 8, 10)
+    faults.page_size(1)
+    result = bench.run(allowance=Allowance(seconds=3.0))
+    assert 3 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 3 + 1
+    bench.run()
+    assert bench.data == data
+
+
+def test_children_have_the_seconds_that_their_parent_left(bench, monkeypatch):
+    generations(bench)
+    left = []
+
+    def note(job: LandingJob, ranges, allowance) -> Landing:
+        left.append(allowance.seconds)
+        return land_group(job, ranges, allowance)
+
+    clock = SimpleNamespace(monotonic=iter(range(0, 1000, 10)).__next__)
+    monkeypatch.setattr("kinesis_assets.ingest.run.time", clock)
+    bench.run(land=note, allowance=Allowance(seconds=25.0))
+    assert left == [15.0, 5.0]
+
+
+def test_a_run_without_any_time_left_moves_nothing(bench, faults):
+    shard_id, *_ = generations(bench)
+    plan = bench.plan(allowance=Allowance(seconds=1e-9))
+    before = bench.positions.shards
+    outcome = bench.execute(plan).outcomes[shard_id]
+    assert (outcome.rows, outcome.state, outcome.error) == (0, ShardState.COMMITTED, None)
+    assert faults.count("GetRecords") == 0
+    assert bench.positions.shards == before
+
+
+# The order of shards, and memory
+
+
+def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
+    first, *others = bench.create(3)
+    for shard_id in (first, *others):
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
+    bench.later(seconds=3600)
+    bench.run([first], max_records=1)
+    assert list(bench.plan().ranges) == [*others, first]
+
+
+def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
+    shard_ids = bench.create(CALLS + 8)
+    for shard_id in shard_ids:
+        bench.put(b"0", shard_id=shard_id)
+    faults.delay(4.0, "GetRecords", times=CALLS)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {1}
+    asked = sorted(call.at for call in faults.calls if call.operation == "GetRecords")
+    assert asked[CALLS - 1] - asked[0] < 4.0 <= asked[CALLS] - asked[0]

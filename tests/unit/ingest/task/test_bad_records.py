@@ -1,0 +1,212 @@
+"""Poison is kept: a damaged aggregate lands as it came, marked, and holds back nobody but by choice."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from kinesis_assets.errors import TooManyBadRecords
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
+from kinesis_assets.testing import UserRecord, aggregate
+
+WRONG_MD5 = "aggregate: its MD5 does not match"
+
+
+def together(*data):
+    """An aggregate of these payloads, for the stream's first shard."""
+    return aggregate(UserRecord("k", item, "0") for item in data)
+
+
+def sealed(body):
+    """What begins and ends as an aggregate does."""
+    return MAGIC + body + hashlib.md5(body).digest()  # noqa: S324  # the format's own
+
+
+def damaged(*data):
+    """An aggregate that lost a bit on its way."""
+    sound = together(*data)
+    return sound[:-1] + bytes([sound[-1] ^ 1])
+
+
+POISON = {
+    "its magic alone": MAGIC,
+    "cut short": together(b"1")[:-5],
+    "a bit turned": damaged(b"1"),
+    "no protobuf": sealed(b"\xff"),
+    "a field is missing": sealed(b"\x1a\x00"),
+    "no sub-record": sealed(b""),
+    "a key that is not there": sealed(b"\x1a\x05\x08\x07\x1a\x01x"),
+}
+
+
+def told(bench):
+    """(data, error) of every row, in the order of the stream."""
+    return [(row["data"], row["error"]) for row in bench.rows]
+
+
+# Kept as it came
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+def test_poison_lands_as_it_came_and_marked_in_one_commit_with_its_neighbours(bench, poison):
+    first, second = bench.create(2)
+    numbers = bench.put(b"before", poison, together(b"a", b"b"), shard_id=first)
+    bench.put(b"neighbour", shard_id=second)
+    plan = bench.plan()
+    before = bench.version
+    result = bench.execute(plan)
+    assert result.errors == {}
+    assert (result.version, bench.version) == (before + 1, before + 1)
+    data, errors = zip(*told(bench), strict=True)
+    assert data == (b"before", poison, b"a", b"b", b"neighbour")
+    assert [error is not None for error in errors] == [False, True, False, False, False]
+    assert errors[1].startswith("aggregate: ")
+    assert bench.rows[1]["sequence_number"] == numbers[1]
+    assert bench.rows[1]["sub_sequence_number"] == 0
+    assert result.outcomes[first].bad_records == 1
+    assert result.outcomes[second].bad_records == 0
+    assert bench.at(first).position == Position.after(numbers[-1])
+
+
+def test_a_shard_of_nothing_but_poison_is_read_to_its_end(bench):
+    (shard_id,) = bench.create()
+    bench.put(*POISON.values(), shard_id=shard_id)
+    bench.split(shard_id)
+    outcome = bench.run([shard_id]).outcomes[shard_id]
+    assert (outcome.state, outcome.rows, outcome.bad_records) == (ShardState.FINISHED, 7, 7)
+    assert [row["data"] for row in bench.rows] == list(POISON.values())
+
+
+@pytest.mark.parametrize("payload", [b"\x00\xff\xfe", b"", bytes(range(256)), "\u2028é".encode()])
+def test_bytes_come_to_the_table_as_they_were_plain_or_in_an_aggregate(bench, payload):
+    (shard_id,) = bench.create()
+    bench.put(*[payload] if payload else [], together(b"x", payload, b"y"), shard_id=shard_id)
+    assert bench.run().errors == {}
+    plain = [payload] if payload else []
+    assert [row["data"] for row in bench.rows] == [*plain, b"x", payload, b"y"]
+    assert [row["partition_key"] for row in bench.rows] == ["k"] * len(bench.rows)
+
+
+def test_rows_of_an_aggregate_share_its_sequence_number_and_tell_their_place(bench):
+    (shard_id,) = bench.create()
+    numbers = bench.put(b"0", together(b"1", b"2"), b"3", shard_id=shard_id)
+    bench.run()
+    assert [(row["sequence_number"], row["sub_sequence_number"]) for row in bench.rows] == [
+        (numbers[0], 0),
+        (numbers[1], 0),
+        (numbers[1], 1),
+        (numbers[2], 0),
+    ]
+
+
+# Sub-records that came to another shard
+
+
+def test_after_a_split_strays_are_marked_rows_and_the_neighbours_own_copies_are_well(bench):
+    (parent,) = bench.create()
+    low, high = bench.split(parent)
+    for_low, for_high = str(bench.hash_range(low)[1]), str(bench.hash_range(high)[0])
+    # Made for the parent, answered by its lower child; the producer then puts the stray to where it belongs.
+    late = aggregate([UserRecord("k", b"low", for_low), UserRecord("k", b"stray", for_high)])
+    bench.put(late, shard_id=low)
+    bench.put(aggregate([UserRecord("k", b"stray", for_high)]), shard_id=high)
+    result = bench.run()
+    assert [(row["shard_id"], row["data"], row["error"]) for row in bench.rows] == [
+        (low, b"low", None),
+        (low, b"stray", OUTSIDE_HASH_RANGE),
+        (high, b"stray", None),
+    ]
+    counts = {
+        shard_id: (outcome.rows, outcome.outside_hash_range, outcome.bad_records)
+        for shard_id, outcome in result.outcomes.items()
+    }
+    assert counts == {parent: (0, 0, 0), low: (2, 1, 0), high: (1, 0, 0)}
+    assert {outcome.error for outcome in result.outcomes.values()} == {None}
+
+
+def test_strays_do_not_count_as_bad_records(bench):
+    (parent,) = bench.create()
+    low, high = bench.split(parent)
+    bench.put(aggregate([UserRecord("k", b"stray", str(bench.hash_range(high)[0]))]), shard_id=low)
+    result = bench.run(max_bad_records=0)
+    assert result.errors == {}
+    assert told(bench) == [(b"stray", OUTSIDE_HASH_RANGE)]
+
+
+# No more than so many
+
+
+def test_without_a_limit_nothing_is_blocked(bench):
+    (shard_id,) = bench.create()
+    data = [damaged(b"%d" % number) for number in range(100)]
+    bench.put(*data, shard_id=shard_id)
+    result = bench.run()
+    assert result.errors == {}
+    assert result.outcomes[shard_id].bad_records == 100
+    assert told(bench) == [(item, WRONG_MD5) for item in data]
+
+
+@pytest.mark.parametrize(("most", "landed"), [(0, 2), (1, 5), (2, 7)])
+def test_the_shard_fails_before_the_record_that_is_one_too_many_and_keeps_what_came_before(
+    bench, most, landed
+):
+    shard_id, neighbour = bench.create(2)
+    bad = [damaged(b"%d" % number) for number in range(3)]
+    data = [b"0", b"1", bad[0], together(b"2", b"3"), bad[1], b"4", bad[2], b"5"]
+    rows = [b"0", b"1", bad[0], b"2", b"3", bad[1], b"4", bad[2], b"5"]
+    numbers = bench.put(*data, shard_id=shard_id)
+    bench.put(b"n", shard_id=neighbour)
+    exceeding = numbers[data.index(bad[most])]
+
+    result = bench.run(max_bad_records=most)
+    failed, well = result.outcomes[shard_id], result.outcomes[neighbour]
+    assert (failed.state, failed.rows, failed.bad_records) == (ShardState.FAILED, landed, most)
+    assert type(failed.error) is TooManyBadRecords
+    assert f"record {exceeding} is damaged ({WRONG_MD5})" in str(failed.error)
+    assert (well.state, well.rows, well.error) == (ShardState.COMMITTED, 1, None)
+    assert [row["data"] for row in bench.rows] == [*rows[:landed], b"n"]
+    assert bench.at(shard_id).position == Position.after(numbers[data.index(bad[most]) - 1])
+
+    result = bench.run(max_bad_records=3 - most)
+    assert result.errors == {}
+    assert [row["data"] for row in bench.rows] == [*rows, b"n"]
+
+
+def test_the_shard_stays_where_it_is_until_the_limit_is_raised(bench):
+    (shard_id,) = bench.create()
+    numbers = bench.put(b"0", damaged(b"1"), b"2", shard_id=shard_id)
+    bench.run(max_bad_records=0)
+    version = bench.version
+    for _ in range(2):
+        outcome = bench.run(max_bad_records=0).outcomes[shard_id]
+        assert (outcome.state, outcome.rows) == (ShardState.FAILED, 0)
+        assert isinstance(outcome.error, TooManyBadRecords)
+    assert (bench.version, bench.at(shard_id).position) == (version, Position.after(numbers[0]))
+    assert bench.run(max_bad_records=1).errors == {}
+    assert bench.data == sorted([b"0", damaged(b"1"), b"2"])
+
+
+def test_the_limit_is_each_shards_own(bench):
+    shard_ids = bench.create(3)
+    for shard_id in shard_ids:
+        bench.put(damaged(b"1"), damaged(b"2"), shard_id=shard_id)
+    result = bench.run(max_bad_records=2)
+    assert result.errors == {}
+    assert [outcome.bad_records for outcome in result.outcomes.values()] == [2, 2, 2]
+
+
+def test_children_of_a_shard_with_too_many_bad_records_wait(bench):
+    (parent,) = bench.create()
+    bench.put(damaged(b"1"), shard_id=parent)
+    children = bench.split(parent)
+    for child in children:
+        bench.put(b"2", shard_id=child)
+    outcomes = bench.run(max_bad_records=0).outcomes
+    assert outcomes[parent].state is ShardState.FAILED
+    assert [outcomes[child].state for child in children] == [ShardState.WAITING] * 2
+    assert bench.data == []
+    assert bench.run().errors == {}
+    assert len(bench.data) == 3

@@ -1,0 +1,128 @@
+"""Many shards: in a task, who waits holds nobody back."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from kinesis_assets.ingest import shard_group, task
+from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.reading import call_pacing, retry_policy
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from support.recording_limiter import RecordingLimiter
+
+
+def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
+    monkeypatch.setattr(shard_group, "CALLS", 2)
+    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 5.0)
+    shard_ids = bench.create(8)
+    for shard_id in shard_ids:
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
+    faults.page_size(1)
+    throttled, others = shard_ids[:4], shard_ids[4:]
+    # Until all others are read to their tip, those before them are refused.
+    read = set()
+
+    def look(call, answer):
+        if call.shard_id in others:
+            if answer.status == 200 and answer.members["MillisBehindLatest"] == 0:
+                read.add(call.shard_id)
+            return None
+        return None if read == {*others} else answer.error("ProvisionedThroughputExceededException", 400)
+
+    faults.answer("GetRecords", look)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {3}
+    assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
+    assert all(faults.count("GetRecords", shard_id) > 3 for shard_id in throttled)
+
+
+def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
+    monkeypatch.setattr(shard_group, "CALLS", 1)
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.5)
+    shard_ids = bench.create(6)
+    for shard_id in shard_ids:
+        bench.put(b"0", b"1", b"2", shard_id=shard_id)
+    faults.page_size(1)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {3}
+    calls = [call for call in faults.calls if call.operation == "GetRecords"]
+    assert [call.shard_id for call in calls[:6]] == shard_ids
+    # One after the other, 18 pages would have taken at least 6 * 2 * 0.5 s.
+    assert calls[-1].at - calls[0].at < 5.0
+
+
+def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch):
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
+    monkeypatch.setattr(task, "STOP_POLL_SECONDS", 0.05)
+    (shard_id,) = bench.create()
+    bench.put(b"0", b"1", shard_id=shard_id)
+    faults.page_size(1)
+    plan = bench.plan()
+    stop = task.StopMarker(bench.table.folder, plan.batch_id)
+    faults.answer("GetRecords", lambda *_: stop.set(), times=1)
+    result = bench.execute(plan)
+    assert [outcome.rows for outcome in result.outcomes.values()] == [1]
+    assert faults.count("GetRecords") == 1
+
+
+@pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_sdk, operation):
+    bench.settings = replace(bench.settings, sdk_parser=by_sdk)
+    shard_ids = bench.create(3)  # as many pages of the SDK's have room at once
+    for shard_id in shard_ids:
+        bench.put(b"0", shard_id=shard_id)
+    faults.delay(2.0, operation, times=3)
+    result = bench.run()
+    assert {outcome.rows for outcome in result.outcomes.values()} == {1}
+    first = [call.at for call in faults.calls if call.operation == operation][:3]
+    assert max(first) - min(first) < 2.0
+
+
+@pytest.mark.parametrize("capacity", [1, 200_000, 1 << 30])
+def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypatch, capacity):
+    rooms = []
+
+    def room(_):
+        rooms.append(RecordingLimiter(capacity))
+        return rooms[-1]
+
+    monkeypatch.setattr(task, "MemoryLimiter", room)
+    shard_ids = bench.create(6)
+    for shard_id in shard_ids:
+        bench.put(*[bytes(50_000)] * 3, b"small", shard_id=shard_id)
+    bench.run()
+    assert len(bench.data) == 24
+    assert 0 < rooms[0].max_reserved <= capacity
+
+
+def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkeypatch):
+    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
+    shard_ids = bench.create(3)
+    for shard_id in shard_ids:
+        bench.put(b"0", shard_id=shard_id)
+
+    def broken(_stream, shard_id, _records):
+        if shard_id == shard_ids[-1]:
+            raise MemoryError
+
+    monkeypatch.setattr(task, "record_batch", broken)
+    monkeypatch.setattr(task.DataFileWriter, "write", lambda *_: None)
+    with pytest.raises(MemoryError):
+        bench.run()
+
+
+def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch):
+    monkeypatch.setattr(task, "MemoryLimiter", lambda _: MemoryLimiter(300_000))
+    for shard_id in bench.create(8):
+        bench.put(bytes(60_000), shard_id=shard_id)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(task.DataFileWriter, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        bench.run()

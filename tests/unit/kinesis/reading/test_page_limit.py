@@ -1,0 +1,194 @@
+"""Responses that are too long: asked for again with fewer records, in bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+
+from kinesis_assets.errors import ReadFailed
+from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import call_pacing, stall_detector
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.page_limit import PageLimit
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.transport import awaitables
+from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE
+from support.recording_limiter import RecordingLimiter
+from support.virtual_time import VirtualTime
+
+SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def virtual(monkeypatch):
+    """The reader's time, which passes only where it waits; it asks for 16 records at most."""
+    virtual = VirtualTime()
+    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
+        monkeypatch.setattr(module, "time", virtual)
+    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
+    return virtual
+
+
+@pytest.fixture(params=[False, True], ids=["own HTTP", "SDK"])
+def client(stream, settings, request):
+    return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
+
+
+@pytest.fixture
+def put(kinesis, stream):
+    """Puts so many records into the test's stream, of one shard; gives their data."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+
+    def put(count):
+        data = [b"%d" % number for number in range(count)]
+        entries = [{"Data": each, "PartitionKey": "k"} for each in data]
+        kinesis.put_records(StreamName=stream, Records=entries)
+        return data
+
+    return put
+
+
+@pytest.fixture
+def reading(client):
+    return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
+
+
+def data(reading):
+    return [record.data for record in chain.from_iterable(reading)]
+
+
+def limits(faults):
+    """What was asked for, call by call."""
+    return [call.arguments["Limit"] for call in faults.calls if call.operation == "GetRecords"]
+
+
+def test_shard_whose_pages_are_too_long_is_read_with_the_limit_that_fits(put, reading, faults):
+    whole = put(40)
+    faults.long_page(above=4)
+    assert data(reading) == whole
+    assert reading.end is RangeEnd.TIP
+    assert limits(faults) == [16, 8, 4, 4, 4, 4, 8, 4, 4, 4, 4, 4, 4]
+
+
+def test_iterator_is_good_for_the_smaller_page_too(put, reading, faults):
+    put(20)
+    faults.long_page(above=4)
+    data(reading)
+    assert faults.count("GetShardIterator") == 1
+
+
+def test_single_records_are_read_where_nothing_else_fits(put, reading, faults):
+    whole = put(7)
+    faults.long_page(above=1)
+    assert data(reading) == whole
+    assert limits(faults) == [16, 8, 4, 2, 1, 1, 1, 1, 2, 1, 1, 1]
+
+
+def test_limit_grows_back_when_pages_are_shorter_again(put, reading, faults):
+    whole = put(100)
+    faults.long_page(above=2, times=3)
+    assert data(reading) == whole
+    assert limits(faults) == [16, 8, 4, *[2] * 4, *[4] * 4, *[8] * 4, *[16] * 3]
+
+
+def test_single_record_that_is_too_long_fails_after_bounded_tries_and_the_message_names_the_cause(
+    put, reading, faults
+):
+    put(2)
+    faults.long_page(above=0)
+    with pytest.raises(ReadFailed, match=r"ResponseTooLong: the response has \d+ bytes, more than 16777216"):
+        data(reading)
+    assert limits(faults) == [16, 8, 4, 2, *[1] * 6]
+    assert reading.position == BEGINNING
+
+
+def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put, reading, faults):
+    whole = put(3)
+    longer = b" " * (17 * MIB)
+    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(answer.body + longer), times=1)
+    assert data(reading) == whole
+    assert limits(faults) == [16]
+
+
+def test_next_call_waits_as_long_as_after_the_largest_page(put, reading, faults, virtual):
+    put(1)
+    faults.long_page(above=0, times=1)
+    data(reading)
+    assert max(virtual.waits) == pytest.approx(10 * MIB / 2e6)
+
+
+def test_bounds_may_ask_for_less_than_the_limit_and_halving_begins_there(put, client, faults):
+    put(6)
+    faults.long_page(above=2, times=2)
+    assert len(data(ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_records=6), ALL_KEYS)))) == 6
+    assert limits(faults)[:3] == [6, 3, 1]
+
+
+def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
+    put(6)
+    stop = threading.Event()
+    faults.long_page(above=0)
+    faults.answer("GetRecords", lambda *_: stop.set())
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), stop=stop)
+    assert data(reading) == []
+    assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
+    assert limits(faults) == [16]
+
+
+def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults):
+    put(6)
+    limiter = RecordingLimiter(1 << 40)
+    faults.long_page(above=3, size=32 * MIB)
+    bodies = []
+    faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
+    client = StreamClient(stream, settings, attempts=1)
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), limiter=limiter)
+    assert len(data(reading)) == 6
+    short = [body for body in bodies if body <= LARGEST_BODY]
+    assert len(short) < len(bodies)
+    assert [each for each in limiter.asked if each > MEMORY_PER_BODY_BYTE * 1000] == []
+    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * body) for body in short]
+
+
+# The limit by itself
+
+
+def calls_in_vain(limit, calls, fitting):
+    """Of so many calls, how many ask for more records than fit."""
+    vain = 0
+    for _ in range(calls):
+        if limit.records > fitting:
+            vain += 1
+            assert limit.halve(limit.records)
+        else:
+            limit.note_received()
+    return vain
+
+
+@pytest.mark.parametrize("fitting", [1, 2, 1000, 5000, 9999])
+def test_few_calls_are_made_in_vain_where_pages_stay_too_long(fitting):
+    limit = PageLimit(10_000)
+    assert calls_in_vain(limit, 1000, fitting) <= 14 + 8
+    assert calls_in_vain(limit, 1000, fitting) <= 5
+
+
+def test_limit_never_exceeds_the_most_nor_falls_below_one():
+    limit = PageLimit(10_000)
+    for _ in range(100):
+        limit.note_received()
+    assert limit.records == 10_000
+    while limit.halve(limit.records):
+        pass
+    assert limit.records == 1
+    assert calls_in_vain(limit, 200, 10_000) == 0
+    assert limit.records == 10_000

@@ -1,0 +1,378 @@
+"""Aggregates in a shard's range: read as their sub-records, and cut between any two of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import pytest
+
+from kinesis_assets.errors import ReadFailed, TooManyBadRecords
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.testing import UserRecord, aggregate
+
+SHARD = "shardId-000000000000"
+LAST_KEY = (1 << 128) - 1
+ALL_KEYS = ("0", str(LAST_KEY))
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+WRONG_MD5 = "aggregate: its MD5 does not match"
+
+
+def together(*data, key=None):
+    """An aggregate of these payloads."""
+    return aggregate(UserRecord("k", item, key) for item in data)
+
+
+def damaged(*data):
+    """An aggregate that lost a bit on its way."""
+    sound = together(*data)
+    return sound[:-1] + bytes([sound[-1] ^ 1])
+
+
+ENTRIES = [b"0", together(b"1", b"2", b"3"), b"4", together(b"5"), together(b"6", b"7")]
+ITEMS = [b"%d" % item for item in range(8)]
+PLACES = [(0, None), (1, 0), (1, 1), (1, None), (2, None), (3, None), (4, 0), (4, None)]
+"""After each of the items: the entry that is read, and the sub-record if that is not its last."""
+
+
+@pytest.fixture
+def put(kinesis, stream):
+    """Puts records into the test's stream, of one shard; gives their sequence numbers."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+
+    def put(*data):
+        entries = [{"Data": item, "PartitionKey": "k"} for item in data]
+        answer = kinesis.put_records(StreamName=stream, Records=entries)
+        return [record["SequenceNumber"] for record in answer["Records"]]
+
+    return put
+
+
+@pytest.fixture
+def reading_of(client):
+    """A reading of the test's shard."""
+
+    def reading_of(start=BEGINNING, hash_range=ALL_KEYS, max_bad_records=None, **bounds):
+        range_ = ShardRange(SHARD, start, Bounds(**bounds), hash_range, max_bad_records=max_bad_records)
+        return ShardReading(client, range_)
+
+    return reading_of
+
+
+def data(reading):
+    """What a reading hands out, to its end."""
+    return [record.data for record in chain.from_iterable(reading)]
+
+
+def position_after(items, numbers):
+    """Where a reading is that has handed out so many of `ITEMS`."""
+    entry, sub = PLACES[items - 1]
+    return Position.after(numbers[entry], sub)
+
+
+# What comes out
+
+
+def test_batches_have_a_row_for_each_sub_record_with_its_place_in_the_aggregate(put, reading_of):
+    numbers = put(*ENTRIES)
+    (records,) = reading_of()
+    batch = record_batch("orders", SHARD, records)
+    assert batch["data"].to_pylist() == ITEMS
+    assert batch["sequence_number"].to_pylist() == [numbers[entry] for entry, _ in PLACES]
+    assert batch["sub_sequence_number"].to_pylist() == [0, 0, 1, 2, 0, 0, 0, 1]
+    assert batch["error"].to_pylist() == [None] * 8
+
+
+def test_sub_records_are_what_is_counted(put, reading_of):
+    put(*ENTRIES)
+    reading = reading_of()
+    assert data(reading) == ITEMS
+    assert (reading.records, reading.bytes) == (8, 8)
+    assert (reading.bad_records, reading.outside_hash_range) == (0, 0)
+    assert reading.end is RangeEnd.TIP
+
+
+@pytest.mark.parametrize("payload", [b"\x00\xff\xfe", b"", MAGIC])
+def test_payload_of_a_sub_record_is_left_alone(put, reading_of, payload):
+    put(together(b"a", payload, b"b"))
+    assert data(reading_of()) == [b"a", payload, b"b"]
+
+
+def test_aggregate_of_more_sub_records_than_a_page_has_records_comes_whole(put, reading_of):
+    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
+    put(b"before", together(*items), b"after")
+    reading = reading_of()
+    records = list(chain.from_iterable(reading))
+    assert [record.data for record in records] == [b"before", *items, b"after"]
+    assert [record.sub_sequence_number for record in records[1:-1]] == list(range(len(items)))
+
+
+def test_aggregate_of_more_sub_records_than_a_page_has_records_is_cut_near_its_end(put, reading_of):
+    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
+    (number,) = put(together(*items))
+    reading = reading_of(max_records=reading_module.PAGE_LIMIT + 48)
+    assert data(reading) == items[:-2]
+    assert reading.position == Position.after(number, reading_module.PAGE_LIMIT + 47)
+    assert data(reading_of(reading.position)) == items[-2:]
+
+
+# Bounds inside an aggregate
+
+
+@pytest.mark.parametrize("items", range(1, 9))
+def test_most_records_end_inside_an_aggregate_and_the_next_reading_goes_on_exactly(put, reading_of, items):
+    numbers = put(*ENTRIES)
+    reading = reading_of(max_records=items)
+    assert data(reading) == ITEMS[:items]
+    assert reading.position == position_after(items, numbers)
+    assert data(reading_of(reading.position)) == ITEMS[items:]
+
+
+@pytest.mark.parametrize("items", range(1, 9))
+def test_most_bytes_end_inside_an_aggregate_and_the_next_reading_goes_on_exactly(put, reading_of, items):
+    numbers = put(*ENTRIES)
+    reading = reading_of(max_bytes=items)
+    assert data(reading) == ITEMS[:items]
+    assert reading.position == position_after(items, numbers)
+    assert data(reading_of(reading.position)) == ITEMS[items:]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_steps_through_aggregates_give_each_sub_record_once(put, reading_of, step):
+    put(*ENTRIES)
+    position, read = BEGINNING, []
+    while len(read) < len(ITEMS):
+        # Positions are kept as text or JSON between two runs.
+        reading = reading_of(Position.parse(str(position)), max_records=step)
+        taken = data(reading)
+        assert len(taken) == min(step, len(ITEMS) - len(read))
+        read += taken
+        position = reading.position
+    assert read == ITEMS
+    assert data(reading_of(position)) == []
+
+
+def test_first_sub_record_is_taken_whatever_its_bytes(put, reading_of):
+    (number,) = put(together(b"0", b"large", b"2"))
+    reading = reading_of(Position.after(number, 0), max_bytes=1)
+    assert data(reading) == [b"large"]
+    assert reading.position == Position.after(number, 1)
+
+
+def test_bound_at_an_aggregates_end_is_a_position_after_the_whole_record(put, reading_of):
+    number, _ = put(together(b"0", b"1"), together(b"2", b"3"))
+    reading = reading_of(max_records=2)
+    assert data(reading) == [b"0", b"1"]
+    assert reading.position == Position.after(number)
+
+
+def test_reading_after_an_aggregates_last_sub_record_begins_with_the_next_record(put, reading_of):
+    number, _ = put(together(b"0", b"1"), b"2")
+    assert data(reading_of(Position.after(number, 1))) == [b"2"]
+
+
+def test_start_at_an_aggregate_is_its_first_sub_record(put, reading_of):
+    _, number = put(b"0", together(b"1", b"2"))
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=number)
+    assert data(reading_of(start)) == [b"1", b"2"]
+
+
+def test_failed_reading_from_inside_an_aggregate_moves_nothing(put, reading_of, faults):
+    (number,) = put(together(b"0", b"1"))
+    start = Position.after(number, 0)
+    faults.fail(code="AccessDeniedException", status=400)
+    reading = reading_of(start)
+    with pytest.raises(ReadFailed):
+        data(reading)
+    assert reading.position == start
+
+
+def test_aggregate_that_arrived_at_until_is_left_out_whole(clocked, stream):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+    first = clocked.kinesis.put_record(StreamName=stream, Data=together(b"0", b"1"), PartitionKey="k")
+    clocked.clock.advance(0.001)
+    until = datetime.fromtimestamp(clocked.clock.seconds, UTC)
+    clocked.kinesis.put_record(StreamName=stream, Data=together(b"2", b"3"), PartitionKey="k")
+    client = StreamClient(stream, clocked.settings)
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(until=until), ALL_KEYS))
+    assert data(reading) == [b"0", b"1"]
+    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(first["SequenceNumber"]))
+    later = Bounds(until=until + timedelta(milliseconds=1))
+    assert data(ShardReading(client, ShardRange(SHARD, reading.position, later, ALL_KEYS))) == [b"2", b"3"]
+
+
+def test_lag_of_a_cut_inside_an_aggregate_is_the_aggregates_age(clocked, stream):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+    clocked.kinesis.put_record(StreamName=stream, Data=together(b"0", b"1"), PartitionKey="k")
+    clocked.clock.advance(30)
+    client = StreamClient(stream, clocked.settings)
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_records=1), ALL_KEYS))
+    assert data(reading) == [b"0"]
+    assert reading.millis_behind_latest == 30_000
+
+
+def test_closed_shard_cut_inside_its_last_aggregate_is_not_at_its_end(put, reading_of, kinesis, stream):
+    put(together(b"0", b"1"))
+    kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=str(1 << 127))
+    reading = reading_of(max_records=1)
+    assert (data(reading), reading.end) == ([b"0"], RangeEnd.BOUND)
+    rest = reading_of(reading.position)
+    assert (data(rest), rest.end) == ([b"1"], RangeEnd.SHARD_END)
+
+
+# A consumer that dies
+
+
+@pytest.fixture
+def short_lists(monkeypatch):
+    """A page comes in several lists, each of no more aggregates than make three records."""
+    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 3)
+
+
+@pytest.mark.usefixtures("short_lists")
+def test_consumer_that_dies_between_two_lists_of_a_page_goes_on_after_what_it_was_given(put, reading_of):
+    numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
+    reading = reading_of()
+    lists = iter(reading)
+    assert [record.data for record in next(lists)] == [b"0", b"1", b"2", b"3"]
+    lists.close()
+    assert (reading.records, reading.end) == (4, None)
+    assert reading.position == Position.after(numbers[1])
+    assert data(reading_of(reading.position)) == [b"4", b"5"]
+
+
+@pytest.mark.usefixtures("short_lists")
+def test_consumer_that_dies_after_each_list_is_given_everything_once(put, reading_of):
+    put(*ENTRIES)
+    position, read = BEGINNING, []
+    while len(read) < len(ITEMS):
+        reading = reading_of(position)
+        lists = iter(reading)
+        read += [record.data for record in next(lists)]
+        lists.close()
+        position = reading.position
+    assert read == ITEMS
+
+
+@pytest.mark.usefixtures("short_lists")
+def test_bound_in_a_later_list_of_a_page_is_as_exact(put, reading_of):
+    numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
+    reading = reading_of(max_records=5)
+    assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
+    assert reading.position == Position.after(numbers[2], 0)
+    assert data(reading_of(reading.position)) == [b"5"]
+
+
+@pytest.mark.usefixtures("short_lists")
+def test_reading_from_inside_an_aggregate_drops_its_read_part_in_the_first_list_alone(put, reading_of):
+    numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
+    assert data(reading_of(Position.after(numbers[0], 0))) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+# Damaged aggregates, and sub-records of other shards
+
+
+def test_aggregate_whose_md5_does_not_match_is_one_marked_record_among_its_neighbours(put, reading_of):
+    torn = damaged(b"1", b"2")
+    numbers = put(together(b"0"), torn, b"3")
+    reading = reading_of()
+    records = list(chain.from_iterable(reading))
+    assert [(record.data, record.sub_sequence_number, record.error) for record in records] == [
+        (b"0", 0, None),
+        (torn, 0, WRONG_MD5),
+        (b"3", 0, None),
+    ]
+    assert (reading.records, reading.bytes) == (3, 2 + len(torn))
+    assert (reading.bad_records, reading.outside_hash_range) == (1, 0)
+    assert reading.position == Position.after(numbers[-1])
+
+
+def test_sub_records_of_another_shard_are_marked_and_counted_apart_from_damaged_ones(put, reading_of):
+    mixed = aggregate(
+        [UserRecord("k", b"0", "7"), UserRecord("k", b"1", "8"), UserRecord("k", b"2", str(LAST_KEY))]
+    )
+    put(mixed, damaged(b"3"))
+    reading = reading_of(hash_range=("0", "7"))
+    records = list(chain.from_iterable(reading))
+    errors = [record.error for record in records]
+    assert errors == [None, OUTSIDE_HASH_RANGE, OUTSIDE_HASH_RANGE, WRONG_MD5]
+    assert (reading.bad_records, reading.outside_hash_range) == (1, 2)
+
+
+def test_what_a_bound_leaves_out_is_not_counted(put, reading_of):
+    put(together(b"0", b"1", key=str(LAST_KEY)), damaged(b"2"))
+    reading = reading_of(hash_range=("0", "7"), max_records=1)
+    assert data(reading) == [b"0"]
+    assert (reading.bad_records, reading.outside_hash_range) == (0, 1)
+
+
+BAD = [damaged(b"bad %d" % number) for number in range(4)]
+MIXED = [b"0", BAD[0], together(b"1", b"2"), BAD[1], BAD[2], b"3", BAD[3], b"4"]
+
+
+@pytest.mark.parametrize(
+    ("most", "read", "next_"),
+    [
+        (0, [b"0"], 1),
+        (1, [b"0", BAD[0], b"1", b"2"], 3),
+        (2, [b"0", BAD[0], b"1", b"2", BAD[1]], 4),
+        (3, [b"0", BAD[0], b"1", b"2", BAD[1], BAD[2], b"3"], 6),
+    ],
+)
+@pytest.mark.parametrize("page_size", [1, 10])
+def test_range_ends_before_the_bad_record_that_is_one_too_many(
+    put, reading_of, faults, most, read, next_, page_size
+):
+    numbers = put(*MIXED)
+    faults.page_size(page_size)
+    reading = reading_of(max_bad_records=most)
+    taken = []
+    with pytest.raises(TooManyBadRecords) as caught:
+        taken.extend(chain.from_iterable(reading))
+    assert [record.data for record in taken] == read
+    assert (reading.records, reading.bad_records, reading.end) == (len(read), most, None)
+    assert reading.position == Position.after(numbers[next_ - 1])
+    assert caught.value.shard_id == SHARD
+    assert f"record {numbers[next_]} is damaged ({WRONG_MD5})" in str(caught.value)
+    assert f"max_bad_records allows {most} in a run" in str(caught.value)
+
+
+@pytest.mark.parametrize("most", [4, 5, None])
+def test_as_many_bad_records_as_allowed_are_read_with_all_the_rest(put, reading_of, most):
+    put(*MIXED)
+    reading = reading_of(max_bad_records=most)
+    assert data(reading) == [b"0", BAD[0], b"1", b"2", BAD[1], BAD[2], b"3", BAD[3], b"4"]
+    assert (reading.bad_records, reading.end) == (4, RangeEnd.TIP)
+
+
+def test_sub_records_of_another_shard_are_no_bad_records(put, reading_of):
+    put(together(b"0", b"1", key=str(LAST_KEY)))
+    reading = reading_of(hash_range=("0", "7"), max_bad_records=0)
+    assert data(reading) == [b"0", b"1"]
+    assert reading.end is RangeEnd.TIP
+
+
+def test_range_whose_bound_is_met_before_the_bad_record_is_no_failed_one(put, reading_of):
+    put(b"0", damaged(b"1"))
+    reading = reading_of(max_bad_records=0, max_bytes=1)
+    assert data(reading) == [b"0"]
+    assert reading.end is RangeEnd.BOUND
+
+
+def test_bad_record_that_arrived_after_the_range_is_no_failure_of_it(clocked, stream):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
+    clocked.kinesis.put_record(StreamName=stream, Data=b"0", PartitionKey="k")
+    clocked.clock.advance(1)
+    until = datetime.fromtimestamp(clocked.clock.seconds, UTC)
+    clocked.kinesis.put_record(StreamName=stream, Data=damaged(b"1"), PartitionKey="k")
+    range_ = ShardRange(SHARD, BEGINNING, Bounds(until=until), ALL_KEYS, max_bad_records=0)
+    reading = ShardReading(StreamClient(stream, clocked.settings), range_)
+    assert data(reading) == [b"0"]
+    assert reading.end is RangeEnd.BOUND

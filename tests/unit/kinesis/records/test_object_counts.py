@@ -1,0 +1,63 @@
+"""Objects per record, as counts that no machine changes. Each guards against its growth."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from base64 import b64encode
+from zlib import crc32
+
+import msgspec
+
+from kinesis_assets.kinesis.records import checksums as checksums_module
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksums
+from kinesis_assets.kinesis.records.wire import WirePage
+
+RECORDS = 10_000
+MOST_BLOCKS = 5  # its number, arrival, payload, key; and its share of the lists
+
+
+def page() -> bytes:
+    data = b64encode(bytes(1_000)).decode()
+    records = [
+        {
+            "SequenceNumber": str((1 << 185) + number),
+            "ApproximateArrivalTimestamp": 1_700_000_000.0 + number / 1000,
+            "Data": data,
+            "PartitionKey": f"key-{number}",
+        }
+        for number in range(RECORDS)
+    ]
+    return json.dumps({"Records": records, "MillisBehindLatest": 0, "NextShardIterator": "n"}).encode()
+
+
+def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
+    body, decoder = page(), msgspec.json.Decoder(WirePage)
+    gc.collect()
+    seen, blocks = len(gc.get_objects()), sys.getallocatedblocks()
+    records = decoder.decode(body).to_result().records
+    grown = sys.getallocatedblocks() - blocks
+    assert grown / RECORDS <= MOST_BLOCKS
+    assert len(gc.get_objects()) - seen < 100
+    assert len(records) == RECORDS
+
+
+def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
+    records = msgspec.json.decode(page(), type=WirePage).to_result().records
+    assert {len(number) for number in records.numbers} == {len(records.numbers[0])}
+    taken = []
+    monkeypatch.setattr(checksums_module, "crc32", lambda data: taken.append(data) or crc32(data))
+    checksums(records)
+    assert len(taken) == 1
+
+
+def test_a_batch_keeps_no_object_for_each_record():
+    records = msgspec.json.decode(page(), type=WirePage).to_result().records
+    checksums(records)
+    record_batch("stream", "shard", records)
+    blocks = sys.getallocatedblocks()
+    batch = record_batch("stream", "shard", records)
+    assert (sys.getallocatedblocks() - blocks) / RECORDS < 0.01
+    assert batch.num_rows == RECORDS

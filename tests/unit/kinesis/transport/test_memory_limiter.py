@@ -1,0 +1,225 @@
+"""The memory that pages take together: never more than there is, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from traceback import walk_tb
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, ReadFailed
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.records.wire import Page, WirePage
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.transport.awaitables import MemoryWait, Pause, run_until_complete, to_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.http_response import HttpResponse
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE, SignedCall
+from support.recording_limiter import RecordingLimiter
+
+SHARD = "shardId-000000000000"
+ALL_KEYS = ("0", str((1 << 128) - 1))
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def begun(work):
+    """What some work waits for, for a first time; None if it is over."""
+    return next(work, None)
+
+
+def test_never_more_than_there_is_and_all_are_served():
+    limiter, served, held = RecordingLimiter(100), [], {}
+
+    def work(number):
+        reservation = limiter.reservation()
+        for size in (number * 7 % 100, 100, 250, 1):
+            yield from reservation.acquire(size)
+            held[number] = min(size, 100)
+            assert sum(held.values()) <= 100
+            served.append(size)
+            yield from to_thread(lambda: None)
+            del held[number]
+            reservation.release()
+            yield Pause(number % 3 * 0.001)
+
+    EventLoop(16).run([work(number) for number in range(40)])
+    assert len(served) == 160
+    assert limiter.max_reserved == 100
+
+
+def test_who_asks_for_more_than_all_of_it_waits_until_it_is_alone():
+    limiter = RecordingLimiter(100)
+    small, large = limiter.reservation(), limiter.reservation()
+    run_until_complete(small.acquire(1))
+    waiting = large.acquire(1000)
+    wait = begun(waiting)
+    assert not wait.is_over()
+    small.release()
+    assert wait.is_over()
+    assert begun(waiting) is None
+    assert limiter.max_reserved == 100
+
+
+def test_a_large_one_is_not_passed_by_small_ones_for_ever():
+    limiter = MemoryLimiter(100)
+    holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
+    run_until_complete(holder.acquire(60))
+    larges, smalls = large.acquire(80), small.acquire(10)
+    first, second = begun(larges), begun(smalls)
+    assert not second.is_over()
+    holder.release()
+    assert [first.is_over(), second.is_over()] == [True, False]
+    assert begun(larges) is None
+    assert second.is_over()
+    assert begun(smalls) is None
+
+
+def test_who_goes_while_it_waits_is_waited_for_no_longer():
+    limiter = MemoryLimiter(100)
+    holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
+    run_until_complete(holder.acquire(60))
+    larges, smalls = large.acquire(80), small.acquire(10)
+    _, wait = begun(larges), begun(smalls)
+    larges.close()
+    assert wait.is_over()
+    assert begun(smalls) is None
+    holder.release()
+    small.release()
+    run_until_complete(limiter.reservation().acquire(100))
+
+
+def test_who_waits_holds_nothing_meanwhile():
+    limiter = MemoryLimiter(100)
+    one, other = limiter.reservation(), limiter.reservation()
+    run_until_complete(one.acquire(50))
+    run_until_complete(other.acquire(50))
+    ones, others = one.acquire(100), other.acquire(100)
+    _, wait = begun(ones), begun(others)
+    assert begun(ones) is None
+    assert not wait.is_over()
+    one.release()
+    assert begun(others) is None
+
+
+def test_a_seat_that_is_taken_again_holds_the_new_page_alone():
+    limiter = MemoryLimiter(100)
+    reservation = limiter.reservation()
+    run_until_complete(reservation.acquire(90))
+    run_until_complete(reservation.acquire(90))
+    reservation.release()
+    reservation.release()
+    run_until_complete(limiter.reservation().acquire(100))
+
+
+def getting_page(client, limiter):
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    found, _ = yield from client.getting_records(iterator, 10_000, limiter.reservation())
+    return found
+
+
+def page(client, limiter):
+    return run_until_complete(getting_page(client, limiter))
+
+
+def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, client, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    bodies = []
+    faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
+    limiter = RecordingLimiter(1 << 30)
+    assert [len(record.data) for record in page(client, limiter).records] == [100_000]
+    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * bodies[0])]
+
+
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_body_is_not_read_before_there_is_room(kinesis, stream, settings, by_sdk):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(1_000_000), PartitionKey="k")
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk))
+    limiter = MemoryLimiter(1000)
+    holder = limiter.reservation()
+    run_until_complete(holder.acquire(1000))
+    reading = getting_page(client, limiter)
+    while not isinstance(wait := next(reading), MemoryWait):
+        wait.block()
+    assert not wait.is_over()
+    holder.release()
+    assert wait.is_over()
+    assert len(run_until_complete(reading).records) == 1
+
+
+def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream, settings):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    client = StreamClient(
+        stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True)
+    )
+    limiter = RecordingLimiter(1 << 30)
+    page(client, limiter)
+    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * LARGEST_BODY)]
+
+
+def kept_by(error):
+    """What an error's frames in the package keep."""
+    while error is not None:
+        for frame, _ in walk_tb(error.__traceback__):
+            if "kinesis_assets" in frame.f_code.co_filename:
+                yield from frame.f_locals.values()
+        error = error.__context__
+
+
+@pytest.mark.parametrize("by_sdk", [False, True])
+@pytest.mark.parametrize("wrong", ["data", "number", "date", "refused"])
+def test_a_page_that_fails_is_not_kept_by_its_error(
+    kinesis, stream, settings, faults, monkeypatch, wrong, by_sdk
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    good = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA==", "PartitionKey": "k"}
+    bad = {"data": {"Data": "e!"}, "number": {"SequenceNumber": "one"}}.get(wrong, {})
+    status = 400 if wrong == "refused" else 200
+    records = [good | {"SequenceNumber": str(number)} for number in range(1, 10_001)]
+    records.append(good | {"SequenceNumber": "10001"} | bad)
+    faults.answer("GetRecords", lambda _, answer: replace(answer.but(Records=records), status=status))
+    if wrong == "date":
+        of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (SignedCall, "__call__")
+        call = getattr(of, name)
+
+        def dateless(*arguments):
+            return (yield from call(*arguments))[0], None
+
+        monkeypatch.setattr(of, name, dateless)
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
+    with pytest.raises(CallFailed) as caught:
+        page(client, MemoryLimiter(1 << 30))
+    kept = list(kept_by(caught.value))
+    assert kept
+    assert not [each for each in kept if isinstance(each, (HttpResponse, Page, Records, WirePage))]
+    assert max(len(each) for each in kept if isinstance(each, (str, bytes, bytearray, memoryview))) < 10_000
+    assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
+
+
+@pytest.mark.parametrize("by_sdk", [False, True])
+def test_a_page_that_is_repeated_is_not_kept_by_its_shards_error(kinesis, stream, settings, faults, by_sdk):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    put = [kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k") for _ in range(2)]
+    faults.repeat_page()
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
+    start = Position.after(put[0]["SequenceNumber"])
+    with pytest.raises(ReadFailed, match="RepeatedPage") as caught:
+        list(ShardReading(client, ShardRange(SHARD, start, Bounds(), ALL_KEYS)))
+    assert [each for each in kept_by(caught.value) if isinstance(each, Position)]
+    assert not [each for each in kept_by(caught.value) if isinstance(each, (Page, Records))]
+
+
+@pytest.mark.parametrize("on_wire", [False, True])
+def test_a_body_cut_on_its_way_is_a_failed_call(kinesis, stream, settings, faults, on_wire):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
+    faults.cut_body(kept=0.5, on_wire=on_wire)
+    with pytest.raises(CallFailed, match="IncompleteBody"):
+        page(StreamClient(stream, settings, attempts=1), MemoryLimiter(1 << 30))

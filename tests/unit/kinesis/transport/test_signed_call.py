@@ -1,0 +1,304 @@
+"""Direct calls: they hold nobody back; signed, sent and refused as the SDK's are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import tracemalloc
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
+from support.raw_peer import RawPeer, Sent
+
+SHARD = "shardId-000000000000"
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
+
+
+@dataclass
+class Endpoint:
+    """An HTTP server that gives one answer to all calls.
+
+    Attributes:
+        url: Its address.
+        status: Of the answer.
+        body: Its body.
+        asked: Set when a request has come; the answer's head follows once
+        head_let: is set, and then
+        head_sent: is; the body follows once
+        body_let: is set.
+        paths: Of the calls that came.
+    """
+
+    url: str = ""
+    status: int = 200
+    body: bytes = PAGE
+    asked: threading.Event = field(default_factory=threading.Event)
+    head_let: threading.Event = field(default_factory=threading.Event)
+    head_sent: threading.Event = field(default_factory=threading.Event)
+    body_let: threading.Event = field(default_factory=threading.Event)
+    paths: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def endpoint():
+    told = Endpoint()
+    told.head_let.set()
+    told.body_let.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            told.paths.append(self.path)
+            told.asked.set()
+            told.head_let.wait()
+            self.send_response_only(told.status)
+            self.send_header("Date", formatdate(usegmt=True))
+            self.send_header("Content-Length", str(len(told.body)))
+            self.end_headers()
+            self.wfile.flush()
+            told.head_sent.set()
+            told.body_let.wait()
+            self.wfile.write(told.body)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True  # a connection stays open between calls
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    told.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield told
+    finally:
+        told.head_let.set()
+        told.body_let.set()
+        server.shutdown()
+        serving.join()
+        server.socket.close()
+
+
+@pytest.fixture
+def served(endpoint, settings):
+    """A client of it."""
+    return StreamClient("orders", ClientSettings(settings.region_name, endpoint.url), attempts=1)
+
+
+def read_beside(client, come, let):
+    """A page, for which other work waits until one event, and then sets another one."""
+    pages = []
+
+    def reads():
+        page, _ = yield from client.getting_records("i", 10)
+        pages.append(page)
+
+    def others():
+        assert (yield from to_thread(lambda: come.wait(5)))
+        assert not pages
+        let.set()
+
+    EventLoop(2).run([reads(), others()])
+    return pages[0]
+
+
+@pytest.mark.parametrize(("before", "let"), [("asked", "head_let"), ("head_sent", "body_let")])
+def test_others_go_on_while_an_answer_comes_slowly(endpoint, served, before, let):
+    getattr(endpoint, let).clear()
+    page = read_beside(served, getattr(endpoint, before), getattr(endpoint, let))
+    assert page.next_shard_iterator == "i"
+
+
+def test_others_go_on_while_new_credentials_come_slowly(served):
+    signer = served._get_records._signing.signer
+    asked, come = threading.Event(), threading.Event()
+
+    class Refreshed:
+        def __init__(self, credentials):
+            self._credentials = credentials
+
+        def refresh_needed(self):
+            return not come.is_set()
+
+        def get_frozen_credentials(self):
+            asked.set()
+            assert come.wait(5)
+            return self._credentials.get_frozen_credentials()
+
+    signer._credentials = Refreshed(signer._credentials)
+    assert read_beside(served, asked, come)
+
+
+@pytest.mark.parametrize("key", [{"PartitionKey": "partitionKey-1"}, {}], ids=["with keys", "without"])
+@pytest.mark.parametrize("size", [100, 1000, 100_000])
+def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
+    data = base64.b64encode(bytes(size)).decode()
+    number = 49590338271490256608559692538361571095921575989136588898  # as AWS gives them
+    records = [
+        {"SequenceNumber": str(number + place), "ApproximateArrivalTimestamp": 1545083650.987, "Data": data}
+        | key
+        for place in range(4_000_000 // size)
+    ]
+    endpoint.body = json.dumps(json.loads(PAGE) | {"Records": records}).encode()
+    served.get_records("i", 10_000)
+    tracemalloc.start()
+    try:
+        page, _ = served.get_records("i", 10_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(page.records) == 4_000_000 // size
+    assert most <= MEMORY_PER_BODY_BYTE * len(endpoint.body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (502, "<!DOCTYPE html><p>d\xe9sol\xe9".encode("latin-1")),
+        (502, b"[]"),
+        (503, b'"text"'),
+        (503, b""),
+        (500, b'{"__type": 500}'),
+        (300, b"{}"),
+    ],
+)
+def test_an_error_that_is_not_the_services_own_is_a_failed_call(endpoint, served, status, body):
+    endpoint.status, endpoint.body = status, body
+    with pytest.raises(CallFailed) as raised:
+        served.get_records("i", 10)
+    assert raised.value.status == status
+
+
+def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
+    client = StreamClient("orders", ClientSettings(settings.region_name, f"{endpoint.url}/kinesis"))
+    client.get_records("i", 10)
+    assert endpoint.paths == ["/kinesis"]
+
+
+def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings, monkeypatch):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    monkeypatch.setattr("kinesis_assets.kinesis.client.SignedCall", None)
+    client = StreamClient(stream, replace(settings, sdk_parser=True))
+    page, _ = client.get_records(client.shard_iterator(SHARD, BEGINNING), 10)
+    assert not page.records
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("ProvisionedThroughputExceededException", 400), ("ExpiredIteratorException", 400), ("Broken", 500)],
+)
+def test_a_refusal_has_its_code_and_status(kinesis, stream, client, faults, code, status):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    faults.answer("GetRecords", lambda _, answer: answer.error(code, status))
+    with pytest.raises(CallFailed) as raised:
+        client.get_records(iterator, 10)
+    assert (raised.value.code, raised.value.status) == (code, status)
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday"])
+def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monkeypatch, date):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    iterator = client.shard_iterator(SHARD, BEGINNING)
+    call = SignedCall.__call__
+
+    def otherwise_dated(*arguments):
+        return (yield from call(*arguments))[0], date
+
+    monkeypatch.setattr(SignedCall, "__call__", otherwise_dated)
+    with pytest.raises(CallFailed, match="invalid Date"):
+        client.get_records(iterator, 10)
+
+
+@pytest.fixture
+def recording():
+    """A service that gives every call the same answer, and keeps what was sent."""
+    body = PAGE.replace(b"{", b'{"ShardIterator": "i", ', 1)
+    head = f"HTTP/1.1 200 OK\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with RawPeer(Sent(head.encode() + body)) as peer:
+        yield peer
+
+
+def parsed(request):
+    """A request's first line, its headers by their names in lower case, its body."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    return first, {name.lower(): value for name, value in headers.items()}, body
+
+
+def assert_alike(ours, sdks):
+    """Two requests say the same to the service, by the same signer."""
+    (our_line, our_headers, our_body), (sdks_line, sdks_headers, sdks_body) = parsed(ours), parsed(sdks)
+    assert our_line == sdks_line
+    assert json.loads(our_body) == json.loads(sdks_body)
+    for name in ("host", "accept-encoding", "content-type", "user-agent", "x-amz-target"):
+        assert our_headers[name] == sdks_headers[name]
+    mine, its = (headers["authorization"].split(", ")[0] for headers in (our_headers, sdks_headers))
+    assert mine == its
+
+
+def test_get_records_is_asked_for_as_the_sdk_does(recording):
+    client = StreamClient("orders", ClientSettings("us-east-1", recording.url))
+    client.get_records("i", 10)
+    client._client.get_records(ShardIterator="i", Limit=10)
+    assert_alike(*recording.requests)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        BEGINNING,
+        Position.at_timestamp(datetime.now(UTC) - timedelta(seconds=1.234)),
+        Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number="7"),
+    ],
+    ids=lambda position: position.kind,
+)
+def test_get_shard_iterator_is_asked_for_as_the_sdk_does(recording, position):
+    for attempts in (1, 2):  # directly; by the SDK, which tries again by itself
+        client = StreamClient("orders", ClientSettings("us-east-1", recording.url), attempts=attempts)
+        assert client.shard_iterator(SHARD, position) == "i"
+    assert "amz-sdk-request" not in parsed(recording.requests[0])[1]
+    assert_alike(*recording.requests)
+
+
+@pytest.mark.parametrize("token", [None, "of a session"])
+def test_what_comes_over_the_wire_is_what_was_signed(recording, monkeypatch, token):
+    if token:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    StreamClient("orders", ClientSettings("us-east-1", recording.url)).get_records("i", 10)
+    _, headers, body = parsed(recording.requests[0])
+    told = headers["authorization"]
+    signed = told.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    request = AWSRequest("POST", recording.url, {name: headers[name] for name in signed}, body)
+    signer = SigV4Auth(Credentials("test", "test", token), "kinesis", "us-east-1")
+    came = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: came)
+    signer.add_auth(request)
+    assert request.headers["Authorization"] == told
+
+
+def test_the_sdk_tries_again_for_an_iterator_where_the_caller_does_not(kinesis, stream, settings, faults):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    with pytest.raises(CallFailed, match="InternalFailure"):
+        StreamClient(stream, settings, attempts=1).shard_iterator(SHARD, BEGINNING)
+    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    assert StreamClient(stream, settings, attempts=2).shard_iterator(SHARD, BEGINNING)

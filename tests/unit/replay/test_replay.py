@@ -1,0 +1,1253 @@
+"""What a replay fills in, and what it leaves alone."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.adopt.run import adopt
+from kinesis_assets.errors import (
+    CommitFailed,
+    DataLost,
+    InvalidInput,
+    PastChanged,
+    ReadFailed,
+    ReplayUnfinished,
+    ShardListIncomplete,
+    ShardVanished,
+    StreamRecreated,
+)
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import land_group
+from kinesis_assets.kinesis import quota
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.replay import task as fill_module
+from kinesis_assets.replay.filled_gaps import filled_gaps
+from kinesis_assets.replay.manifest import ShardFillResult
+from kinesis_assets.replay.outcome import ReplayState
+from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.seek.run import seek
+from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
+from kinesis_assets.table import table as table_module
+from kinesis_assets.table.amendments import Amendment, ClearedGap
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.testing import UserRecord, aggregate
+from support.shifted_clock import HoursClock
+from support.single_task import fill_as_in_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import date
+
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.replay.manifest import FillResult
+    from kinesis_assets.replay.task import FillJob
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+
+
+def states(result) -> dict[str, tuple[ReplayState, int]]:
+    return {shard_id: (outcome.state, outcome.rows) for shard_id, outcome in result.outcomes.items()}
+
+
+def text(time: datetime) -> str:
+    return time.isoformat()
+
+
+def numbers_in(bench) -> dict[tuple[str, int], int]:
+    """The numbers in the table, by sequence and sub-sequence number."""
+    return {(row["sequence_number"], row["sub_sequence_number"]): int(row["data"]) for row in bench.rows}
+
+
+def positions_file(bench) -> tuple[int, bytes]:
+    """The token that the log points at, and the bytes of its file."""
+    commit_id = bench.positions.commit_id
+    with bench.table.files.open_input_file(f"_kinesis/positions/{commit_id}.json") as source:
+        return commit_id, source.read()
+
+
+def change_past(bench, floor: date | None = None) -> None:
+    """Change the past as a rewind or the table's retention does."""
+    identity, amendment = bench.client.describe().identity, bench.amendment
+    changed = Amendment(
+        format=1,
+        commit_id=new_id(),
+        previous=None if amendment is None else amendment.commit_id,
+        batch_id=new_id(),
+        at=datetime.now(UTC),
+        floor=floor,
+        rewound=() if floor else (bench.shard_ids[0],),
+    )
+    bench.table.snapshot().commit([], identity=identity, amendment=changed)
+
+
+def before_filling(act: Callable[[], None], times: int = 1):
+    """A filling after which something else happens, the first times."""
+    left = [times]
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+        filling = fill_as_in_spark(job, ranges)
+        if left[0]:
+            left[0] -= 1
+            act()
+        return filling
+
+    return fill
+
+
+# What it fills in
+
+
+def test_a_hole_is_filled_exactly(bench):
+    bench.create()
+    bench.put(*range(20))
+    bench.run()
+    before = sorted(numbers_in(bench))
+    bench.lose(3, 4, 17)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 3)}
+    assert bench.items == list(range(20))
+    assert sorted(numbers_in(bench)) == before
+    assert result.version == bench.version
+
+
+def test_rows_without_a_key_and_aggregates_that_are_not_judged_are_filled_in_as_they_were(bench):
+    bench.create()
+    arn = bench.client.describe().identity.arn
+    bench.kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    bench.kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy="AUTO")
+    apart = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", str((1 << 128) - 1))])
+    bench.kinesis.put_records(
+        StreamName=bench.stream, Records=[{"Data": b"0"}, {"Data": apart, "PartitionKey": "k"}]
+    )
+    bench.run()
+    landed = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
+    assert sorted(landed) == [(b"0", None, None), (b"1", "k", None), (b"2", "k", None)]
+    bench.lose(0, 2)
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
+
+    filled = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
+    assert sorted(filled) == sorted(landed)
+
+
+def test_where_nothing_is_missing_nothing_is_committed(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    version = bench.version
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+    assert (result.version, bench.version) == (None, version)
+
+
+def test_the_positions_are_the_same_bytes_before_and_after(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    before = positions_file(bench)
+
+    bench.replay()
+
+    assert positions_file(bench) == before
+
+
+def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
+    bench.create()
+    numbers = bench.put(*range(10, 20))
+    first = bench.run()
+    bench.lose(12, 15)
+
+    result = bench.replay(by="someone")
+
+    amendment = bench.amendment
+    assert amendment.batch_id == result.batch_id != first.batch_id
+    assert amendment.by == "someone"
+    proof = amendment.filled[A]
+    assert (proof.rows, proof.bytes) == (2, 4)
+    assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
+    outcome = result.outcomes[A]
+    assert (outcome.checksum, outcome.first_sequence_number) == (proof.checksum, numbers[2])
+    filled = [row for row in bench.rows if row["batch_id"] == result.batch_id]
+    assert sorted(int(row["data"]) for row in filled) == [12, 15]
+
+
+def test_the_checksum_is_that_of_the_filled_rows(bench):
+    bench.create()
+    bench.put(*range(10))
+    everything = bench.run().outcomes[A].checksum
+    bench.lose(*range(9))
+    kept = bench.replay().outcomes[A].checksum
+    (row,) = (row for row in bench.rows if row["data"] == b"9")
+    rest = checksum(type("Row", (), row))
+    assert kept + rest == everything
+
+
+def test_a_span_of_sequence_numbers_is_inclusive_on_both_ends(bench):
+    bench.create()
+    numbers = bench.put(*range(10))
+    bench.run()
+    bench.lose(1, 2, 3, 4, 5, 6, 7)
+
+    result = bench.replay(numbers[3], numbers[5], A)
+
+    assert states(result) == {A: (ReplayState.FILLED, 3)}
+    assert bench.items == [0, 3, 4, 5, 8, 9]
+
+
+def test_a_span_of_times_takes_its_start_and_not_its_end(bench):
+    bench.create()
+    bench.put(0)
+    start = bench.later(minutes=10)
+    bench.put(1)
+    bench.later(minutes=10)
+    bench.put(2)
+    end = bench.later(minutes=10)
+    bench.put(3)
+    bench.run()
+    bench.lose(0, 1, 2, 3)
+
+    bench.replay(text(start), text(end))
+
+    assert bench.items == [1, 2]
+
+
+def test_only_the_named_shards_are_filled(bench):
+    bench.create(2)
+    bench.put(0, 1)
+    bench.put(2, 3, part=0.9)
+    bench.run()
+    bench.lose(1, 3)
+
+    result = bench.replay("TRIM_HORIZON", None, B)
+
+    assert states(result) == {B: (ReplayState.FILLED, 1)}
+    assert bench.items == [0, 2, 3]
+
+
+def test_parents_and_children_are_filled_together(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.split(A)
+    bench.put(2)
+    bench.put(3, part=0.9)
+    bench.run()
+    bench.lose(0, 2, 3)
+
+    result = bench.replay()
+
+    assert states(result) == dict.fromkeys((A, B, C), (ReplayState.FILLED, 1))
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_a_second_replay_adds_nothing(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.replay()
+
+    assert states(bench.replay()) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == list(range(5))
+
+
+def test_a_compacted_table_is_compared_as_well(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.put(*range(5, 9))
+    bench.run()
+    DeltaTable(bench.table.uri).optimize.compact()
+    bench.lose(2, 7)
+
+    bench.replay()
+
+    assert bench.items == list(range(9))
+
+
+def test_records_of_two_days_are_filled_each_into_its_own(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.later(hours=20)
+    bench.put(2, 3)
+    bench.run()
+    bench.later(hours=1)
+    days = {int(row["data"]): row["arrival_date"] for row in bench.rows}
+    bench.lose(1, 2)
+
+    bench.replay()
+
+    assert {int(row["data"]): row["arrival_date"] for row in bench.rows} == days
+
+
+def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
+    for number in range(len(bench.create(4))):
+        bench.put(number, part=number / 4)
+    bench.run()
+    bench.lose(*range(4))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def replay():
+        with pytest.raises(OSError, match="No space left"):
+            bench.replay()
+        ended.set()
+
+    ended = threading.Event()
+    monkeypatch.setattr(fill_module, "MemoryLimiter", lambda _: MemoryLimiter(1))  # for one page at a time
+    monkeypatch.setattr(fill_module.DataFileWriter, "write", full)
+    threading.Thread(target=replay, daemon=True).start()
+    assert ended.wait(20)
+    assert bench.items == []
+
+
+def test_shards_are_looked_up_in_the_table_side_by_side(bench, monkeypatch):
+    for number in range(len(bench.create(2))):
+        bench.put(number, part=number / 2)
+    bench.run()
+    bench.lose(0, 1)
+    together = threading.Barrier(2)
+    lacking = fill_module.ExistingKeys.lacking
+
+    def both(*arguments):
+        together.wait(5)
+        return lacking(*arguments)
+
+    monkeypatch.setattr(fill_module.ExistingKeys, "lacking", both)
+    bench.replay()
+
+    assert bench.items == [0, 1]
+
+
+# Where it ends
+
+
+def test_it_ends_at_the_committed_position(bench):
+    bench.create()
+    bench.put(*range(10))
+    bench.run(max_records=6)
+    bench.lose(1)
+
+    bench.replay()
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+    bench.run()
+    assert bench.items == list(range(10))
+
+
+def test_it_ends_inside_an_aggregate_where_the_position_does(bench):
+    bench.create()
+    bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
+    bench.run(max_records=4)
+    bench.lose(0, 3)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 2)}
+    assert bench.items == [0, 1, 2, 3]
+    bench.run()
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_sequence_number_inside_the_committed_aggregate_ends_at_the_position_too(bench):
+    bench.create()
+    (number,) = bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
+    bench.run(max_records=4)
+    bench.lose(1)
+
+    bench.replay(number, number, A)
+
+    assert bench.items == [0, 1, 2, 3]
+
+
+def test_a_shard_that_no_run_has_read_is_told_so(bench):
+    bench.create()
+    bench.put(0)
+    bench.plan()  # freezes the start
+
+    assert states(bench.replay()) == {A: (ReplayState.UNREAD, 0)}
+    assert bench.items == []
+
+
+def test_a_span_behind_the_position_has_nothing_in_it(bench):
+    bench.create()
+    numbers = bench.put(0, 1)
+    bench.run(max_records=1)
+
+    assert states(bench.replay(numbers[1], None, A)) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [0]
+
+
+def test_nothing_below_the_tables_own_floor_is_filled(bench):
+    bench.create()
+    midnight = datetime.combine(bench.now.date() + timedelta(days=2), datetime.min.time(), UTC)
+    bench.later(seconds=(midnight - bench.now).total_seconds() - 3600)  # whatever the time of day is now
+    bench.put(0)
+    bench.later(seconds=3660)
+    numbers = bench.put(1)
+    bench.run()
+    first = next(number for (number, _), item in numbers_in(bench).items() if item == 0)
+    bench.lose(0, 1)
+    change_past(bench, floor=midnight.date())
+
+    by_number = bench.replay(first, numbers[0], A)
+
+    assert states(by_number) == {A: (ReplayState.FILLED, 1)}
+    assert bench.items == [1]
+    assert states(bench.replay()) == {A: (ReplayState.WHOLE, 0)}
+    assert states(bench.replay(text(midnight - timedelta(hours=9)))) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [1]
+    assert bench.amendment.floor == midnight.date()
+
+
+def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.lose(0, 1)
+    identity = bench.client.describe().identity
+    change_past(bench, floor=bench.now.date() + timedelta(days=365))
+    bench.replay()
+    assert bench.items == []
+    lower_floor(bench.table, identity, bench.now.date() - timedelta(days=90), bench.now, by="ada")
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
+    assert bench.items == [0, 1]
+    assert bench.amendment.floor == bench.now.date() - timedelta(days=90)
+
+
+# Beside others
+
+
+def test_two_replays_at_once_double_nothing(bench):
+    bench.create()
+    bench.put(*range(10))
+    bench.run()
+    bench.lose(2, 3, 8)
+    both_have_filled = threading.Barrier(2)
+    results = []
+
+    def one() -> None:
+        fill = before_filling(lambda: both_have_filled.wait(30))
+        results.append(bench.replay(fill=fill))
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(result.outcomes[A].rows for result in results) == [0, 3]
+    assert bench.items == list(range(10))
+
+
+def test_a_run_that_commits_meanwhile_disturbs_nothing(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.put(5, 6)
+    ran = []
+    tries = []
+
+    def meanwhile() -> None:
+        tries.append(1)
+        ran.append(bench.run())
+
+    result = bench.replay(fill=before_filling(meanwhile, times=9))
+
+    assert len(tries) == 1
+    assert ran[0].outcomes[A].rows == 2
+    assert not ran[0].errors
+    assert states(result) == {A: (ReplayState.FILLED, 1)}
+    assert bench.items == list(range(7))
+
+
+def test_a_run_that_was_planned_before_commits_after(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    bench.put(5)
+    plan = bench.plan()
+
+    bench.replay()
+
+    assert not execute_run(land_group, bench.client, bench.table, plan).errors
+    assert bench.items == list(range(6))
+
+
+def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        if len(batches) == 1:
+            change_past(bench)
+        return fill_as_in_spark(job, ranges)
+
+    result = bench.replay(fill=fill)
+
+    assert len(set(batches)) == 2
+    assert result.batch_id == batches[-1] == bench.amendment.batch_id
+    assert bench.items == list(range(5))
+
+
+def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    commit = table_module.TableSnapshot.commit
+    overtaken = []
+
+    def late(self, files, **rest):
+        if files and not overtaken:
+            overtaken.append(True)
+            change_past(bench)
+        commit(self, files, **rest)
+
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
+    bench.replay()
+
+    assert overtaken
+    assert bench.items == list(range(5))
+    assert bench.amendment.previous is not None
+
+
+def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    floor = (bench.now - timedelta(days=30)).date()
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        change_past(bench, floor)
+        return fill_as_in_spark(job, ranges)
+
+    bench.replay(fill=fill)
+
+    assert len(batches) == 1
+    assert (bench.amendment.floor, bench.amendment.batch_id) == (floor, batches[0])
+    assert bench.items == list(range(5))
+
+
+def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    floor = (bench.now + timedelta(days=1)).date()
+    batches = []
+
+    def fill(job, ranges):
+        batches.append(job.landing.batch_id)
+        if len(batches) == 1:
+            change_past(bench, floor)
+        return fill_as_in_spark(job, ranges)
+
+    bench.replay(fill=fill)
+
+    assert bench.items == [0, 1, 3, 4]
+
+
+def test_a_past_that_changes_every_time_ends_it(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    with pytest.raises(PastChanged, match="Nothing of this batch was committed"):
+        bench.replay(fill=before_filling(partial(change_past, bench), times=100))
+    assert bench.items == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, others):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+    commit = table_module.TableSnapshot.commit
+    lost = []
+
+    def without_answer(self, files, **rest):
+        commit(self, files, **rest)
+        if files and not lost:
+            lost.append(True)
+            if others:
+                change_past(bench)
+            raise OSError("the answer was lost")
+
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", without_answer)
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FILLED, 1)}
+    assert result.version is not None
+    assert bench.items == list(range(5))
+
+
+def test_a_commit_that_never_comes_about_is_told(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    def refused(*_, **__):
+        raise OSError("no")
+
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", refused)
+    with pytest.raises(CommitFailed):
+        bench.replay()
+    assert bench.items == [0, 1, 3, 4]
+
+
+def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2)
+
+    def recreate() -> None:
+        bench.kinesis.delete_stream(StreamName=bench.stream)
+        bench.later(minutes=1)
+        bench.create()
+
+    with pytest.raises(StreamRecreated):
+        bench.replay(fill=before_filling(recreate))
+    assert bench.items == [0, 1, 3, 4]
+
+
+# What is not read in time
+
+
+@pytest.fixture
+def hours(monkeypatch, faults):
+    """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
+    clock, of = HoursClock(), SimpleNamespace(each=0.0)
+    for module in (quota, fill_module, commit_ids, commit):
+        monkeypatch.setattr(module, "time", clock)
+
+    def later(*_):
+        clock.pass_by(of.each)
+
+    faults.page_size(1)
+    faults.answer("GetRecords", later)
+    of.pass_by = clock.pass_by
+    return of
+
+
+def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, hours):
+    bench.create()
+    numbers = bench.put(*range(6))
+    bench.run()
+    bench.lose(1, 4)
+    hours.each = 2.5
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert isinstance(result.errors[A], ReplayUnfinished)
+    assert f"replay this shard from {numbers[2]}" in str(result.errors[A])
+    assert bench.items == [0, 1, 2, 3, 5]
+    assert states(bench.replay(numbers[2], None, A)) == {A: (ReplayState.FAILED, 1)}
+    assert states(bench.replay(numbers[4], None, A)) == {A: (ReplayState.WHOLE, 0)}
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
+    bench.create()
+    bench.put(*range(40))
+    bench.run()
+    bench.lose(1, 30)
+    hours.each = 0.4
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+        hours.pass_by(3)  # until there was a core for it
+        return fill_as_in_spark(job, ranges)
+
+    assert states(bench.replay(fill=fill)) == {A: (ReplayState.FAILED, 1)}
+
+
+def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, faults):
+    bench.create()
+    first, *_ = bench.put(0)
+    bench.run()
+    bench.lose(0)
+
+    def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
+        hours.pass_by(9)
+        return fill_as_in_spark(job, ranges)
+
+    before = faults.count("GetRecords")
+    (error,) = bench.replay(first, None, A, fill=fill).errors.values()
+    assert isinstance(error, ReplayUnfinished)
+    assert error.sentence.startswith("the range was not read completely")
+    assert faults.count("GetRecords") == before
+
+
+def test_what_is_lost_is_told_though_the_rest_is_not_read_in_time(bench, hours):
+    """Who goes on from where it ended does not come by it again."""
+    bench.create()
+    start = bench.now
+    first, *_ = bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(*range(1, 6))
+    bench.run()
+    bench.later(hours=2)
+    hours.each = 2.5
+    for told, error in (("keeps 24 h", bench.replay(text(start))), (first, bench.replay(first, None, A))):
+        assert isinstance(error.errors[A], ReplayUnfinished)
+        assert told in str(error.errors[A])
+        assert "within 7:00:00" in str(error.errors[A])
+
+
+# What cannot be read again
+
+
+def test_records_that_the_stream_keeps_no_longer_are_told_by_time(bench):
+    bench.create()
+    start = bench.now
+    bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    bench.later(hours=2)
+
+    result = bench.replay(text(start))
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert isinstance(result.errors[A], DataLost)
+    assert "keeps 24 h" in str(result.errors[A])
+    assert bench.items == [1]
+
+
+def test_a_record_that_the_stream_keeps_no_longer_is_told_by_number(bench):
+    bench.create()
+    (first,) = bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    (second,) = bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    bench.later(hours=2)
+
+    result = bench.replay(first, None, A)
+
+    assert states(result) == {A: (ReplayState.FAILED, 1)}
+    assert second in str(result.errors[A])
+    assert bench.items == [1]
+
+
+def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    bench.later(hours=23)
+    bench.put(1)
+    bench.run()
+    bench.lose(1)
+    bench.later(hours=2)
+
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 1)}
+
+
+def test_a_failing_shard_holds_no_other(bench, faults):
+    bench.create(2)
+    bench.put(0, 1)
+    bench.put(2, 3, part=0.9)
+    bench.run()
+    bench.lose(1, 3)
+    faults.fail(status=400, code="AccessDeniedException", shard_id=A)
+
+    result = bench.replay()
+
+    assert states(result) == {A: (ReplayState.FAILED, 0), B: (ReplayState.FILLED, 1)}
+    assert isinstance(result.errors[A], ReadFailed)
+    assert bench.items == [0, 2, 3]
+
+
+def test_a_shard_that_is_listed_no_more_is_an_error_only_if_the_span_may_have_been_in_it(bench):
+    bench.create()
+    start = bench.now
+    bench.put(0)
+    bench.split(A)
+    bench.run()
+    bench.later(hours=30)
+    bench.put(1)
+    bench.run()
+
+    recent = bench.replay(text(bench.now - timedelta(hours=1)))
+    assert recent.outcomes[A].state is ReplayState.GONE
+    assert bench.replay().outcomes[A].state is ReplayState.GONE
+    assert isinstance(bench.replay(text(start)).errors[A], ShardVanished)
+
+
+def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
+    bench.create()
+    bench.put(1, 2)
+    bench.later(seconds=5)
+    bench.run()
+    bench.split(A)
+    bench.run()
+    bench.lose(1)
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]), times=1)
+    outcome = bench.replay().outcomes[A]
+    assert (outcome.state, outcome.rows) == (ReplayState.FILLED, 1)
+    assert bench.items == [1, 2]
+
+
+def without(shard_id: str):
+    """Lists that lack a shard."""
+    return lambda _, answer: answer.but(
+        Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != shard_id]
+    )
+
+
+def test_a_shard_that_each_list_leaves_out_fails_alone(bench, faults):
+    bench.create(2)
+    start = bench.now
+    bench.put(1)
+    bench.put(2, part=0.9)
+    bench.split(A, 0.25)
+    bench.run()
+    bench.lose(1, 2)
+    bench.later(hours=23)
+    faults.answer("ListShards", without(A))
+    for rows, span in ((1, "TRIM_HORIZON"), (0, text(start))):
+        result = bench.replay(span)
+        assert list(result.errors) == [A]
+        assert isinstance(result.errors[A], ShardVanished)
+        assert "left it out each time" in str(result.errors[A])
+        assert result.outcomes[B].rows == rows
+    assert bench.items == [2]
+    faults.clear()
+    assert states(bench.replay())[A] == (ReplayState.FILLED, 1)
+    assert bench.items == [1, 2]
+
+
+@pytest.mark.parametrize("hours", [1, 47])
+def test_an_open_shard_that_each_list_leaves_out_fails_alone(bench, faults, hours):
+    bench.create(2)
+    bench.put(1)
+    bench.put(2, part=0.9)
+    bench.run()
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
+    bench.lose(1, 2)
+    bench.later(hours=hours)
+    faults.answer("ListShards", without(A))
+    result = bench.replay()
+    assert states(result)[B] == (ReplayState.FILLED, 1)
+    assert isinstance(result.errors[A], ShardVanished)
+    assert bench.items == [2]
+
+
+def test_a_shard_that_each_list_leaves_out_and_of_which_nothing_was_read_delays_no_other(bench, faults):
+    bench.create(2)
+    bench.put(1)
+    bench.run(max_records=1)
+    bench.lose(1)
+    faults.answer("ListShards", without(B))
+    assert states(bench.replay()) == {A: (ReplayState.FILLED, 1), B: (ReplayState.UNREAD, 0)}
+
+
+def test_lists_that_are_incomplete_do_not_say_that_a_shard_is_unknown(bench, faults):
+    bench.create(2)
+    bench.put(1)
+    bench.run()
+    faults.answer("ListShards", without(B))
+    with pytest.raises(ShardListIncomplete):
+        bench.replay("TRIM_HORIZON", None, C)
+
+
+def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
+    bench.create()
+    bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
+    bench.put(0)
+    bench.split(A)
+    bench.run()
+    bench.run()
+    bench.kinesis.decrease_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=24)
+    bench.later(hours=30)
+    assert bench.replay().outcomes[A].state is ReplayState.GONE
+
+
+# What cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("", None),
+        ("LATEST", None),
+        ("2026-01-31T12:00:00", None),
+        ("soon", None),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00Z", "later"),
+        ("20", "3"),
+        ("007", None),
+    ],
+)
+def test_a_span_that_cannot_be_meant_is_refused(start, end):
+    with pytest.raises(InvalidInput):
+        ReplayWindow.of(start, end)
+
+
+def test_a_sequence_number_needs_one_shard(bench):
+    bench.create(2)
+    numbers = bench.put(0)
+    bench.run()
+    for start, end in ((numbers[0], None), ("TRIM_HORIZON", numbers[0])):
+        with pytest.raises(InvalidInput, match="name one shard"):
+            bench.replay(start, end)
+
+
+def test_another_shards_number_is_refused_before_anything_is_read(bench):
+    bench.create(2)
+    numbers = bench.put(0, part=0.9)
+    bench.put(1)
+    bench.run()
+    with pytest.raises(InvalidInput, match="rejects"):
+        bench.replay(numbers[0], None, A)
+
+
+def test_an_unknown_shard_is_refused(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    with pytest.raises(InvalidInput, match="has no shard 'nowhere'"):
+        bench.replay("TRIM_HORIZON", None, A, "nowhere")
+
+
+def test_a_start_in_the_future_is_refused(bench):
+    bench.create()
+    bench.put(0)
+    bench.run()
+    with pytest.raises(InvalidInput, match=r"later than the service.s clock"):
+        bench.replay(text(bench.now + timedelta(hours=1)))
+
+
+# Beside the other ways to set positions
+
+
+def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
+    bench.create()
+    bench.put(0)
+    time = bench.later(minutes=10)
+    bench.put(1)
+    bench.run()
+    bench.lose(0, 1)
+    standing = bench.positions
+    moved = msgspec.structs.replace(standing.shards[A], position=Position.at_timestamp(time))
+    bench.table.snapshot().commit(
+        [],
+        identity=standing.identity,
+        positions=msgspec.structs.replace(
+            standing, commit_id=new_id(), previous=standing.commit_id, shards={A: moved}
+        ),
+    )
+
+    bench.replay()
+
+    assert bench.items == [0]
+
+
+def test_a_position_between_two_milliseconds_is_that_of_the_earlier_one(bench):
+    """Arrivals are whole milliseconds: a run begins at the earlier one, so a replay must end there."""
+    bench.create()
+    bench.put(1)
+    bench.later(seconds=0.25)
+    bench.put(2)
+    start = (bench.now + timedelta(microseconds=400)).isoformat()
+    bench.plan(start=f"AT_TIMESTAMP:{start}")
+    bench.replay()
+    bench.run()
+    assert bench.items == [1, 2]
+
+
+def test_no_page_is_asked_for_after_the_position(bench, faults):
+    bench.create()
+    bench.put(*range(3))
+    bench.run()
+    bench.lose(1)
+    bench.put(3, 4)
+    faults.clear()
+    faults.page_size(3)
+
+    bench.replay()
+
+    assert bench.items == [0, 1, 2]
+    assert faults.count("GetRecords") == 1
+
+
+# Beside a restore
+
+
+def test_a_restore_of_the_rows_that_it_fills_in_makes_it_begin_again(bench):
+    """The table is set back to before the rows were lost, while they are filled in."""
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    result = bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(whole)))
+
+    assert bench.items == [0, 1, 2, 3, 4]
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+
+
+def test_a_restore_at_the_very_commit_makes_it_begin_again(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+    commit_whole = table_module.TableSnapshot.commit
+
+    def late(snapshot, files, **rest):
+        monkeypatch.setattr(table_module.TableSnapshot, "commit", commit_whole)
+        DeltaTable(bench.table.uri).restore(whole)
+        commit_whole(snapshot, files, **rest)
+
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
+    bench.replay()
+
+    assert bench.items == [0, 1, 2, 3, 4]
+
+
+def test_a_restore_that_takes_rows_out_meanwhile_is_filled_in_too(bench):
+    bench.create()
+    bench.put(*range(3))
+    bench.run()
+    before = bench.version
+    bench.put(*range(3, 6))
+    bench.run()
+    bench.lose(0)
+
+    bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(before)))
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_restore_that_was_accepted_and_gone_on_from_meanwhile_makes_it_begin_again(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    def restored_and_accepted():
+        DeltaTable(bench.table.uri).restore(whole)
+        adopt(bench.client, bench.table, by="ann", apply=True)
+        bench.put(5)
+        bench.run()
+
+    bench.replay(fill=before_filling(restored_and_accepted))
+
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_replay_beside_runs_reads_no_entry_of_the_log_that_they_have_examined(bench, monkeypatch):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    bench.lose(2, 3)
+    read = []
+    entry = log_entries.read_entry
+
+    def counted(filesystem, version):
+        read.append(version)
+        return entry(filesystem, version)
+
+    def runs():
+        for item in range(5, 9):
+            bench.put(item)
+            bench.run()
+        monkeypatch.setattr(rewrites, "read_entry", counted)
+
+    bench.replay(fill=before_filling(runs))
+
+    assert bench.items == list(range(9))
+    assert read == [bench.version - 1]
+
+
+def test_a_log_that_lost_the_versions_meanwhile_makes_it_begin_again(bench):
+    bench.create()
+    bench.put(*range(5))
+    bench.run()
+    whole = bench.version
+    bench.lose(2, 3)
+
+    def restored_and_cleaned_up():
+        table = DeltaTable(bench.table.uri)
+        table.restore(whole)
+        table.create_checkpoint()
+        for entry in Path(bench.table.uri, "_delta_log").glob("0*[0-9].json"):
+            entry.unlink()
+
+    bench.replay(fill=before_filling(restored_and_cleaned_up))
+
+    assert bench.items == [0, 1, 2, 3, 4]
+
+
+# Gaps
+
+
+def skipped(bench) -> str:
+    """A stream of which 2 and 3 were skipped by hand, between rows; the first number after the gap."""
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.later(seconds=5)
+    _, _, fourth = bench.put(2, 3, 4)
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AT_SEQUENCE_NUMBER:{fourth}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    bench.later(seconds=5)
+    bench.put(5)
+    bench.run()
+    assert bench.items == [0, 1, 4, 5]
+    return fourth
+
+
+def left_gaps(bench) -> list[str | None]:
+    """The gaps of the shard that are not filled, by their next sequence number."""
+    amendment = bench.amendment
+    return [
+        gap.next_sequence_number
+        for gap in bench.at(A).gaps
+        if amendment is None or not amendment.has_cleared(A, gap)
+    ]
+
+
+def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays(bench):
+    fourth = skipped(bench)
+    assert left_gaps(bench) == [fourth]
+    positions = bench.positions
+
+    result = bench.replay(by="ann")
+
+    assert result.outcomes[A].gaps_filled == 1
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+    assert left_gaps(bench) == []
+    assert bench.positions == positions
+    assert (bench.amendment.by, bench.amendment.filled.keys()) == ("ann", {A})
+
+
+def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
+    fourth = skipped(bench)
+    (gap,) = bench.at(A).gaps
+    bench.replay(text(gap.until), None, A)
+    assert (bench.items, left_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
+    result = bench.replay(gap.after.sequence_number, fourth, A)
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+    assert left_gaps(bench) == []
+    version = bench.version
+    bench.replay()
+    assert (left_gaps(bench), bench.version) == ([], version)
+
+
+def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
+    filling = ShardFillResult(
+        shard_id=A,
+        start=Position.parse("TRIM_HORIZON"),
+        through=Position.after("9"),
+        end=RangeEnd.BOUND,
+        read=5,
+        first_read="5",
+        rows=0,
+        bytes=0,
+        checksum=0,
+        first_sequence_number=None,
+        last_sequence_number=None,
+        error=None,
+    )
+    for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
+        assert filled_gaps([gap], filling, not_before=not_before, up_to_position=False) == filled
+
+
+@pytest.mark.parametrize("span", ["begins inside", "ends inside"])
+def test_a_gap_that_is_read_in_part_is_not_cleared(bench, span):
+    fourth = skipped(bench)
+    (gap,) = bench.at(A).gaps
+    if span == "ends inside":
+        bench.replay("TRIM_HORIZON", str(int(gap.after.sequence_number) + 1), A)
+    else:
+        bench.replay(text(gap.until), None, A)
+    assert left_gaps(bench) == [fourth]
+
+
+def test_a_gap_of_which_records_may_have_expired_is_not_cleared(bench):
+    fourth = skipped(bench)
+    bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 are gone, the skipped ones are not
+    bench.replay()
+    assert left_gaps(bench) == [fourth]
+
+
+def test_a_gap_that_a_later_move_back_opens_again_is_not_cleared_any_more(bench):
+    fourth = skipped(bench)
+    bench.replay()
+    numbers = sorted(number for number, _ in numbers_in(bench))
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AT_SEQUENCE_NUMBER:{numbers[3]}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    assert left_gaps(bench) == [numbers[3]]
+    assert fourth not in left_gaps(bench)
+
+
+def test_a_gap_before_the_place_that_a_move_goes_back_to_stays_cleared(bench):
+    fourth = skipped(bench)
+    bench.replay()
+    seek(
+        bench.client,
+        bench.table,
+        to=Position.parse(f"AFTER_SEQUENCE_NUMBER:{fourth}"),
+        shard_ids=None,
+        by="ann",
+        apply=True,
+    )
+    assert (len(bench.at(A).gaps), left_gaps(bench)) == (1, [])

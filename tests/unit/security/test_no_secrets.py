@@ -1,0 +1,193 @@
+"""No secret is in what the package raises, shows or sends: reprs, errors, Dagster's configuration."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from kinesis_assets import KinesisDataSource, KinesisResource, build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key
+from kinesis_assets.errors import (
+    CallFailed,
+    InvalidInput,
+    KinesisAssetsError,
+    ReadFailed,
+    TableUnreachable,
+)
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.task import LandingJob, land_group
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.testing.messages import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.testing import Faults
+    from support.token_service import Signers
+
+TOKEN = "SESSIONTOKEN/+=="  # noqa: S105  # these mean nothing, but must be found nowhere
+SECRET = "SECRET/KEY+OF/the+tests"  # noqa: S105
+PASSWORD = "PASS/WORD"  # noqa: S105
+SECRETS = (TOKEN, SECRET, PASSWORD)
+WITH_PASSWORD = f"http://user:{PASSWORD}@127.0.0.1:4567"
+
+
+def found_in(*shown: object) -> list[str]:
+    """The secrets in what is shown."""
+    text = " ".join(each if isinstance(each, str) else repr(each) for each in shown)
+    return [secret for secret in SECRETS if secret in text]
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials in the environment, as most containers have them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENVIRONMENT")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+
+
+@pytest.mark.usefixtures("credentials", "no_waits")
+def test_nothing_of_a_run_shows_or_sends_a_secret(
+    kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable
+) -> None:
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k")
+    sent: list[bytes] = []
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Any) -> Landing:
+        sent.append(pickle.dumps((job, ranges, allowance)))
+        return land_group(job, ranges, allowance)
+
+    client = StreamClient(stream, settings)
+    asked = [shard.shard_id for shard in client.list_shards()]
+    plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
+    result = execute_run(land, client, table, plan)
+    assert [outcome.rows for outcome in result.outcomes.values()] == [1]
+    assert not found_in(client, client.settings, vars(client), plan, result, table, vars(table))
+    (job,) = sent
+    assert not [secret for secret in SECRETS if secret.encode() in job]
+    written = [file.read_bytes() for file in _files(table)]
+    assert len(written) >= 4
+    assert not [secret for secret in SECRETS if any(secret.encode() in content for content in written)]
+
+
+def _files(table: PositionedTable) -> list[Any]:
+    from pathlib import Path  # noqa: PLC0415
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+
+    folder = Path(unquote(urlsplit(table.folder.uri).path))
+    return [file for file in folder.rglob("*") if file.is_file()]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_definitions_show_no_secret() -> None:
+    definitions = build_kinesis_stream("orders", table="s3://lake/orders", profile_name="reader")
+    manager = (definitions.resources or {})[io_manager_key("orders")]
+    assert not found_in(manager, manager.kinesis, manager.opened, definitions)
+
+
+# What carries a password is refused, and not repeated.
+
+
+def refusals() -> dict[str, Any]:
+    table = f"s3://AKIAINURI:{SECRET}@lake/orders"
+    query = f"s3://lake/orders?access_key=AKIAINURI&secret_key={SECRET}"
+    options = {"stream": "orders", "until": "2026-01-31T12:00:00Z", "endpoint_url": WITH_PASSWORD}
+    return {
+        "settings": lambda: ClientSettings(endpoint_url=WITH_PASSWORD),
+        "resource": lambda: KinesisResource(endpoint_url=WITH_PASSWORD),
+        "stream": lambda: build_kinesis_stream("orders", table="t", endpoint_url=WITH_PASSWORD),
+        "data source": lambda: KinesisDataSource(options).reader(None),
+        "table": lambda: build_kinesis_stream("orders", table=table),
+        "query of a table": lambda: build_kinesis_stream("orders", table=query),
+    }
+
+
+@pytest.mark.parametrize("place", refusals())
+def test_a_password_in_a_url_is_refused_and_not_repeated(place: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        refusals()[place]()
+    assert not found_in("".join(traceback.format_exception(caught.value)), caught.value)
+
+
+@pytest.mark.parametrize("url", [WITH_PASSWORD, f"ftp//user:{PASSWORD}@nowhere"])
+def test_a_password_in_the_environments_endpoint_is_refused_and_not_repeated(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", url)
+    with pytest.raises(InvalidInput) as caught:
+        StreamClient("orders", ClientSettings())
+    assert not found_in(str(caught.value), caught.value.__cause__)
+
+
+def test_an_endpoint_from_an_environment_variable_is_looked_at_when_it_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resource = KinesisResource(endpoint_url=dg.EnvVar("ENDPOINT_OF_THE_TESTS"))
+    monkeypatch.setenv("ENDPOINT_OF_THE_TESTS", WITH_PASSWORD)
+    with pytest.raises(InvalidInput):
+        resource.process_config_and_initialize().stream("orders")
+
+
+# What a service says of a refused signature
+
+
+def test_a_refused_signature_is_told_without_the_session_token(
+    kinesis: Any, settings: ClientSettings, stream: str, faults: Faults
+) -> None:
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    told = f"The Canonical String should have been 'POST\\n/\\nhost:h\\nx-amz-security-token:{TOKEN}\\n'"
+    body = f'{{"__type": "InvalidSignatureException", "message": "{told}"}}'.encode()
+    faults.answer("ListShards", lambda *_: Answer(400, body))
+    with pytest.raises(CallFailed, match="InvalidSignatureException: The Canonical") as caught:
+        StreamClient(stream, settings).list_shards()
+    assert "\n" not in str(caught.value)
+    # As Dagster and logging would show it, with its causes.
+    assert not found_in("".join(traceback.format_exception(caught.value)))
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize("use", [PositionedTable.snapshot, PositionedTable.create_if_missing])
+def test_a_store_that_refuses_a_signature_is_told_in_a_line_without_the_session_token(
+    use: Any, store: Signers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.url)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with pytest.raises(TableUnreachable, match="SignatureDoesNotMatch") as caught:
+        use(PositionedTable("s3://lake/orders"))
+    assert store.token == TOKEN
+    assert "\n" not in str(caught.value)
+    assert not found_in(str(caught.value), caught.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"x-amz-security-token:{TOKEN}\nhost:h",
+        f"https://h/?X-Amz-Security-Token={TOKEN}&X-Amz-Date=1",
+        f"\x1b[31mConnect to {WITH_PASSWORD}/a",
+    ],
+)
+@pytest.mark.parametrize(
+    "error_of",
+    [InvalidInput, lambda said: ReadFailed("shard", said), lambda said: TableUnreachable("s3://lake", said)],
+)
+def test_every_error_is_one_line_without_what_a_library_repeats(said: str, error_of: Any) -> None:
+    error: KinesisAssetsError = error_of(f"failed: {said}")
+    assert not found_in(str(error), error, pickle.dumps(error.args).decode("latin-1"))
+    assert "failed: " in str(error)
+    assert not {"\n", "\x1b"} & {*str(error)}
+
+
+def test_an_address_without_a_password_is_told_as_it_is() -> None:
+    told = "GET http://127.0.0.1:4567/a failed; mail a@b.c; s3://lake/team@home"
+    assert str(InvalidInput(told)) == told

@@ -1,0 +1,173 @@
+"""Shards that are recorded as read to their end, and are open: a seek reads on from where they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import msgspec
+import pytest
+
+from kinesis_assets.cli.command_line import commands
+from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.seek.plan import Direction
+from kinesis_assets.table.commit_ids import new_id
+
+
+@pytest.fixture
+def finish_by_mistake(bench):
+    """Records shards as read to their end, as a version might that believed one response."""
+
+    def finish(*shard_ids):
+        now = bench.positions
+        finished = {
+            shard_id: msgspec.structs.replace(now.shards[shard_id], finished=True) for shard_id in shard_ids
+        }
+        forged = msgspec.structs.replace(
+            now,
+            commit_id=new_id(),
+            previous=now.commit_id,
+            generation=now.generation + 1,
+            batch_id=new_id(),
+            landed={},
+            shards=now.shards | finished,
+        )
+        bench.table.snapshot().commit([], identity=now.identity, positions=forged)
+
+    return finish
+
+
+def command_of(error):
+    (command,) = re.findall(r"`kinesis-assets (seek [^`]+)`", str(error))
+    return shlex.split(command)
+
+
+@pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
+@pytest.mark.parametrize("records", [0, 3])
+def test_the_command_that_the_error_names_reopens_the_shard_and_nothing_is_lost(
+    bench, finish_by_mistake, start, records
+):
+    (shard_id,) = bench.create()
+    bench.plan(start=start)
+    if records:
+        bench.put(*range(records))
+        bench.run()
+    before = bench.at(shard_id)
+    finish_by_mistake(shard_id)
+    bench.put(10)
+    with pytest.raises(ShardListStale) as caught:
+        bench.run([shard_id])
+    commands(
+        [*command_of(caught.value), "--endpoint-url", bench.settings.endpoint_url], standalone_mode=False
+    )
+    after = bench.at(shard_id)
+    assert (after.finished, after.position, len(after.seeks)) == (False, before.position, 1)
+    assert bench.run().errors == {}
+    assert bench.items == [*range(records), 10]
+
+
+def test_reopening_says_so_and_takes_nothing_out(bench, finish_by_mistake):
+    (shard_id,) = bench.create()
+    (number,) = bench.put(1)
+    bench.run()
+    finish_by_mistake(shard_id)
+    move = bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}", shard_id).moves[shard_id]
+    assert (move.direction, move.rows_removed, move.gap) == (Direction.REOPEN, 0, None)
+    assert bench.items == [1]
+
+
+def test_two_shards_are_reopened_one_after_the_other(bench, finish_by_mistake):
+    first, second = bench.create(2)
+    numbers = {
+        shard_id: bench.put(shard_id[-1].encode(), shard_id=shard_id)[0] for shard_id in (first, second)
+    }
+    bench.run()
+    finish_by_mistake(first, second)
+    for shard_id in (first, second):
+        bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[shard_id]}", shard_id)
+    assert bench.positions.finished == set()
+    assert bench.run().errors == {}
+
+
+def test_a_skip_in_a_shard_that_is_open_reopens_it_with_the_gap_recorded(bench, finish_by_mistake):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.run()
+    finish_by_mistake(shard_id)
+    bench.later(seconds=5)
+    _, last = bench.put(2, 3)
+    bench.seek(f"AT_SEQUENCE_NUMBER:{last}", shard_id)
+    after = bench.at(shard_id)
+    assert (after.finished, len(after.gaps)) == (False, 1)
+    assert after.position == Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=last)
+    bench.run()
+    assert bench.items == [1, 3]
+
+
+def test_back_in_a_shard_that_is_open_reopens_it(bench, finish_by_mistake):
+    (shard_id,) = bench.create()
+    first, _ = bench.put(1, 2)
+    bench.run()
+    finish_by_mistake(shard_id)
+    assert bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}", shard_id).moves[shard_id].rows_removed == 1
+    bench.run()
+    assert bench.items == [1, 2]
+
+
+def test_loss_since_the_wrong_end_is_told_after_reopening(bench, finish_by_mistake):
+    (shard_id,) = bench.create()
+    (number,) = bench.put(1)
+    bench.run()
+    finish_by_mistake(shard_id)
+    bench.put(2)
+    bench.later(hours=30)
+    bench.put(3)
+    bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}", shard_id)
+    assert isinstance(bench.run().errors[shard_id], DataLost)
+
+
+def test_a_shard_that_has_ended_is_not_reopened(bench):
+    (parent,) = bench.create()
+    (number,) = bench.put(1)
+    bench.split(parent)
+    bench.run()
+    result = bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}", parent)
+    assert (result.moves[parent].direction, result.applied) == (Direction.STAYS, False)
+    bench.later(seconds=5)
+    with pytest.raises(SeekRefused, match="finished"):
+        bench.seek("LATEST", parent)
+    assert bench.at(parent).finished
+
+
+def test_a_list_that_is_older_than_what_is_recorded_reopens_nothing(bench, faults):
+    (parent,) = bench.create()
+    (number,) = bench.put(1)
+    bench.run()
+    bench.split(parent)
+    bench.run()
+    before = bench.version
+    faults.stale_list()
+    with pytest.raises(ShardListStale, match="though its children"):
+        bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}", parent)
+    faults.clear()
+    assert (bench.version, bench.at(parent).finished) == (before, True)
+
+
+@pytest.mark.parametrize("hours", [1, 8760])
+def test_one_wrong_retention_is_not_stored_by_a_seek(bench, faults, hours):
+    first, second = bench.create(2)
+    bench.put(1, shard_id=first)
+    bench.run()
+    bench.later(seconds=5)
+    faults.answer(
+        "DescribeStreamSummary",
+        lambda _, answer: answer.but(
+            StreamDescriptionSummary=answer.members["StreamDescriptionSummary"]
+            | {"RetentionPeriodHours": hours}
+        ),
+        times=1,
+    )
+    bench.seek("LATEST", first)
+    faults.clear()
+    assert [bench.at(shard_id).retention_hours for shard_id in (first, second)] == [24, 24]

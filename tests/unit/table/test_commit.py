@@ -1,0 +1,686 @@
+"""The commit protocol: rows and positions together or not at all, once, and one winner."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from kinesis_assets.errors import (
+    AttemptExpired,
+    CommitFailed,
+    CommitUnknown,
+    DataFileInvalid,
+    PositionConflict,
+    PositionsUnreadable,
+    StreamRecreated,
+    TableMissing,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.table import commit as commit_module
+from kinesis_assets.table import commit_loop, positions_file
+from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
+from kinesis_assets.table.amendments import Amendment
+from kinesis_assets.table.commit import commit
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file_writer import without_shards
+from kinesis_assets.table.positions import FORMAT
+from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
+from support.attempts import (
+    BEGINNING,
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    enter_race,
+    freeze_all,
+    listing,
+    race_to_commit,
+    race_to_freeze,
+    rows_by_shard,
+    shards,
+    standing,
+)
+
+RACERS = 8
+LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def frozen(table):
+    """The positions of shards a, b and c, unread, in the test's table."""
+    return freeze_all(table, shards("a", "b", "c"))
+
+
+@pytest.fixture
+def no_waits(monkeypatch):
+    """No wait between the tries of a commit, and few of them."""
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(commit_loop, "_TRIES", 3)
+
+
+@pytest.fixture
+def at_commit(monkeypatch):
+    """Lets the test stand in for a try: `at_commit(stand_in)` gets the real one, and its arguments."""
+    whole = TableSnapshot.commit
+
+    def real(snapshot, files, positions):
+        whole(snapshot, files, identity=positions.identity, positions=positions)
+
+    def at_commit(stand_in, times=1):
+        left = [times]
+
+        def commit(snapshot, files, *, identity, positions, retired=()):
+            assert not retired
+            assert identity == positions.identity
+            if not left[0]:
+                return real(snapshot, files, positions)
+            left[0] -= 1
+            return stand_in(real, snapshot, files, positions)
+
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+
+    return at_commit
+
+
+def lost_answer(real, snapshot, files, positions):
+    """A try that landed, and whose answer was lost."""
+    real(snapshot, files, positions)
+    raise OSError("connection reset")
+
+
+def never_landed(*_):
+    """A try that came to nothing."""
+    raise OSError("connection refused")
+
+
+@pytest.fixture(scope="module")
+def racers():
+    """Processes that race each other."""
+    context = get_context("spawn")
+    barrier = context.Barrier(RACERS)
+    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+        yield pool
+
+
+# Freezing
+
+
+def test_first_freeze_makes_the_table_and_positions_without_rows(table):
+    positions = freeze_all(table, shards("a", "b"))
+    assert positions == standing(table)
+    assert {shard.position for shard in positions.shards.values()} == {BEGINNING}
+    assert (positions.generation, positions.previous) == (0, None)
+    assert rows_by_shard(table) == {}
+
+
+def test_second_freeze_changes_nothing_whatever_it_asks_for(table):
+    first = freeze_all(table, shards("a"))
+    version = DeltaTable(table.folder.uri).version()
+    again = freeze_all(table, shards("a", "b"), Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"))
+    assert again == first
+    assert DeltaTable(table.folder.uri).version() == version
+
+
+def test_of_racing_freezes_one_holds_for_all(table, racers):
+    starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
+    results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
+    assert all(result == results[0] for result in results)
+    assert results[0] == standing(table)
+    operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
+    assert operations.count("WRITE") == 1
+
+
+def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
+    at_commit(lost_answer)
+    assert freeze_all(table, shards("a")) == standing(table)
+    assert DeltaTable(table.folder.uri).version() == 1
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_freeze_gives_up_after_bounded_tries(table, at_commit):
+    at_commit(never_landed, times=99)
+    with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
+        freeze_all(table, shards("a"))
+
+
+# Committing
+
+
+def test_rows_and_positions_come_together(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 2})
+    assert rows_by_shard(table) == {}
+    result = attempt.commit()
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1, 2]}
+    assert_rows_are_what_positions_say(table)
+    assert (result.version, result.conflicts) == (DeltaTable(table.folder.uri).version(), {})
+    assert list(result.files) == attempt.files
+
+
+def test_positions_of_a_commit_continue_those_before(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.commit()
+    now = standing(table)
+    assert (now.previous, now.generation, now.batch_id) == (frozen.commit_id, 1, attempt.batch_id)
+    assert now.commit_id > frozen.commit_id
+
+
+def test_every_row_carries_the_batch_of_its_attempt(table, frozen):
+    first = Attempt(table, frozen, {"a": 2})
+    first.commit()
+    second = Attempt(table, standing(table), {"a": 1})
+    second.commit()
+    rows = DeltaTable(table.uri).to_pyarrow_table(columns=["sequence_number", "batch_id"]).to_pylist()
+    assert {(row["sequence_number"], row["batch_id"]) for row in rows} == {
+        ("1", first.batch_id),
+        ("2", first.batch_id),
+        ("3", second.batch_id),
+    }
+
+
+def test_conflict_names_the_batch_that_moved_the_shard_though_others_came_after_it(table, frozen):
+    late = Attempt(table, frozen, {"a": 3})
+    first = Attempt(table, frozen, {"a": 2})
+    first.commit()
+    Attempt(table, standing(table), {"b": 1}).commit()
+    conflict = late.commit().conflicts["a"]
+    assert f"but batch {first.batch_id} left it at AFTER_SEQUENCE_NUMBER:2" in str(conflict)
+
+
+def test_commit_of_positions_alone_adds_no_rows(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 0})
+    attempt.moved = {"a": msgspec.structs.replace(frozen.shards["a"], finished=True)}
+    attempt.files = []
+    attempt.commit()
+    assert standing(table).finished == {"a"}
+    assert rows_by_shard(table) == {}
+
+
+def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 1})
+    listed = [*shards("a", "b", "c"), Shard("child", ("a",), ("0", "4"), "8")]
+    seen = listing(listed)
+    commit(
+        table,
+        expected=frozen.with_listing(seen),
+        listing=seen,
+        batch_id=attempt.batch_id,
+        moved=attempt.moved,
+        files=attempt.files,
+        landed=attempt.landed,
+    )
+    assert standing(table).shards["child"].position == BEGINNING
+
+
+def test_crash_before_the_commit_leaves_no_row_and_the_old_positions(table, frozen):
+    Attempt(table, frozen, {"a": 3})
+    assert rows_by_shard(table) == {}
+    assert standing(table) == frozen
+
+
+def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, frozen, at_commit):
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments):
+        *_, positions = arguments
+        Path(table.uri, f"_kinesis/positions/{positions.commit_id}.json").write_bytes(b"{")
+        raise Killed
+
+    at_commit(killed)
+    with pytest.raises(Killed):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert standing(table) == frozen
+    assert rows_by_shard(table) == {}
+    Attempt(table, frozen, {"a": 3}).commit()
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_commit_opens_the_table_once(table, frozen, monkeypatch):
+    attempt = Attempt(table, frozen, {"a": 3})
+    opened = []
+    whole = PositionedTable.snapshot
+    monkeypatch.setattr(PositionedTable, "snapshot", lambda table: opened.append(1) or whole(table))
+    monkeypatch.delattr(DeltaTable, "history")
+    assert attempt.commit().version == 2
+    assert len(opened) == 1
+
+
+def test_a_commit_is_told_with_its_own_version_though_others_were_quicker(table, frozen, at_commit):
+    def after_another(real, snapshot, files, positions):
+        write_deltalake(table.uri, TABLE_SCHEMA.empty_table(), mode="append")
+        real(snapshot, files, positions)
+        Attempt(table, standing(table), {"b": 2}).commit()
+
+    at_commit(after_another)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 3
+    assert DeltaTable(table.folder.uri).version() == 4
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_try_that_raises_nothing_and_does_not_stand_in_the_log_is_tried_again(table, frozen, at_commit):
+    at_commit(lambda *_: None)
+    result = Attempt(table, frozen, {"a": 3}).commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert_rows_are_what_positions_say(table)
+
+
+def test_who_opens_the_table_has_a_checkpoint_and_few_entries_of_the_log_to_read(table, frozen):
+    for _ in range(21):
+        Attempt(table, standing(table), {"a": 1}).commit()
+    (checkpoint,) = Path(table.uri, "_delta_log").glob("*.checkpoint.parquet")
+    assert checkpoint.name == f"{19:020}.checkpoint.parquet"
+    assert standing(table).generation == frozen.generation + 21
+
+
+# Answers that were lost
+
+
+def test_lost_answer_is_seen_as_landed_and_appends_nothing_twice(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3})
+    at_commit(lost_answer)
+    result = attempt.commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert list(result.files) == attempt.files
+    assert DeltaTable(table.folder.uri).version() == 2
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("shard_id", ["a", "b"])
+def test_lost_answer_is_seen_as_landed_when_other_runs_went_on(table, frozen, at_commit, shard_id):
+    attempt = Attempt(table, frozen, {"a": 3})
+
+    def lost_and_passed(real, snapshot, files, positions):
+        real(snapshot, files, positions)
+        for _ in range(2):
+            Attempt(table, standing(table), {shard_id: 2}).commit()
+        raise OSError("connection reset")
+
+    at_commit(lost_and_passed)
+    result = attempt.commit()
+    assert (result.version, result.conflicts) == (2, {})
+    assert DeltaTable(table.folder.uri).version() == 4
+    assert_rows_are_what_positions_say(table)
+
+
+def test_lost_answer_and_then_an_unreadable_table_is_seen_as_landed(table, frozen, at_commit, monkeypatch):
+    failing = iter([True])
+    snapshot = PositionedTable.snapshot
+
+    def unreadable_once(self):
+        if commit_ids and next(failing, False):
+            raise OSError("as the test says")
+        return snapshot(self)
+
+    commit_ids = []
+
+    def landed_and_lost(real, self, files, positions):
+        real(self, files, positions)
+        commit_ids.append(positions.commit_id)
+        raise OSError("the answer was lost")
+
+    at_commit(landed_and_lost, times=1)
+    monkeypatch.setattr(PositionedTable, "snapshot", unreadable_once)
+    Attempt(table, frozen, {"a": 3}).commit()
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+    assert len(commit_ids) == 1
+
+
+def test_lost_answer_after_a_conflict_tells_what_that_try_held(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    at_commit(lost_answer)
+    result = attempt.commit()
+    assert result.conflicts.keys() == {"a"}
+    assert [file.rows_by_shard for file in result.files] == [{"b": 3}]
+    assert_rows_are_what_positions_say(table)
+
+
+def test_try_that_did_not_land_is_tried_again(table, frozen, at_commit):
+    at_commit(never_landed, times=2)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+    assert_rows_are_what_positions_say(table)
+
+
+def test_each_try_writes_positions_of_its_own(table, frozen, at_commit):
+    commit_ids = []
+
+    def note(*arguments):
+        *_, positions = arguments
+        commit_ids.append(positions.commit_id)
+        raise OSError("connection refused")
+
+    at_commit(note, times=3)
+    Attempt(table, frozen, {"a": 3}).commit()
+    assert len({*commit_ids, standing(table).commit_id}) == 4
+
+
+def test_batch_that_landed_is_not_committed_again(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.commit()
+    with pytest.raises(CommitFailed, match="already committed"):
+        attempt.commit()
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+
+
+# Conflicts
+
+
+def test_conflict_on_one_shard_keeps_the_others_and_takes_out_its_rows(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4, "c": 5})
+    Attempt(table, frozen, {"b": 1}).commit()
+    result = attempt.commit()
+    assert isinstance(result.conflicts["b"], PositionConflict)
+    assert result.conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1], "c": [1, 2, 3, 4, 5]}
+    assert_rows_are_what_positions_say(table)
+
+
+def test_conflict_is_told_though_a_later_try_landed(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+    Attempt(table, frozen, {"b": 1}).commit()
+    at_commit(never_landed, times=2)
+    assert attempt.commit().conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_whose_rows_could_not_be_taken_out_at_once_keeps_them_out(table, frozen, monkeypatch):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+    Attempt(table, frozen, {"b": 1}).commit()
+    failing = iter([True])
+
+    def unreadable_once(*arguments):
+        if next(failing, False):
+            raise OSError("as the test says")
+        return without_shards(*arguments)
+
+    monkeypatch.setattr(commit_module, "without_shards", unreadable_once)
+    assert attempt.commit().conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_that_comes_between_look_and_commit_is_fenced(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+
+    def overtaken(real, snapshot, files, positions):
+        Attempt(table, frozen, {"b": 1}).commit()
+        return real(snapshot, files, positions)
+
+    at_commit(overtaken)
+    result = attempt.commit()
+    assert result.conflicts.keys() == {"b"}
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "b": [1]}
+
+
+def test_conflict_on_every_shard_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    version = DeltaTable(table.folder.uri).version()
+    result = attempt.commit()
+    assert (result.version, result.files, result.conflicts.keys()) == (None, (), {"a"})
+    assert DeltaTable(table.folder.uri).version() == version
+
+
+def test_overtaking_run_on_another_shard_is_no_conflict(table, frozen, at_commit):
+    attempt = Attempt(table, frozen, {"a": 3})
+
+    def overtaken(real, snapshot, files, positions):
+        Attempt(table, frozen, {"b": 1}).commit()
+        return real(snapshot, files, positions)
+
+    at_commit(overtaken)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(table)
+
+
+def test_conflict_leaves_the_files_for_vacuum(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    Attempt(table, frozen, {"a": 1}).commit()
+    attempt.commit()
+    assert Path(table.uri, attempt.files[0].path).is_file()
+
+
+def test_runs_on_different_shards_never_fail_each_other(table, racers):
+    names = [f"shard-{number}" for number in range(RACERS)]
+    freeze_all(table, shards(*names))
+    results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [2] * RACERS))
+    assert results == [(2, 0)] * RACERS
+    assert rows_by_shard(table) == {name: [1, 2, 3, 4, 5, 6] for name in names}
+    assert_rows_are_what_positions_say(table)
+
+
+@pytest.mark.usefixtures("frozen")
+def test_of_runs_on_one_shard_one_wins(table, racers):
+    rounds = 2
+    results = list(racers.map(race_to_commit, [table.uri] * RACERS, ["a"] * RACERS, [rounds] * RACERS))
+    won = sum(won for won, _ in results)
+    # A round begins when all stand at the barrier, each from where the round before left the table.
+    assert won == rounds
+    assert rows_by_shard(table) == {"a": list(range(1, 3 * won + 1))}
+    assert_rows_are_what_positions_say(table)
+
+
+# What ends an attempt
+
+
+def test_broken_chain_is_an_unknown_commit(table, frozen):
+    table = PositionedTable(table.uri, ChainPolicy(max_files=0))  # no file names those before it
+    attempt = Attempt(table, frozen, {"a": 3})
+    for _ in range(3):
+        Attempt(table, standing(table), {"b": 1}).commit()
+    previous = standing(table).previous
+    Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
+    attempt.table = PositionedTable(table.uri)  # which has read none of them yet
+    with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
+        attempt.commit()
+
+
+def test_replaced_positions_are_an_unknown_commit(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    expected = msgspec.structs.replace(frozen, commit_id=new_id())
+    attempt.expected = expected
+    with pytest.raises(CommitUnknown, match=str(expected.commit_id)):
+        attempt.commit()
+
+
+def test_table_without_the_streams_positions_is_an_unknown_commit(frozen, tmp_path):
+    other = PositionedTable(str(tmp_path / "other"))
+    other.create_if_missing()
+    with pytest.raises(CommitUnknown, match="missing"):
+        Attempt(other, frozen, {"a": 3}).commit()
+
+
+def test_attempt_of_a_third_of_the_retention_is_expired(table, frozen):
+    old = int((time.time() - timedelta(days=1).total_seconds() / 3 - 60) * 1000) << 20
+    attempt = Attempt(table, frozen, {"a": 3}, batch_id=old)
+    with pytest.raises(AttemptExpired, match=str(old)):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
+def test_attempt_a_little_younger_is_committed(table, frozen):
+    young = int((time.time() - timedelta(days=1).total_seconds() / 3 + 60) * 1000) << 20
+    assert Attempt(table, frozen, {"a": 3}, batch_id=young).commit().version == 2
+
+
+def test_missing_data_file_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    table.files.delete_file(attempt.files[0].path)
+    with pytest.raises(DataFileInvalid):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
+def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3})
+    attempt.files = [*attempt.files, *attempt.files]
+    with pytest.raises(DataFileInvalid, match="names a data file twice"):
+        attempt.commit()
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
+    at_commit(never_landed, times=99)
+    with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, at_commit):
+    tried = []
+    at_commit(lambda *arguments: tried.append(arguments), times=99)
+    with pytest.raises(CommitFailed, match="the commit failed"):
+        Attempt(table, frozen, {"a": 3}).commit()
+    assert len(tried) == 3
+    assert standing(table) == frozen
+
+
+@pytest.mark.usefixtures("no_waits")
+def test_last_try_that_landed_is_seen(table, frozen, at_commit):
+    tries = []
+
+    def last_lands(real, snapshot, files, positions):
+        tries.append(positions.commit_id)
+        if len(tries) == 3:
+            real(snapshot, files, positions)
+        raise OSError("connection reset")
+
+    at_commit(last_lands, times=99)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+
+
+# Tables
+
+
+def test_table_of_another_schema_is_unsuitable(table):
+    schema = Schema.from_arrow(pa.schema([pa.field("id", pa.int64())]))
+    DeltaTable.create(table.uri, schema)
+    with pytest.raises(TableUnsuitable, match=r"wrong or missing: stream, shard_id"):
+        freeze_all(table, shards("a"))
+
+
+@pytest.mark.parametrize("column", ["data", "batch_id"])
+def test_table_with_a_column_of_another_type_is_unsuitable(table, column):
+    index = TABLE_SCHEMA.get_field_index(column)
+    DeltaTable.create(
+        table.uri,
+        Schema.from_arrow(TABLE_SCHEMA.set(index, pa.field(column, pa.string()))),
+        partition_by=["arrival_date"],
+    )
+    with pytest.raises(TableUnsuitable, match=f"wrong or missing: {column}"):
+        freeze_all(table, shards("a"))
+
+
+def test_table_of_another_partitioning_is_unsuitable(table):
+    DeltaTable.create(table.uri, Schema.from_arrow(TABLE_SCHEMA), partition_by=["shard_id"])
+    with pytest.raises(TableUnsuitable, match="partition column"):
+        freeze_all(table, shards("a"))
+
+
+def test_columns_that_others_added_are_left_alone(table):
+    schema = TABLE_SCHEMA.append(pa.field("note", pa.string()))
+    DeltaTable.create(table.uri, Schema.from_arrow(schema), partition_by=["arrival_date"])
+    frozen = freeze_all(table, shards("a"))
+    Attempt(table, frozen, {"a": 2}).commit()
+    assert rows_by_shard(table) == {"a": [1, 2]}
+
+
+def test_missing_table_is_told(table):
+    with pytest.raises(TableMissing, match=table.uri):
+        table.snapshot()
+
+
+@pytest.mark.usefixtures("frozen")
+def test_torn_log_makes_the_table_unreachable(table):
+    Path(table.uri, "_delta_log", f"{0:020}.json").write_text("{")
+    with pytest.raises(TableUnreachable):
+        table.snapshot()
+
+
+def test_recreated_stream_is_refused_with_both_times(table, frozen):
+    with pytest.raises(StreamRecreated, match=r"created at 2026-01-01T00:00:00Z.*at 2026-06-01T00:00:00Z"):
+        freeze_all(table, shards("a"), identity=LATER_STREAM)
+    assert standing(table) == frozen
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text"])
+def test_damaged_positions_are_unreadable(table, frozen, damage):
+    path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "empty": b"",
+                "cut": content[: len(content) // 2],
+                "newer": json.dumps(json.loads(content) | {"format": FORMAT + 1}).encode(),
+                "not text": b"\xff\xfe\x00",
+            }[damage]
+        )
+    with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.commit_id}.json"):
+        freeze_all(PositionedTable(table.uri), shards("a"))
+
+
+# Files that are not the ones that the log names
+
+
+@pytest.mark.parametrize("other", ["token", "stream"])
+def test_positions_in_a_file_that_belong_elsewhere_are_refused(table, frozen, other):
+    """As after a restore of the wrong file: they might be older ones, and rows would be read again."""
+    path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
+    found = positions_file.decode(path.read_bytes())
+    wrong = (
+        msgspec.structs.replace(found, commit_id=frozen.commit_id - 1)
+        if other == "token"
+        else msgspec.structs.replace(
+            found, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
+        )
+    )
+    path.write_bytes(positions_file.encode(wrong))
+    told = str(frozen.commit_id - 1) if other == "token" else f"{STREAM.arn}-other"
+    with pytest.raises(PositionsUnreadable, match=f"{frozen.commit_id}.*{told}.*Restore the original file"):
+        standing(PositionedTable(table.uri))
+
+
+@pytest.mark.parametrize("other", ["token", "stream"])
+def test_an_amendment_in_a_file_that_belongs_elsewhere_is_refused(table, frozen, other):
+    amendment = Amendment(
+        format=AMENDMENT_FORMAT,
+        commit_id=new_id(),
+        previous=None,
+        batch_id=new_id(),
+        at=LATER_STREAM.created,
+    )
+    table.snapshot().commit([], identity=frozen.identity, amendment=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.commit_id}.json")
+    changes = {"token": amendment.commit_id - 1} if other == "token" else {"arn": f"{STREAM.arn}-other"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    told = str(next(iter(changes.values())))
+    with pytest.raises(
+        PositionsUnreadable, match=f"{amendment.commit_id}.*{told}.*Restore the original file"
+    ):
+        PositionedTable(table.uri).snapshot().amendment(STREAM)
+
+
+def test_an_amendment_of_format_1_names_no_stream_and_is_read(table, frozen):
+    amendment = Amendment(format=1, commit_id=new_id(), previous=None, batch_id=1, at=LATER_STREAM.created)
+    table.snapshot().commit([], identity=frozen.identity, amendment=amendment)
+    path = Path(table.uri, f"_kinesis/past/{amendment.commit_id}.json")
+    path.write_bytes(msgspec.json.encode(amendment))
+    assert PositionedTable(table.uri).snapshot().amendment(STREAM) == amendment

@@ -1,0 +1,54 @@
+"""What an attempt reads of the commits that overtook it. How often each of many commits is contract."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
+from kinesis_assets.table.table import PositionedTable
+from support.attempts import Attempt, freeze_all, shards, standing
+from support.watched_files import WatchedFiles
+
+
+def test_a_positions_file_is_read_once_by_a_process_however_often_its_attempts_are_overtaken(table):
+    frozen = freeze_all(table, shards("a", "b"))
+    slow = PositionedTable(table.uri)
+    read, overtakings = Counter(), [4]
+    slow.files = WatchedFiles(slow.files, lambda path: read.update([path]))
+    whole = slow.snapshot
+
+    def overtaken():
+        snapshot = whole()
+        if overtakings[0]:
+            overtakings[0] -= 1
+            Attempt(table, standing(table), {"b": 1}).commit()
+        return snapshot
+
+    slow.snapshot = overtaken
+    attempt = Attempt(table, frozen, {"a": 1})
+    attempt.table = slow
+    assert attempt.commit().conflicts == {}
+    assert overtakings == [0]
+    assert {count for path, count in read.items() if path.startswith(POSITIONS_FOLDER)} == {1}
+
+
+def overtaken_by(table, commits, policy):
+    """An attempt that others overtook by so many commits; how often it opens the table for its own."""
+    writer = PositionedTable(table.uri, policy)
+    attempt = Attempt(writer, freeze_all(writer, shards("a", "b")), {"a": 1})
+    for _ in range(commits):
+        Attempt(writer, standing(writer), {"b": 1}).commit()
+    opened = []
+    attempt.table = PositionedTable(table.uri, policy)
+    whole = attempt.table.snapshot
+    attempt.table.snapshot = lambda: opened.append(1) or whole()
+    assert attempt.commit().conflicts == {}
+    return len(opened)
+
+
+def test_after_many_files_had_to_be_read_the_table_is_opened_again_before_the_commit(table):
+    assert overtaken_by(table, 9, ChainPolicy(max_files=0)) == 2
+
+
+def test_after_few_files_it_is_not(table):
+    assert overtaken_by(table, 9, ChainPolicy()) == 1

@@ -1,0 +1,855 @@
+"""Maintenance: what it takes away, what it never does, and that runs and it do not disturb each other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from kinesis_assets.errors import CommitFailed, CommitOvertaken, PositionsUnreadable
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.stream import StreamSummary
+from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
+from kinesis_assets.table.amendments import Amendment
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE, commit
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.delta_commit import commit_properties
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from kinesis_assets.table.maintenance import compaction, pruning
+from kinesis_assets.table.maintenance.compaction import SMALL_FILES
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER, StopMarker
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.upkeep import Upkeep
+from support.attempts import (
+    NOON,
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    brought,
+    freeze_all,
+    land,
+    listing,
+    number_of,
+    records,
+    rows_by_shard,
+    shards,
+    standing,
+)
+
+DAY = 24 * 3600
+TODAY = datetime.fromtimestamp(NOON, UTC).date() + timedelta(days=10)
+"""Of the tests that say so: ten days after the records of `attempts` arrived."""
+
+
+@pytest.fixture
+def frozen(table):
+    """A table that has seen shards a and b, unread."""
+    freeze_all(table, shards("a", "b"))
+    return table
+
+
+@pytest.fixture
+def busy(frozen):
+    """A table of many small files of one day that is over."""
+    for _ in range(2 * SMALL_FILES):
+        Attempt(frozen, standing(frozen), {"a": 3, "b": 2}).commit()
+    return frozen
+
+
+class BothClocks:
+    """The clocks of maintenance, the machine's and the service's alike: moved by days, or stopped."""
+
+    def __init__(self):
+        self.moved = timedelta()
+        self.stopped = None
+
+    def __call__(self):
+        return self.stopped or datetime.now(UTC) + self.moved
+
+
+CLOCKS = BothClocks()
+
+
+@pytest.fixture(autouse=True)
+def clocks():
+    """Both clocks, right at the beginning of each test."""
+    CLOCKS.__init__()
+    return CLOCKS
+
+
+@pytest.fixture
+def today(clocks):
+    """Maintenance's clocks, stopped at noon of `TODAY`."""
+    clocks.stopped = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
+    return TODAY
+
+
+@pytest.fixture
+def in_days(clocks):
+    """Moves maintenance's clocks: `in_days(40)`."""
+
+    def in_days(days):
+        clocks.moved = timedelta(days=days)
+
+    return in_days
+
+
+def steps_of(table, **options):
+    """What maintenance did, by step and what of."""
+    stream = StreamSummary(STREAM, CLOCKS(), retention_hours=24)
+    return {(step.step, step.of): step for step in maintain(table, stream, machine=CLOCKS, **options)}
+
+
+def files_of(table, pattern="arrival_date=*/*.parquet"):
+    return sorted(path.relative_to(folder_of(table)).as_posix() for path in folder_of(table).glob(pattern))
+
+
+def folder_of(table):
+    return Path(unquote(urlparse(table.folder.uri).path))
+
+
+def read(table, path):
+    return (folder_of(table) / path).read_text()
+
+
+def age(table, path, span):
+    """Let a file be so old."""
+    then = time.time() - span.total_seconds()
+    os.utime(folder_of(table) / path, (then, then))
+
+
+def age_everything(table, span, pattern="**/*"):
+    for path in files_of(table, pattern):
+        age(table, path, span)
+
+
+def lose_old_entries(table):
+    """Age the log, commit twice on top of it, and let maintenance delete what it may; returns what went."""
+    Upkeep(table).checkpoint()
+    age_everything(table, HISTORY_RETENTION + timedelta(hours=1), "_delta_log/*")
+    before = {*files_of(table, "_delta_log/*.json")}
+    for _ in range(2):
+        Attempt(table, standing(table), {"b": 1}).commit()
+    steps_of(table)
+    gone = before - {*files_of(table, "_delta_log/*.json")}
+    assert len(gone) >= len(before) - 1
+    return gone
+
+
+def tombstones(table):
+    """How many the newest checkpoint has."""
+    newest = files_of(table, "_delta_log/*.checkpoint.parquet")[-1]
+    told = pq.ParquetFile(folder_of(table) / newest).read(columns=["remove.path"])
+    return told["remove"].drop_null().length() if told.num_columns else 0
+
+
+def arrive(table, days_ago, shard_id="a", count=2):
+    """Commit records of one shard that arrived so many days before `TODAY`, as a run does."""
+    expected = standing(table)
+    batch_id = new_id()
+    seconds = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC).timestamp() - days_ago * DAY
+    rows = records(number_of(expected, shard_id) + 1, count, seconds)
+    moved = msgspec.structs.replace(
+        expected.shards[shard_id], position=Position.after(rows[-1].sequence_number)
+    )
+    return commit(
+        table,
+        expected=expected,
+        listing=listing(shards(*expected.shards)),
+        batch_id=batch_id,
+        moved={shard_id: moved},
+        files=land(table, batch_id, {shard_id: rows}),
+        landed={shard_id: brought(expected.shards[shard_id].position, rows)},
+    )
+
+
+def days_in(table):
+    return {file.arrival_date for file in table.snapshot().active_files()}
+
+
+def day(days_ago):
+    return (TODAY - timedelta(days=days_ago)).isoformat()
+
+
+def amendment(table):
+    return table.snapshot().amendment(STREAM)
+
+
+def an_entry(**fields):
+    """An entry of the past, as a replay makes one."""
+    return Amendment(
+        format=AMENDMENT_FORMAT,
+        commit_id=new_id(),
+        previous=None,
+        batch_id=new_id(),
+        at=datetime.now(UTC),
+        **fields,
+    )
+
+
+# What stays the same
+
+
+def test_rows_and_positions_are_the_same_after_all_steps(busy):
+    age_everything(busy, 2 * VACUUM_RETENTION)
+    before = standing(busy)
+    current = f"_kinesis/positions/{before.commit_id}.json"
+    stored = (folder_of(busy) / current).read_bytes()
+    rows = DeltaTable(busy.folder.uri).to_pyarrow_table().to_pylist()
+
+    done = steps_of(busy)
+
+    assert ("compact", "2026-02-02") in done
+    assert standing(busy) == before
+    assert (folder_of(busy) / current).read_bytes() == stored
+    by_key = [("shard_id", "ascending"), ("batch_id", "ascending"), ("sequence_number", "ascending")]
+    after = DeltaTable(busy.folder.uri).to_pyarrow_table().sort_by(by_key).to_pylist()
+    assert after == sorted(rows, key=lambda row: (row["shard_id"], row["batch_id"], row["sequence_number"]))
+    assert Attempt(busy, before, {"a": 1}).commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_a_dry_run_writes_and_deletes_nothing_and_plans_what_is_then_done(busy):
+    orphan = land(busy, new_id(), {"a": records(1, 1)})[0]
+    age(busy, orphan.path, 2 * VACUUM_RETENTION)
+    before = files_of(busy, "**/*")
+    planned = steps_of(busy, retention_days=100_000, dry_run=True)
+    assert files_of(busy, "**/*") == before
+    assert {step.state for step in planned.values()} == {State.PLANNED}
+    assert {name for name, _ in planned} == {"expire", "compact", "vacuum"}
+    done = steps_of(busy, retention_days=100_000)
+    assert {key: (step.files, step.bytes) for key, step in done.items() if key[0] != "checkpoint"} == {
+        key: (step.files, step.bytes) for key, step in planned.items()
+    }
+    assert {step.state for step in done.values()} == {State.DONE}
+
+
+def test_a_second_maintenance_finds_nothing_to_do(busy):
+    steps_of(busy)
+    assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
+
+
+# Compaction
+
+
+def test_small_files_of_a_day_become_one_as_landing_writes_it(busy):
+    steps_of(busy)
+    (file,) = busy.snapshot().active_files()
+    footer = pq.read_metadata(folder_of(busy) / file.path).row_group(0)
+    columns = {footer.column(index).path_in_schema: footer.column(index) for index in range(9)}
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
+    assert {name for name, column in columns.items() if column.is_stats_set} == {*STATISTICS}
+    assert "RLE_DICTIONARY" not in columns["data"].encodings
+
+
+def test_the_statistics_that_replay_prunes_by_are_exact_in_the_compacted_file(busy):
+    rows = DeltaTable(busy.folder.uri).to_pyarrow_table(columns=STATISTICS)
+    steps_of(busy)
+    (action,) = DeltaTable(busy.folder.uri).get_add_actions(flatten=True).to_struct_array().to_pylist()
+    for name in STATISTICS:
+        found = rows[name].to_pylist()
+        assert (action[f"min.{name}"], action[f"max.{name}"]) == (min(found), max(found))
+    assert not [name for name in action if name.startswith(("min.", "max.")) and name[4:] not in STATISTICS]
+
+
+def test_a_day_that_is_not_over_is_left_alone(busy, clocks):
+    clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
+    assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
+
+
+def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, clocks, monkeypatch):
+    now = clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
+    monkeypatch.setattr(compaction, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
+    assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
+    assert len(busy.snapshot().active_files()) == 1
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_a_day_that_expires_is_not_planned_to_be_compacted(busy):
+    planned = steps_of(busy, retention_days=1, dry_run=True)
+    assert [step for step, _ in planned] == ["expire"]
+
+
+def test_a_few_small_files_are_left_alone(frozen):
+    for _ in range(SMALL_FILES - 1):
+        Attempt(frozen, standing(frozen), {"a": 1}).commit()
+    assert {step for step, _ in steps_of(frozen)} == {"checkpoint"}
+
+
+def test_of_two_compactions_of_the_same_files_one_lands(busy, monkeypatch):
+    """Else both would: delta-rs lets them, and each row would be there twice."""
+    first, second = Upkeep(busy), Upkeep(busy)
+    whole = Upkeep._delta
+    opened = []
+
+    def overtaken(upkeep):
+        delta = whole(upkeep)
+        opened.append(delta)
+        if upkeep is first and len(opened) == 2:  # it has marked the table, and now begins
+            second.compact("2026-02-02", 100)
+        return delta
+
+    monkeypatch.setattr(Upkeep, "_delta", overtaken)
+    with pytest.raises(CommitFailed, match="cannot be compacted"):
+        first.compact("2026-02-02", 100)
+    assert len(busy.snapshot().active_files()) == 1
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, monkeypatch):
+    upkeep = Upkeep(busy)
+    whole = Upkeep.set_properties
+
+    def then_another(self, properties):
+        whole(self, properties)
+        whole(self, dict.fromkeys(properties, "another's"))
+
+    monkeypatch.setattr(Upkeep, "set_properties", then_another)
+    with pytest.raises(CommitFailed, match="another maintenance has started"):
+        upkeep.compact("2026-02-02", 100)
+    assert len(busy.snapshot().active_files()) == 2 * SMALL_FILES
+
+
+def test_rows_taken_out_meanwhile_do_not_come_back_by_compaction(busy, monkeypatch):
+    whole = Upkeep._delta
+    opened = []
+
+    def overtaken(upkeep):
+        delta = whole(upkeep)
+        opened.append(delta)
+        if len(opened) == 2:
+            busy.snapshot().remove("shard_id = 'a'", identity=STREAM, amendment=an_entry())
+        return delta
+
+    monkeypatch.setattr(Upkeep, "_delta", overtaken)
+    with pytest.raises(CommitFailed):
+        Upkeep(busy).compact("2026-02-02", 100)
+    assert rows_by_shard(busy).keys() == {"b"}
+
+
+def test_a_compaction_in_the_way_of_others_is_tried_again_and_then_left(busy, monkeypatch):
+    tries = []
+
+    def refused(*_):
+        tries.append(1)
+        raise CommitFailed(busy.uri, "in the way")
+
+    monkeypatch.setattr(Upkeep, "compact", refused)
+    step = steps_of(busy)["compact", "2026-02-02"]
+    assert (step.state, len(tries)) == (State.LEFT, 3)
+    assert "in the way" in (step.reason or "")
+
+
+def test_a_commit_that_began_before_a_compaction_lands_after_it(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    steps_of(busy)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_commits_and_maintenance_at_once_all_succeed(busy):
+    done = threading.Event()
+
+    def run(shard_id):
+        commits = 0
+        while not done.is_set() or commits < 10:
+            assert Attempt(busy, standing(busy), {shard_id: 2}).commit().conflicts == {}
+            commits += 1
+        return commits
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, shard_id) for shard_id in ("a", "b")]
+        try:
+            found = [step for _ in range(4) for step in steps_of(busy).values()]
+        finally:
+            done.set()
+        assert all(each.result(timeout=120) >= 10 for each in runs)
+    assert {step.step for step in found} >= {"compact", "checkpoint"}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_two_maintenances_at_once_double_nothing(busy):
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(steps_of, busy) for _ in range(2)]:
+            each.result(timeout=120)
+    assert_rows_are_what_positions_say(busy)
+
+
+# The log
+
+
+def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_of(frozen):
+    configuration = DeltaTable(frozen.folder.uri).metadata().configuration
+    assert configuration["delta.logRetentionDuration"] == "interval 1 days"
+    assert configuration["delta.deletedFileRetentionDuration"] == "interval 1 days"
+    assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
+
+
+def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(
+            "kinesis_assets.table.table.TABLE_PROPERTIES", {"delta.logRetentionDuration": "interval 90 days"}
+        )
+        freeze_all(table, shards("a"))
+    (step,) = [step for (name, _), step in steps_of(table).items() if name == "set properties"]
+    assert (step.of, step.state) == (
+        "delta.checkpointInterval, delta.dataSkippingStatsColumns",
+        State.DONE,
+    )
+    configuration = DeltaTable(table.folder.uri).metadata().configuration
+    assert configuration["delta.logRetentionDuration"] == "interval 90 days"
+    assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
+
+
+@pytest.mark.parametrize(
+    ("own", "missing"),
+    [
+        ({}, {"delta.logRetentionDuration", "delta.deletedFileRetentionDuration"}),
+        ({"delta.logRetentionDuration": "interval 1 days"}, {"delta.deletedFileRetentionDuration"}),
+        ({"delta.logRetentionDuration": "interval 7 days"}, set()),
+        ({"delta.deletedFileRetentionDuration": "interval 30 days"}, set()),
+    ],
+)
+def test_an_older_table_that_keeps_its_history_longer_goes_on_to(table, monkeypatch, own, missing):
+    with monkeypatch.context() as older:
+        older.setattr("kinesis_assets.table.table.TABLE_PROPERTIES", own)
+        table.create_if_missing()
+    lacks = Upkeep(table).missing_properties().keys()
+    assert {name for name in lacks if "Retention" in name} == missing
+
+
+def test_the_log_is_summed_up_and_its_old_entries_go(busy):
+    steps_of(busy)
+    assert files_of(busy, "_delta_log/*.checkpoint.parquet")
+    age_everything(busy, HISTORY_RETENTION + timedelta(hours=1))
+    old = files_of(busy, "_delta_log/*.json")
+    Attempt(busy, standing(busy), {"a": 3}).commit()
+    before = standing(busy)
+    steps_of(busy)
+    assert len({*old} & {*files_of(busy, "_delta_log/*.json")}) <= 1
+    assert standing(busy) == before
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_young_entries_of_the_log_stay(busy):
+    entries = files_of(busy, "_delta_log/*.json")
+    steps_of(busy)
+    age_everything(busy, HISTORY_RETENTION - timedelta(hours=1))
+    steps_of(busy)
+    assert {*entries} <= {*files_of(busy, "_delta_log/*.json")}
+
+
+def test_an_attempt_commits_though_the_entries_it_began_from_are_gone(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    lose_old_entries(busy)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt.commit()
+    lose_old_entries(busy)
+    with pytest.raises(CommitFailed, match="already committed"):
+        attempt.commit()
+    assert_rows_are_what_positions_say(busy)
+
+
+@pytest.mark.parametrize("moved", ["a", "b"])
+def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, moved):
+    snapshot, before = busy.snapshot(), standing(busy)
+    Attempt(busy, before, {moved: 1}).commit()
+    lose_old_entries(busy)
+    now = standing(busy)
+    with pytest.raises(DeltaError):
+        snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, commit_id=new_id()))
+    assert standing(busy) == now
+    assert_rows_are_what_positions_say(busy)
+
+
+# Vacuum
+
+
+def test_files_of_an_attempt_that_has_not_committed_yet_stay_and_it_can_commit(busy):
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    age_everything(busy, 10 * VACUUM_RETENTION)
+    for file in attempt.files:
+        age(busy, file.path, VACUUM_RETENTION - timedelta(hours=1))
+    steps_of(busy)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_files_of_an_attempt_that_never_committed_go_when_they_are_old(busy):
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
+    assert ("vacuum", "data files") not in steps_of(busy)
+    age(busy, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
+    step = steps_of(busy)["vacuum", "data files"]
+    assert (step.files, step.bytes) == (1, orphan.size)
+    assert orphan.path not in files_of(busy)
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_files_that_left_the_table_just_now_stay_however_old_they_are(busy):
+    before = files_of(busy)
+    age_everything(busy, 10 * VACUUM_RETENTION)
+    steps_of(busy)
+    assert {*before} < {*files_of(busy)}
+
+
+def test_files_that_left_the_table_just_now_stay_when_the_entry_that_says_so_is_gone(busy):
+    before = files_of(busy)
+    steps_of(busy)
+    age_everything(busy, 10 * VACUUM_RETENTION, "arrival_date=*/*")
+    (compaction,) = [path for path in files_of(busy, "_delta_log/*.json") if '"remove"' in read(busy, path)]
+    Attempt(busy, standing(busy), {"a": 1}).commit()
+    assert compaction in lose_old_entries(busy)
+    steps_of(busy)
+    assert {*before} < {*files_of(busy)}
+
+
+def test_vacuum_deletes_nothing_of_our_own_folder(busy):
+    strange = folder_of(busy) / "_kinesis" / "arrival_date=2026-02-02" / "part.parquet"
+    strange.parent.mkdir()
+    strange.write_bytes(b"")
+    age_everything(busy, 10 * VACUUM_RETENTION)
+    before = files_of(busy, "_kinesis/**/*")
+    Upkeep(busy).vacuum(dry_run=False)
+    assert files_of(busy, "_kinesis/**/*") == before
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [("interval 1 hours", 7), ("interval 5 seconds", 7), ("interval 2 weeks", 14), ("30 days", 30)],
+)
+def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(busy, own, kept):
+    DeltaTable(busy.folder.uri).alter.set_table_properties({"delta.deletedFileRetentionDuration": own})
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
+    age(busy, orphan.path, timedelta(days=kept, hours=-1))
+    assert Upkeep(busy).vacuum(dry_run=True) == []
+    age(busy, orphan.path, timedelta(days=kept, hours=1))
+    assert Upkeep(busy).vacuum(dry_run=True) == [orphan.path]
+
+
+@pytest.fixture
+def without_tombstones(busy):
+    """A table that was compacted, and whose own retention has taken the tombstones of that out of the log."""
+    shorter = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
+    DeltaTable(busy.folder.uri).alter.set_table_properties(shorter)
+    before = len(files_of(busy))
+    (compacted,) = [step for (name, _), step in steps_of(busy).items() if name == "compact"]
+    assert compacted.files == before
+    deadline = time.monotonic() + 10
+    while tombstones(busy):
+        assert time.monotonic() < deadline
+        Attempt(busy, standing(busy), {"b": 1}).commit()
+        Upkeep(busy).checkpoint()
+    return busy
+
+
+def test_files_whose_tombstones_are_gone_stay_until_they_are_as_old_as_any_that_go(without_tombstones):
+    busy = without_tombstones
+    before, standing_now = {*files_of(busy)}, {file.path for file in busy.snapshot().active_files()}
+    age_everything(busy, VACUUM_RETENTION - timedelta(hours=1), "arrival_date=*/*")
+    Upkeep(busy).vacuum(dry_run=False)
+    assert {*files_of(busy)} == before > standing_now
+    age_everything(busy, VACUUM_RETENTION + timedelta(hours=1), "arrival_date=*/*")
+    Upkeep(busy).vacuum(dry_run=False)
+    assert {*files_of(busy)} == standing_now
+
+
+def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_committed(busy):
+    """As Spark's does; here it is delta-rs' own."""
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    for file in attempt.files:
+        age(busy, file.path, 2 * MAX_ATTEMPT_AGE)
+    DeltaTable(busy.folder.uri).vacuum(dry_run=False, full=True)
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
+    age(busy, orphan.path, HISTORY_RETENTION + timedelta(hours=1))
+    assert DeltaTable(busy.folder.uri).vacuum(dry_run=True, full=True) == [orphan.path]
+
+
+# Our own files
+
+
+def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_stay(busy, in_days):
+    commit_ids = [standing(busy).commit_id]
+    while (previous := busy.snapshot().positions_at(commit_ids[-1]).previous) is not None:
+        commit_ids.append(previous)
+    assert not [key for key in steps_of(busy) if key[0] == "prune"]
+    in_days(CHAIN_KEPT.days + 1)
+    step = steps_of(busy)["prune", "_kinesis/positions"]
+    assert step.files == len(commit_ids) - 2
+    # And its base, which is the first.
+    kept = [f"_kinesis/positions/{commit_id}.json" for commit_id in (commit_ids[-1], commit_ids[0])]
+    assert files_of(busy, "_kinesis/positions/*") == kept
+    assert standing(PositionedTable(busy.uri)).commit_id == commit_ids[0]
+
+
+@pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
+def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days, monkeypatch, name, bound):
+    commit_ids = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
+    sizes = [
+        (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").stat().st_size for commit_id in commit_ids
+    ]
+    monkeypatch.setattr(pruning, name, bound)
+    assert not [key for key in steps_of(busy) if key[0] == "prune"]
+    in_days(CHAIN_NEEDED.total_seconds() / DAY + 0.1)
+    steps_of(busy)
+    kept = [
+        commit_id
+        for commit_id in commit_ids
+        if (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").exists()
+    ]
+    # Those within the bound, and what stood before them.
+    within = 3 if name == "CHAIN_FILES" else sum(sum(sizes[first:]) <= bound for first in range(len(sizes)))
+    assert 0 < within < len(commit_ids) - 1
+    assert kept == [commit_ids[0], *commit_ids[-within - 1 :]]  # all have the first as their base
+    assert_rows_are_what_positions_say(PositionedTable(busy.uri))
+
+
+def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
+    assert MAX_ATTEMPT_AGE + timedelta(hours=12) < CHAIN_NEEDED
+
+
+def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, monkeypatch):
+    in_days(CHAIN_KEPT.days + 1)
+    read = []
+    whole = TableSnapshot.positions_at
+    monkeypatch.setattr(
+        TableSnapshot,
+        "positions_at",
+        lambda snapshot, commit_id: read.append(commit_id) or whole(snapshot, commit_id),
+    )
+    assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES - 1
+    assert set(read) == {standing(busy).commit_id}
+
+
+def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days, monkeypatch):
+    """A stream that paused: the attempt is young, what it began from is old, and no longer current."""
+    attempt = Attempt(busy, standing(busy), {"a": 3})
+    later = time.time_ns() + int((CHAIN_KEPT.days + 1) * DAY * 1e9)
+    with monkeypatch.context() as then:
+        then.setattr(time, "time_ns", lambda: later)
+        Attempt(busy, standing(busy), {"b": 2}, batch_id=new_id())
+        attempt_of_another = Attempt(busy, standing(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
+        assert attempt_of_another.commit().conflicts == {}
+    in_days(CHAIN_KEPT.days + 1.5)
+    assert steps_of(busy)["prune", "_kinesis/positions"].files > 0
+    assert attempt.commit().conflicts == {}
+    assert_rows_are_what_positions_say(busy)
+
+
+def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
+    never = msgspec.structs.replace(standing(busy), commit_id=new_id(), previous=standing(busy).commit_id)
+    commit_properties(busy, STREAM, never, None)
+    Attempt(busy, standing(busy), {"a": 3}).commit()
+    in_days(CHAIN_KEPT.days + 1)
+    steps_of(busy)
+    assert f"_kinesis/positions/{never.commit_id}.json" not in files_of(busy, "_kinesis/positions/*")
+
+
+def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
+    other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
+    elsewhere = PositionedTable(f"{busy.uri}-other")
+    path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).commit_id}.json"
+    shutil.copy(Path(elsewhere.uri, path), Path(busy.uri, path))
+    Attempt(busy, standing(busy), {"a": 3}).commit()
+    in_days(CHAIN_KEPT.days + 1)
+    steps_of(busy)
+    assert path in files_of(busy, "_kinesis/positions/*")
+
+
+def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_days):
+    for number in range(1, 4):
+        entry = an_entry(floor=date(2026, 1, number))
+        standing_past = amendment(frozen)
+        entry = msgspec.structs.replace(entry, previous=standing_past and standing_past.commit_id)
+        frozen.snapshot().commit([], identity=STREAM, amendment=entry)
+    in_days(CHAIN_KEPT.days + 1)
+    assert steps_of(frozen)["prune", "_kinesis/past"].files == 2
+    assert files_of(frozen, "_kinesis/past/*") == [f"_kinesis/past/{entry.commit_id}.json"]
+    assert amendment(frozen).floor == date(2026, 1, 3)
+    assert ("prune", "_kinesis/past") not in steps_of(frozen)
+    with pytest.raises(PositionsUnreadable):
+        PositionedTable(frozen.uri).snapshot().amendment_at(entry.previous)
+
+
+def test_stop_objects_go_after_a_day(frozen):
+    old, young = new_id(), new_id()
+    for batch_id in (old, young):
+        StopMarker(frozen.folder, batch_id).set()
+    age(frozen, f"{STOP_MARKERS_FOLDER}/{old}", timedelta(hours=25))
+    age(frozen, f"{STOP_MARKERS_FOLDER}/{young}", timedelta(hours=23))
+    assert steps_of(frozen)["prune", STOP_MARKERS_FOLDER].files == 1
+    assert files_of(frozen, f"{STOP_MARKERS_FOLDER}/*") == [f"{STOP_MARKERS_FOLDER}/{young}"]
+
+
+def test_heartbeats_that_dead_runs_left_go_after_a_day(frozen):
+    for run_id in ("old", "young"):
+        Heartbeat(frozen, run_id, seconds=60)._beat()
+    age(frozen, f"{HEARTBEATS_FOLDER}/old", timedelta(hours=25))
+    age(frozen, f"{HEARTBEATS_FOLDER}/young", timedelta(hours=23))
+    assert steps_of(frozen)["prune", HEARTBEATS_FOLDER].files == 1
+    assert files_of(frozen, f"{HEARTBEATS_FOLDER}/*") == [f"{HEARTBEATS_FOLDER}/young"]
+
+
+# Retention of rows
+
+
+@pytest.mark.usefixtures("today")
+class TestRetention:
+    @pytest.fixture
+    def aged(self, frozen):
+        """A table with rows of today, of 5, 6 and 30 days ago."""
+        for days_ago in (30, 6, 5, 0):
+            arrive(frozen, days_ago)
+        return frozen
+
+    def test_without_it_no_row_ever_goes_and_nothing_is_recorded(self, aged):
+        steps_of(aged)
+        assert days_in(aged) == {day(30), day(6), day(5), day(0)}
+        assert amendment(aged) is None
+
+    def test_rows_of_days_longer_ago_go_and_the_floor_says_so(self, aged):
+        before = standing(aged)
+        step = steps_of(aged, retention_days=5, by="night")["expire", f"before {day(5)}"]
+        assert (step.state, step.rows, step.files) == (State.DONE, 4, 2)
+        assert days_in(aged) == {day(5), day(0)}
+        assert (amendment(aged).floor.isoformat(), amendment(aged).by) == (day(5), "night")
+        assert standing(aged) == before
+        assert rows_by_shard(aged) == {"a": [5, 6, 7, 8]}
+
+    def test_a_second_time_the_same_day_there_is_nothing_to_do(self, aged):
+        steps_of(aged, retention_days=5)
+        entry = amendment(aged)
+        assert {step for step, _ in steps_of(aged, retention_days=5)} == {"checkpoint"}
+        assert amendment(aged) == entry
+
+    def test_without_such_rows_the_floor_moves_alone(self, aged):
+        version = DeltaTable(aged.folder.uri).version()
+        step = steps_of(aged, retention_days=90)["expire", f"before {day(90)}"]
+        assert (step.rows, step.files) == (0, 0)
+        assert amendment(aged).floor.isoformat() == day(90)
+        assert DeltaTable(aged.folder.uri).version() == version + 1
+
+    def test_the_floor_never_goes_back(self, aged):
+        steps_of(aged, retention_days=5)
+        entry = amendment(aged)
+        steps_of(aged, retention_days=90)
+        assert amendment(aged) == entry
+
+    def test_rows_that_land_below_the_floor_go_the_next_time(self, aged):
+        steps_of(aged, retention_days=5)
+        arrive(aged, 8, "b")
+        assert steps_of(aged, retention_days=5)["expire", f"before {day(5)}"].rows == 2
+        assert days_in(aged) == {day(5), day(0)}
+
+    def test_what_the_past_says_otherwise_is_kept_on_its_chain(self, aged):
+        entry = an_entry()
+        aged.snapshot().commit([], identity=STREAM, amendment=entry)
+        steps_of(aged, retention_days=5)
+        assert amendment(aged).previous == entry.commit_id
+
+    @pytest.mark.parametrize("retention_days", [5, 90])
+    def test_a_replay_meanwhile_lets_it_begin_again(self, aged, monkeypatch, retention_days):
+        entry = an_entry()
+        name = "remove" if retention_days == 5 else "commit"
+        whole = getattr(TableSnapshot, name)
+        refused = []
+
+        def overtaken(snapshot, *given, amendment, **named):
+            if not refused:
+                refused.append(amendment.commit_id)
+                whole_commit(aged.snapshot(), [], identity=STREAM, amendment=entry)
+            return whole(snapshot, *given, amendment=amendment, **named)
+
+        whole_commit = TableSnapshot.commit
+        monkeypatch.setattr(TableSnapshot, name, overtaken)
+        steps_of(aged, retention_days=retention_days)
+        assert refused
+        assert (amendment(aged).previous, amendment(aged).floor.isoformat()) == (
+            entry.commit_id,
+            day(retention_days),
+        )
+
+    def test_a_replay_that_began_before_it_is_refused(self, aged):
+        before = aged.snapshot()
+        steps_of(aged, retention_days=5)
+        with pytest.raises(CommitOvertaken):
+            before.commit([], identity=STREAM, amendment=an_entry())
+
+    def test_a_lost_answer_is_seen_as_landed(self, aged, monkeypatch):
+        whole = TableSnapshot.remove
+        calls = []
+
+        def lost(snapshot, *given, **named):
+            whole(snapshot, *given, **named)
+            calls.append(1)
+            raise OSError("connection reset")
+
+        monkeypatch.setattr(TableSnapshot, "remove", lost)
+        step = steps_of(aged, retention_days=5)["expire", f"before {day(5)}"]
+        assert (step.rows, len(calls)) == (4, 1)
+        assert amendment(aged).previous is None
+
+    def test_a_run_that_landed_before_it_commits_after_it(self, aged):
+        attempt = Attempt(aged, standing(aged), {"b": 3})
+        steps_of(aged, retention_days=5)
+        assert attempt.commit().conflicts == {}
+        assert rows_by_shard(aged)["b"] == [1, 2, 3]
+
+    def test_it_gives_up_after_bounded_tries(self, aged, monkeypatch):
+        def refused(*_, **__):
+            raise OSError("connection refused")
+
+        monkeypatch.setattr("kinesis_assets.table.commit_loop._LONGEST_WAIT", 0)
+        monkeypatch.setattr(TableSnapshot, "remove", refused)
+        with pytest.raises(CommitFailed, match="connection refused"):
+            steps_of(aged, retention_days=5)
+        assert amendment(aged) is None
+
+
+def test_rows_are_taken_out_with_files_as_landing_writes_them(busy):
+    """A rewind writes the rest of a file again."""
+    busy.snapshot().remove("shard_id = 'a' AND sequence_number = '1'", identity=STREAM, amendment=an_entry())
+    newest = max(folder_of(busy).glob("arrival_date=*/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    footer = pq.read_metadata(newest).row_group(0)
+    columns = [footer.column(index) for index in range(footer.num_columns)]
+    assert {column.compression for column in columns} == {"ZSTD"}
+    assert {column.path_in_schema for column in columns if column.is_stats_set} == {*STATISTICS}
+
+
+def test_deltas_own_fence_does_not_hold_for_compactions(busy):
+    """Why each compaction marks the table: the day this fails, a transaction identifier will do."""
+    first, second = DeltaTable(busy.folder.uri), DeltaTable(busy.folder.uri)
+    for delta in (first, second):
+        fence = CommitProperties(app_transactions=[Transaction("compaction", new_id())])
+        delta.optimize.compact(commit_properties=fence)
+    assert len(rows_by_shard(busy)["a"]) == 2 * len({*rows_by_shard(busy)["a"]})
+
+
+def test_a_table_is_opened_by_its_path_and_by_its_uri(busy):
+    assert steps_of(PositionedTable(busy.folder.uri)).keys() == {
+        ("compact", "2026-02-02"),
+        ("checkpoint", "_delta_log"),
+    }

@@ -1,0 +1,227 @@
+"""Rows without a partition key: in new tables, and in those of releases that had none."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_delta
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
+from kinesis_assets.table import amend, commit_loop, nullable_columns
+from kinesis_assets.table import data_file_writer as files_module
+from kinesis_assets.table import snapshot as snapshot_module
+from kinesis_assets.table import table as delta_module
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.upkeep import Upkeep
+from support.attempts import (
+    LISTED_AT,
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    enter_race,
+    freeze_all,
+    land,
+    race_to_commit,
+    records,
+    rows_by_shard,
+    shards,
+    standing,
+)
+from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
+
+RACERS = 4
+
+
+@pytest.fixture
+def old_table(table, monkeypatch):
+    """A table of an older release with a file of it: shard a has three rows, b and c none."""
+    make_old(table, monkeypatch)
+    return table
+
+
+def operations(table):
+    return [entry["operation"] for entry in DeltaTable(table.uri).history()]
+
+
+def test_new_table_accepts_rows_without_a_key(table):
+    without_keys(Attempt(table, freeze_all(table, shards("b")), {"b": 3})).commit()
+    assert keys(table) == ROWS[3:]
+    assert operations(table) == ["WRITE", "WRITE", "CREATE TABLE"]
+
+
+def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table):
+    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    assert accepts_null(old_table)
+    assert keys(old_table) == ROWS
+    assert_rows_are_what_positions_say(old_table)
+    without_keys(Attempt(old_table, standing(old_table), {"c": 1})).commit()
+    assert operations(old_table).count("CHANGE COLUMN") == 1
+
+
+def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
+    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    amend.commit_missing_rows(
+        old_table,
+        identity=STREAM,
+        version=old_table.snapshot().version,
+        amendment=None,
+        not_before=LISTED_AT,
+        batch_id=attempt.batch_id,
+        files=attempt.files,
+        filled=attempt.landed,
+    )
+    assert keys(old_table) == ROWS
+    assert accepts_null(old_table)
+
+
+def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
+    before = DeltaTable(old_table.uri)
+    old_table.snapshot_for_rows()
+    after = DeltaTable(old_table.uri)
+    changed = [
+        (one.name, one.type, one.nullable, other.nullable)
+        for one, other in zip(before.schema().fields, after.schema().fields, strict=True)
+        if one != other
+    ]
+    assert [(name, was, now) for name, _, was, now in changed] == [("partition_key", False, True)]
+    assert sorted(before.file_uris()) == sorted(after.file_uris())
+    old, new = before.metadata(), after.metadata()
+    assert (old.id, old.configuration, old.partition_columns) == (
+        new.id,
+        new.configuration,
+        new.partition_columns,
+    )
+    assert before.protocol() == after.protocol()
+
+
+def test_rows_never_get_into_a_table_that_does_not_accept_null(old_table):
+    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    positions = msgspec.structs.replace(standing(old_table), commit_id=attempt.batch_id)
+    with pytest.raises(TableUnsuitable, match="partition_key does not accept null yet"):
+        old_table.snapshot().commit(attempt.files, identity=STREAM, positions=positions)
+    assert keys(old_table) == ROWS[:3]
+
+
+def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_try(old_table, monkeypatch):
+    """As that of a run of an older release."""
+    attempt = Attempt(old_table, standing(old_table), {"b": 3})
+    whole, refused = TableSnapshot.commit, []
+
+    def commit(snapshot, *arguments, **named):
+        if not accepts_null(old_table):
+            nullable_columns.accept_null(DeltaTable(old_table.uri))
+        try:
+            whole(snapshot, *arguments, **named)
+        except CommitOvertaken as error:
+            refused.append(error)
+            raise
+
+    # The older release has no such check.
+    monkeypatch.setattr(delta_module, "columns_without_null", lambda _: [])
+    monkeypatch.setattr(snapshot_module, "columns_without_null", lambda _: [])
+    monkeypatch.setattr(TableSnapshot, "commit", commit)
+    assert not attempt.commit().conflicts
+    assert len(refused) == 1
+    assert_rows_are_what_positions_say(old_table)
+    assert accepts_null(old_table)
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
+    def killed(delta):
+        if after:
+            nullable_columns.accept_null(delta)
+        raise Killed
+
+    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_module, "accept_null", killed)
+        with pytest.raises(Killed):
+            attempt.commit()
+    assert accepts_null(old_table) is after
+    assert keys(old_table) == ROWS[:3]
+    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    assert keys(old_table) == ROWS
+    assert_rows_are_what_positions_say(old_table)
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, monkeypatch, landed):
+    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
+    failures = iter([OSError("connection reset")])
+
+    def failing(delta):
+        error = next(failures, None)
+        if error is None or landed:
+            nullable_columns.accept_null(delta)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(delta_module, "accept_null", failing)
+    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    assert keys(old_table) == ROWS
+    assert operations(old_table).count("CHANGE COLUMN") == 1
+
+
+def test_runs_that_change_an_old_table_at_once_all_land(old_table):
+    context = get_context("spawn")
+    barrier = context.Barrier(RACERS)
+    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+        results = list(pool.map(race_to_commit, [old_table.uri] * RACERS, ["a", "b", "c", "c"], [1] * RACERS))
+    assert sum(won for won, _ in results) == 3
+    assert operations(old_table).count("CHANGE COLUMN") == 1
+    assert rows_by_shard(old_table) == {"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3], "c": [1, 2, 3]}
+    assert_rows_are_what_positions_say(old_table)
+
+
+# Readers and writers of old and new files in one table
+
+
+@pytest.fixture
+def mixed(old_table):
+    """An old file whose column is required, and a new one with nulls."""
+    mix(old_table)
+    return old_table
+
+
+def test_duckdb_reads_old_and_new_files_of_one_table(mixed):
+    (extension,) = Path(duckdb_extension_delta.__path__[0]).glob("extensions/*/delta.duckdb_extension")
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        connection.execute(f"LOAD '{extension}'")
+        read = "SELECT shard_id, sequence_number, partition_key FROM delta_scan(?)"
+        assert sorted(connection.execute(read, [mixed.uri]).fetchall(), key=str) == sorted(ROWS, key=str)
+        nulls = "SELECT count(*) FROM delta_scan(?) WHERE partition_key IS NULL"
+        assert connection.execute(nulls, [mixed.uri]).fetchall() == [(2,)]
+
+
+def test_compaction_keeps_rows_without_a_key(mixed):
+    day = mixed.snapshot().active_files()[0].arrival_date
+    assert Upkeep(mixed).compact(day, 100) == (1, 2)
+    assert keys(mixed) == ROWS
+
+
+def test_delete_keeps_the_other_rows_without_a_key(mixed):
+    snapshot = mixed.snapshot()
+    positions = msgspec.structs.replace(standing(mixed), commit_id=1)
+    assert snapshot.remove("sequence_number = '1'", identity=STREAM, positions=positions) == 2
+    assert keys(mixed) == [row for row in ROWS if row[1] != "1"]
+
+
+def test_rows_of_a_shard_that_was_lost_are_taken_out_of_files_with_nulls(table):
+    (file,) = land(
+        table, 7, {"a": records(1, 2), "b": [msgspec.structs.replace(records(1, 1)[0], partition_key=None)]}
+    )
+    (rest,) = files_module.without_shards(table.files, file, {"a"})
+    with table.files.open_input_file(rest.path) as source:
+        assert pq.ParquetFile(source).read()["partition_key"].to_pylist() == [None]

@@ -1,0 +1,298 @@
+"""A restored or overwritten table is noticed by whoever would go on from its positions."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.errors import TableRewritten
+from kinesis_assets.table import amendments as amendment_file
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
+from support.attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
+
+
+@pytest.fixture
+def filled(table):
+    """The test's table, with two commits of rows of a shard."""
+    freeze_all(table, shards("a"))
+    for _ in range(2):
+        Attempt(table, standing(table), {"a": 3}).commit()
+    return table
+
+
+def delta(table):
+    return DeltaTable(table.uri)
+
+
+def examine(table):
+    """What a run does before it reads."""
+    table = PositionedTable(table.uri)
+    snapshot = table.snapshot()
+    positions = snapshot.positions(STREAM)
+    assert positions is not None
+    refuse_rewritten(table, snapshot, positions)
+
+
+def restore(table, back=1):
+    delta(table).restore(delta(table).version() - back)
+
+
+def accept(table):
+    snapshot = table.snapshot()
+    amendment = amendment_file.next_amendment(
+        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, accepted=snapshot.version
+    )
+    snapshot.commit([], identity=STREAM, amendment=amendment)
+
+
+def overwrite(table):
+    write_deltalake(table.uri, delta(table).to_pyarrow_table(), mode="overwrite")
+
+
+@pytest.mark.parametrize("rewrite", [restore, overwrite])
+def test_a_run_that_would_read_is_refused_with_the_version_and_the_way_out(filled, rewrite):
+    rewrite(filled)
+    with pytest.raises(TableRewritten) as caught:
+        examine(filled)
+    version = delta(filled).version()
+    assert f"version {version} (" in str(caught.value)
+    assert "kinesis-assets replay" in str(caught.value)
+    assert "kinesis-assets adopt" in str(caught.value)
+
+
+def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
+    attempt = Attempt(filled, standing(filled), {"a": 3})
+    restore(filled)
+    before = rows_by_shard(filled)
+    with pytest.raises(TableRewritten):
+        attempt.commit()
+    assert rows_by_shard(filled) == before == {"a": [1, 2, 3]}
+
+
+def test_a_restore_between_a_try_and_its_commit_commits_nothing(filled, monkeypatch):
+    attempt = Attempt(filled, standing(filled), {"a": 3})
+    commit = TableSnapshot.commit
+
+    def late(snapshot, files, **rest):
+        restore(filled)
+        commit(snapshot, files, **rest)
+
+    monkeypatch.setattr(TableSnapshot, "commit", late)
+    with pytest.raises(TableRewritten):
+        attempt.commit()
+    assert rows_by_shard(filled) == {"a": [1, 2, 3]}
+
+
+def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(filled):
+    """Whoever committed did not see it: between its look at the log and its commit, if Delta let it."""
+    stale = standing(filled)
+    restore(filled)
+    snapshot = filled.snapshot()
+    following = msgspec.structs.replace(
+        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=snapshot.version - 1
+    )
+    snapshot.commit([], identity=STREAM, positions=following)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(filled):
+    restore(filled)
+    stale = standing(filled)
+    older = msgspec.structs.replace(
+        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=None
+    )
+    filled.snapshot().commit([], identity=STREAM, positions=older)
+    examine(filled)
+    overwrite(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_what_was_accepted_is_gone_on_from_until_the_next_restore(filled):
+    restore(filled)
+    accept(filled)
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    restore(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_what_else_changes_a_table_is_no_rewrite(filled):
+    write_deltalake(filled.uri, delta(filled).to_pyarrow_table().slice(0, 1), mode="append")
+    delta(filled).delete("sequence_number = '1'")
+    delta(filled).optimize.compact()
+    delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
+    list(maintain(filled, described(), retention_days=36500))
+    examine(filled)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
+    restore(filled)
+    version = delta(filled).version()
+    with pytest.raises(TableRewritten):
+        list(maintain(filled, described(), retention_days=1, dry_run=dry_run))
+    assert delta(filled).version() == version
+    accept(filled)
+    list(maintain(filled, described(), dry_run=dry_run))
+
+
+# Entries that another engine has deleted from the log
+
+
+def delete_entries(table):
+    """Leave the log's newest entry, which is another engine's change of a property, and a checkpoint."""
+    properties = {"delta.appendOnly": "false"}
+    delta(table).alter.set_table_properties(properties)
+    delta(table).create_checkpoint()
+    for entry in sorted(Path(table.uri, "_delta_log").glob("0*[0-9].json"))[:-1]:
+        entry.unlink()
+
+
+def change(table, **fields):
+    """Record a change behind the positions."""
+    snapshot = table.snapshot()
+    entry = amendment_file.next_amendment(
+        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, **fields
+    )
+    snapshot.commit([], identity=STREAM, amendment=entry)
+
+
+def test_entries_that_the_log_no_longer_has_are_passed_over_while_the_newest_rows_are_there(filled):
+    delete_entries(filled)
+    examine(filled)
+    delta(filled).optimize.compact()
+    delete_entries(filled)
+    examine(filled)
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_a_restore_whose_entry_was_deleted_is_found_by_the_missing_rows(filled, back):
+    restore(filled, back)
+    restored = delta(filled).version()
+    delete_entries(filled)
+    with pytest.raises(TableRewritten, match=f"version {restored} .or one before it, whose entry the log"):
+        examine(filled)
+    with pytest.raises(TableRewritten):
+        Attempt(filled, standing(filled), {"a": 3}).commit()
+    with pytest.raises(TableRewritten):
+        list(maintain(filled, described()))
+
+
+def test_it_is_found_behind_commits_without_rows(filled):
+    before = delta(filled).version() - 1
+    for _ in range(3):
+        Attempt(filled, standing(filled), {"a": 0}).commit()
+    delta(filled).restore(before)
+    delete_entries(filled)
+    with pytest.raises(TableRewritten):
+        examine(filled)
+
+
+def test_once_accepted_it_is_gone_on_from(filled):
+    restore(filled)
+    delete_entries(filled)
+    accept(filled)
+    examine(filled)
+    delete_entries(filled)
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    examine(filled)
+
+
+def test_rows_that_a_seek_has_removed_are_not_missed(filled):
+    delta(filled).delete("sequence_number >= '4'")
+    change(filled, rewound=("a",))
+    delete_entries(filled)
+    examine(filled)
+
+
+@pytest.mark.parametrize(("days", "lowered"), [(0, True), (1, True), (1, False)])
+def test_rows_that_have_expired_are_not_missed(table, days, lowered):
+    arrived = datetime.fromtimestamp(NOON, UTC)
+    freeze_all(table, shards("a"))
+    floor = arrived.date() + timedelta(days=days)
+    change(table, floor=floor)
+    attempt = Attempt(table, standing(table), {"a": 3})
+    attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=arrived)
+    attempt.commit()
+    delta(table).delete()
+    if lowered:
+        change(table, floor=floor - timedelta(days=5), lowered_from=floor)
+    delete_entries(table)
+    if days:
+        examine(table)
+    else:
+        with pytest.raises(TableRewritten):
+            examine(table)
+
+
+@pytest.mark.parametrize("first", ["1", "4"])
+def test_files_without_statistics_may_have_the_rows(filled, first):
+    rows = delta(filled).to_pyarrow_table(filters=[("sequence_number", ">=", first)])
+    delta(filled).delete(f"sequence_number >= '{first}'")
+    write_deltalake(filled.uri, rows, mode="append")
+    entry = Path(filled.uri, "_delta_log", f"{delta(filled).version():020}.json")
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    entry.write_text("\n".join(map(json.dumps, actions)))
+    delete_entries(filled)
+    examine(filled)
+
+
+def test_a_plan_and_its_commit_read_each_entry_of_the_log_once(filled, monkeypatch):
+    read = []
+    entry = filled.rewrites._entry
+    monkeypatch.setattr(filled.rewrites, "_entry", lambda version: read.append(version) or entry(version))
+    snapshot = filled.snapshot()
+    positions = snapshot.positions(STREAM)
+    refuse_rewritten(filled, snapshot, positions)
+    Attempt(filled, positions, {"a": 3}).commit()
+    assert read == [delta(filled).version() - 1]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"timestamp": 1_770_033_600_000_000},
+        {"timestamp": -(1 << 62)},
+        {"timestamp": 1_770_033_600_000.5},
+        {"timestamp": "2026-02-02 12:00:00"},
+        {"timestamp": None, "operation": None},
+        {"operation": "WRITE", "operationParameters": None},
+        {"operation": "WRITE", "operationParameters": {"mode": None}},
+        {"operation": "WRITE", "operationParameters": "Append"},
+        {"operation": 7},
+    ],
+    ids=str,
+)
+def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
+    log = Path(filled.uri, "_delta_log", f"{delta(filled).version() + 1:020}.json")
+    log.write_bytes(msgspec.json.encode({"commitInfo": written}) + b"\n\n")
+    examine(filled)
+    Attempt(filled, standing(filled), {"a": 3}).commit()
+    assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
+    snapshot = filled.snapshot()
+    assert snapshot.version_of(standing(filled).commit_id) == snapshot.version
+
+
+def test_a_table_without_statistics_may_have_the_rows(filled):
+    rows = delta(filled).to_pyarrow_table()
+    columns = {"delta.dataSkippingStatsColumns": "stream"}
+    delta(filled).alter.set_table_properties(columns)
+    delta(filled).delete()
+    write_deltalake(filled.uri, rows, mode="append")
+    delete_entries(filled)
+    examine(filled)

@@ -1,0 +1,159 @@
+"""The limits of a shard per second."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from kinesis_assets.testing import limits
+
+A, B = "shardId-000000000000", "shardId-000000000001"
+THROTTLED = "ProvisionedThroughputExceededException"
+MIB = 1024 * 1024
+
+
+class ManualTime:
+    """A replacement for the module `time`, whose clock the test advances."""
+
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """The clock that the limits use."""
+    machine = ManualTime()
+    monkeypatch.setattr(limits, "time", machine)
+    return machine
+
+
+def outcomes(answer):
+    return Counter(record.get("ErrorCode", "put") for record in answer["Records"])
+
+
+def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, rejected, machine):
+    iterator = orders.iterator()
+    faults.enforce_limits()
+    for _ in range(5):
+        orders.page(iterator)
+        machine.seconds += 0.125
+    with rejected(THROTTLED):
+        orders.page(iterator)
+    machine.seconds = 1001.0
+    orders.page(iterator)
+    with rejected(THROTTLED):
+        orders.page(iterator)
+
+
+def test_each_shard_has_its_own_limit(orders, faults, machine):
+    del machine
+    first, second = orders.iterator(A), orders.iterator(B)
+    faults.enforce_limits()
+    for iterator in [first, second] * 5:
+        orders.page(iterator)
+
+
+def test_throttled_read_does_not_count(orders, faults, rejected, machine):
+    iterator = orders.iterator()
+    faults.enforce_limits()
+    for _ in range(5):
+        orders.page(iterator)
+    for _ in range(9):
+        machine.seconds += 0.1
+        with rejected(THROTTLED):
+            orders.page(iterator)
+    machine.seconds = 1001.0
+    orders.page(iterator)
+
+
+@pytest.mark.parametrize(("records", "seconds"), [(10, 5.0), (4, 2.0), (1, 0.5)])
+def test_next_read_is_throttled_for_as_long_as_the_bytes_of_the_last_one_take(
+    orders, faults, rejected, machine, records, seconds
+):
+    for _ in range(records):
+        orders.put(b"0" * (MIB - 1))  # and one byte of partition key
+    faults.enforce_limits()
+    iterator = orders.page()["NextShardIterator"]
+    machine.seconds += seconds - 0.01
+    with rejected(THROTTLED):
+        orders.page(iterator)
+    machine.seconds += 0.01
+    orders.page(iterator)
+
+
+def test_limits_use_the_monotonic_clock_of_the_machine(orders, faults, rejected):
+    iterator = orders.iterator()
+    faults.enforce_limits()
+    begin = time.monotonic()
+    with rejected(THROTTLED):
+        while time.monotonic() < begin + 10:
+            orders.page(iterator)
+    reads = [call.at for call in faults.calls if call.operation == "GetRecords"]
+    # A busy machine may take longer for six reads, but at most five succeed within a second.
+    assert len(reads) >= 6
+    assert reads[-1] - reads[-6] <= 1.5
+
+
+def test_injected_throttling_does_not_count_towards_the_limits(orders, faults, rejected, machine):
+    del machine
+    iterator = orders.iterator()
+    faults.enforce_limits()
+    faults.throttle(times=9)
+    for _ in range(9):
+        with rejected(THROTTLED):
+            orders.page(iterator)
+    for _ in range(5):
+        orders.page(iterator)
+
+
+def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, faults, machine):
+    faults.enforce_limits()
+    batch = [b"%d" % number for number in range(500)]
+    assert outcomes(orders.put_all(*batch)) == {"put": 500}
+    machine.seconds += 0.5
+    assert outcomes(orders.put_all(*batch[:400])) == {"put": 400}
+    answer = orders.put_all(*batch[:400], shard_ids=(A, B))
+    assert outcomes(answer) == {"put": 300, THROTTLED: 100}
+    assert answer["FailedRecordCount"] == 100
+    assert len(orders.data(A)) == 1000
+    assert len(orders.data(B)) == 200
+    machine.seconds += 0.5
+    assert outcomes(orders.put_all(*batch)) == {"put": 500}
+
+
+def test_records_above_a_mebibyte_per_second_fail(orders, faults, rejected, machine):
+    faults.enforce_limits()
+    part = b"0" * (MIB // 4 - 1)  # and one byte of partition key
+    answer = orders.put_all(part, part, part, part, b"", b"0")
+    assert outcomes(answer) == {"put": 4, THROTTLED: 2}
+    with rejected(THROTTLED):
+        orders.put(b"0")
+    machine.seconds += 1
+    assert outcomes(orders.put_all(part, part, part, part)) == {"put": 4}
+
+
+def test_single_record_above_the_limit_is_accepted(orders, faults, rejected, machine):
+    arn = orders.client.describe_stream_summary(StreamName=orders.name)["StreamDescriptionSummary"][
+        "StreamARN"
+    ]
+    orders.client.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=2048)
+    faults.enforce_limits()
+    orders.put(b"0" * 2_000_000)
+    with rejected(THROTTLED):
+        orders.put(b"0")
+    machine.seconds += 1
+    orders.put(b"0")
+
+
+def test_clear_removes_the_limits(orders, faults, machine):
+    del machine
+    iterator = orders.iterator()
+    faults.enforce_limits()
+    faults.clear()
+    for _ in range(6):
+        orders.page(iterator)
