@@ -37,7 +37,7 @@ chaos: $(READY)
 wheel: $(READY)
 	@$(BIN)/pytest tests/packaging
 
-# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+# The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)
 	@.ci/canary
 

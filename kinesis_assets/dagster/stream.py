@@ -10,7 +10,7 @@ from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.plan import current_shards
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.spark.session import prepare, wrap_spark_errors
+from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +105,6 @@ class OpenStream:
 
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=dict(self.spark_config))
-        prepare(self.spark_config)
         with wrap_spark_errors(self.name):
             session: SparkSession = self._pyspark.spark_session
         return session

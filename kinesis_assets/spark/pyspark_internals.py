@@ -67,7 +67,7 @@ def java_process(spark: SparkSession) -> JavaProcess | None:
 
 def connect_port(spark: SparkSession) -> int | None:
     """Return the port of the Spark Connect service in a classic session's JVM; None if it is not known."""
-    missing = (AttributeError, TypeError, *java_errors())
+    missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
     try:
         service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")  # noqa: SLF001
         return int(getattr(service, "MODULE$").localPort())

@@ -149,7 +149,7 @@ def wrap_spark_errors(stream: str) -> Iterator[None]:
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     # A call to a JVM that was killed raises ConnectionError.
-    errors = (PySparkException, ConnectionError, *java_errors())
+    errors: tuple[type[Exception], ...] = (PySparkException, ConnectionError, *java_errors())
     try:
         yield
     except errors as error:
