@@ -73,7 +73,8 @@ def run(url: str, stream: str, folder: str) -> ProcessUsage:
         result = execute_run(land_group, client, table, plan)
         assert not result.errors, result.errors
         outcomes = result.outcomes.values()
-        return sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes)
+        stats = [shard.stats for shard in outcomes if shard.stats is not None]
+        return sum(each.rows for each in stats), sum(each.bytes for each in stats)
 
     return _measure(work)
 

@@ -112,7 +112,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
                     batch_id=planned.batch_id,
                     moved=moved,
                     files=[],
-                    landed={},
+                    added={},
                 )
 
             if not listed:

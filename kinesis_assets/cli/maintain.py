@@ -102,7 +102,7 @@ def _by_hand(
         if floor is not None:
             identity, now = opened.client.describe().identity, datetime.now(UTC)
             steps.append(lower_floor(table, identity, floor, now, by=user_name(by), dry_run=dry_run))
-            days = opened.retention_days
+            days = opened.settings.retention_days
             if days is not None and floor < now.date() - timedelta(days=days):
                 note = f"retention_days is {days}, so the next maintenance raises the floor again"
                 click.echo(f"{note}: raise retention_days first.", err=True)

@@ -53,7 +53,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
-        prepare(opened.spark_config)  # raises before anything is written
+        prepare(opened.settings.spark_config)  # raises before anything is written
         opened.table.require_writable()  # before Spark is started
     asked = [
         shard_id

@@ -51,7 +51,7 @@ def run_continuously(
         stream.client,
         stream.table,
         stream.policy,
-        RunTiming(seconds, stream.commit_interval, stream.handover),
+        RunTiming(seconds, stream.settings.commit_interval, stream.handover),
         report=report,
         by=step.run_id,
     )
@@ -61,7 +61,7 @@ def run_continuously(
             cancel_landing(spark, continuous.batch_id)
 
     graceful_stop = stream.graceful_stop = GracefulStop(
-        stream.stop_timeout, request_stop=continuous.stop, give_up=give_up
+        stream.settings.stop_timeout, request_stop=continuous.stop, give_up=give_up
     )
     with graceful_stop.canceling(step), wrap_spark_errors(stream.name):
         continuous.run(plan)

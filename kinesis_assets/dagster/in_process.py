@@ -124,7 +124,7 @@ class StreamProject:
             KinesisAssetsError: The run failed as a whole.
         """
         with self.open_stream() as stream:
-            start_session_in_background(stream.spark_config)  # it starts while Dagster plans the run
+            start_session_in_background(stream.settings.spark_config)  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
         try:
@@ -177,9 +177,9 @@ def run_replay(
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
         stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)
-        prepare(stream.spark_config)
+        prepare(stream.settings.spark_config)
         stream.table.require_writable()
-        start_session_in_background(stream.spark_config)
+        start_session_in_background(stream.settings.spark_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:
         # Each shard's event contains its error, if any.

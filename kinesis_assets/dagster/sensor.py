@@ -166,9 +166,9 @@ def _rotated(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> 
 
 def _tags(opened: OpenStream, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
     """Return the tags of the run that is requested over a range. Runs that are over may block some shards."""
-    if opened.follow_for is None:
+    if opened.settings.follow_for is None:
         return range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
-    return continuous_run_tags(range_, opened.follow_for, opened.handover)
+    return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
 
 
 def _ended_runs(

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
-from kinesis_assets.ingest.plan import current_shards
+from kinesis_assets.ingest.plan import ReadPolicy, current_shards
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import dagster as dg
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.graceful_stop import GracefulStop
     from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
-    from kinesis_assets.ingest.plan import ReadPolicy
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.heartbeat import Heartbeat
@@ -36,36 +38,26 @@ class OpenStream:
     The client, the table and the Spark session are created on first use.
 
     Attributes:
-        name: The stream's name.
-        arn: The stream's ARN, if it is configured.
-        table_uri: Path or URI of the stream's table.
+        settings: How the stream is read and committed.
         kinesis: The connection to Kinesis.
-        policy: How the stream is read.
-        follow_for: Duration in seconds of the continuous runs that the sensor requests; None for runs that
-            read one range.
-        commit_interval: Seconds between the iterations of a continuous run, see `RunTiming`.
+        arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
-        stop_timeout: Seconds in which an interrupted run may commit what it has read.
-        retention_days: Age in days after which maintenance deletes rows; None to keep all rows.
-        spark_config: Settings of the Spark session.
         graceful_stop: How the run stops that lands records now; None before it lands any.
     """
 
-    name: str
-    arn: str | None
-    table_uri: str
+    settings: RunSettings
     kinesis: KinesisResource
-    policy: ReadPolicy
-    follow_for: float | None
-    commit_interval: float
-    handover: float
-    stop_timeout: float
-    retention_days: int | None
-    spark_config: Mapping[str, Any]
+    arn: str | None = None
+    handover: float = 0.0
     graceful_stop: GracefulStop | None = field(default=None, init=False)
     _pyspark: SparkResource | None = field(default=None, init=False)
     _heartbeat: Heartbeat | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.settings.stream
 
     @cached_property
     def client(self) -> StreamClient:
@@ -77,7 +69,28 @@ class OpenStream:
         """The stream's table."""
         from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
-        return PositionedTable(self.table_uri)
+        return PositionedTable(self.settings.table)
+
+    @cached_property
+    def policy(self) -> ReadPolicy:
+        """The settings with which a run reads the stream."""
+        settings = self.settings
+        return ReadPolicy(
+            starts=StartPositions.of(settings.start),
+            bounds=Bounds(
+                max_records=settings.max_records,
+                max_bytes=settings.max_bytes,
+                max_seconds=settings.max_seconds,
+            ),
+            allowance=Allowance(
+                records=settings.max_run_records,
+                bytes=settings.max_run_bytes,
+                seconds=settings.max_run_seconds,
+            ),
+            on_data_loss=settings.on_data_loss,
+            on_recreated=settings.on_recreated,
+            max_bad_records=settings.max_bad_records,
+        )
 
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
         """List the shards; return the listing and the current position of each shard.
@@ -104,7 +117,7 @@ class OpenStream:
         from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
 
         if self._pyspark is None:
-            self._pyspark = SparkResource(spark_config=dict(self.spark_config))
+            self._pyspark = SparkResource(spark_config=dict(self.settings.spark_config))
         with wrap_spark_errors(self.name):
             session: SparkSession = self._pyspark.spark_session
         return session
@@ -120,7 +133,9 @@ class OpenStream:
         from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
 
         if self._heartbeat is None:
-            duration = 0.0 if self.follow_for is None else continuous_run_seconds(step.run_tags) or 0.0
+            duration = (
+                0.0 if self.settings.follow_for is None else continuous_run_seconds(step.run_tags) or 0.0
+            )
             seconds = MAX_ATTEMPT_AGE.total_seconds() + duration + self.handover
             heartbeat = Heartbeat(self.table, step.run_id, seconds=seconds)
             heartbeat.start()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
+from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
@@ -40,14 +39,12 @@ RETRY_SECONDS = 30.0
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class OnRecreated(StrEnum):
-    """The behavior if the stream was deleted and created again under the same name."""
+OnRecreated = Literal["fail", "restart"]
+"""The behavior if the stream was deleted and created again under the same name.
 
-    FAIL = "fail"
-    """The run fails; nothing is read."""
-    RESTART = "restart"
-    """The new stream is read from its start into the same table. The unread records of the old stream are
-    given up and recorded as a gap."""
+With `fail` the run fails, and nothing is read. With `restart` the new stream is read from its start into the
+same table. The unread records of the old stream are given up and recorded as a gap.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +59,14 @@ class ReadPolicy:
         on_recreated: The behavior if the stream was deleted and created again under the same name.
         max_bad_records: Maximum number of damaged records in a shard's range. The range ends before a record
             that exceeds it, and the shard fails. None means no limit.
-
-    Raises:
-        InvalidInput: A number is out of range.
     """
 
     starts: StartPositions = field(default_factory=StartPositions)
     bounds: Bounds = field(default_factory=Bounds)
     allowance: Allowance = field(default_factory=Allowance)
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL
-    on_recreated: OnRecreated = OnRecreated.FAIL
+    on_data_loss: OnDataLoss = "fail"
+    on_recreated: OnRecreated = "fail"
     max_bad_records: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("records", "bytes", "seconds"):
-            value = getattr(self.allowance, name)
-            if value is not None and value <= 0:
-                raise InvalidInput(f"max_run_{name} must be above 0, not {value}")
-        if self.max_bad_records is not None and self.max_bad_records < 0:
-            raise InvalidInput(f"max_bad_records must not be below 0, not {self.max_bad_records}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +124,7 @@ class RunPlan:
 def current_shards(
     listing: StreamListing,
     table: PositionedTable,
-    on_recreated: OnRecreated = OnRecreated.FAIL,
+    on_recreated: OnRecreated = "fail",
     asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
     """Return the position of every listed or recorded shard, parents before children.
@@ -260,7 +246,7 @@ def _read_positions(
     except TableMissing:
         return None, None
     identity = listing.summary.identity
-    positions = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
+    positions = snapshot.positions(identity, or_older=on_recreated == "restart")
     if positions is None or positions.identity != identity:
         return snapshot, positions
     unknown = [shard for shard in listing.shards if shard.shard_id not in positions.shards]

@@ -81,7 +81,8 @@ class ShardTracker:
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
         # After a conflict, the next iteration starts at the position that the other run committed.
-        self.position, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        self.position = None if self.conflict or outcome.stats is None else outcome.stats.through
+        self.error = None if self.conflict else outcome.error
         if not isinstance(self.error, ShardThrottled):
             self.throttled_since = None
         elif self.throttled_since is None:

@@ -22,6 +22,7 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -143,12 +144,16 @@ def client_of(stream: str, settings: ClientSettings) -> StreamClient:
 def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLanding:
     return ShardLanding(
         shard_id=reading.range.shard_id,
-        position=reading.position,
+        stats=RangeStats(
+            start=reading.range.start,
+            through=reading.position,
+            first_sequence_number=reading.first_sequence_number,
+            last_sequence_number=reading.position.sequence_number if reading.records else None,
+            rows=reading.records,
+            bytes=reading.bytes,
+            checksum=reading.checksum,
+        ),
         end=reading.end,
-        rows=reading.records,
-        bytes=reading.bytes,
-        checksum=reading.checksum,
-        first_sequence_number=reading.first_sequence_number,
         bad_records=reading.bad_records,
         outside_hash_range=reading.outside_hash_range,
         first_arrival=reading.first_arrival,

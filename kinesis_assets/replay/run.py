@@ -25,7 +25,6 @@ from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
-from kinesis_assets.table.positions import Landed
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
@@ -108,7 +107,7 @@ def _execute(
             not_before=plan.not_before,
             batch_id=plan.batch_id,
             files=result.files,
-            filled={shard.shard_id: _filled(shard) for shard in result.shards if shard.rows},
+            filled={shard.shard_id: shard.stats for shard in result.shards},
             cleared=cleared,
             by=by,
         )
@@ -133,32 +132,14 @@ def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
-def _filled(shard: ShardFillResult) -> Landed:
-    return Landed(
-        start=shard.start,
-        through=shard.through,
-        first_sequence_number=str(shard.first_sequence_number),
-        last_sequence_number=str(shard.last_sequence_number),
-        rows=shard.rows,
-        bytes=shard.bytes,
-        checksum=shard.checksum,
-    )
-
-
 def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
-    state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
+    state = ReplayState.FILLED if shard.stats.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
         state=ReplayState.FAILED if error else state,
-        start=shard.start,
-        through=shard.through,
-        rows=shard.rows,
-        bytes=shard.bytes,
-        first_sequence_number=shard.first_sequence_number,
-        last_sequence_number=shard.last_sequence_number,
-        checksum=shard.checksum if shard.rows else None,
+        stats=shard.stats,
         gaps_filled=gaps_filled,
         error=error,
     )
@@ -171,24 +152,24 @@ def _unfinished(shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinish
     """
     if shard.end is not RangeEnd.TIME_LIMIT:
         return None
-    number = shard.through.sequence_number
+    through = shard.stats.through
     return ReplayUnfinished(
         shard.shard_id,
         ("" if lost is None else f"{lost.sentence}. Also, ")
         + f"the range was not read completely within {MAX_READING_TIME}, and what is read later cannot be "
-        f"committed. Missing records up to {shard.through} were filled in; to continue, replay this shard"
-        + ("" if number is None else f" from {number}"),
+        f"committed. Missing records up to {through} were filled in; to continue, replay this shard"
+        + ("" if through.sequence_number is None else f" from {through.sequence_number}"),
     )
 
 
 def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     """Return the error of a range whose first record no longer exists, which the service does not report."""
-    requested = shard.start.sequence_number
+    start, requested = shard.stats.start, shard.stats.start.sequence_number
     ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.TIME_LIMIT
     if requested is None or shard.first_read == requested or not (shard.first_read or ended_by_number):
         return None
     return DataLost(
         shard.shard_id,
-        f"the replay starts at {shard.start}, but the stream no longer has that record; the first record of "
+        f"the replay starts at {start}, but the stream no longer has that record; the first record of "
         f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in",
     )

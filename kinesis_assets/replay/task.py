@@ -31,6 +31,7 @@ from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,15 +157,17 @@ class _Missing:
     def result(self, reading: ShardReading, error: ShardError | None) -> ShardFillResult:
         return ShardFillResult(
             shard_id=reading.range.shard_id,
-            start=reading.range.start,
-            through=reading.position,
+            stats=RangeStats(
+                start=reading.range.start,
+                through=reading.position,
+                first_sequence_number=self._first,
+                last_sequence_number=self._last,
+                rows=self._rows,
+                bytes=self._bytes,
+                checksum=self._checksum,
+            ),
             end=reading.end,
             read=reading.records,
             first_read=reading.first_sequence_number,
-            rows=self._rows,
-            bytes=self._bytes,
-            checksum=self._checksum,
-            first_sequence_number=self._first,
-            last_sequence_number=self._last,
             error=error,
         )

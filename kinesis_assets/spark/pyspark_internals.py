@@ -22,8 +22,6 @@ _log = logging.getLogger(__name__)
 
 _MISSING = "PySpark %s has no %s: %s"
 
-_RESTRICTED_SINCE = (4, 3)
-
 
 class JavaProcess:
     """The Java process that a classic session has started.
@@ -167,14 +165,13 @@ def limit_retries(session: SparkSession, retries: int) -> None:
 def restricts_unpickling() -> bool:
     """Return whether PySpark's Connect client limits what it unpickles of a server's response.
 
+    The answer is no if the private name is missing, which is only a reason for a warning.
+
     Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)
     """
     from pyspark import accumulators  # noqa: PLC0415  # takes long to import
 
-    if hasattr(accumulators, "specialAccumulatorSer"):
-        return True
-    release = pyspark_version().split(".")[:2]
-    return all(part.isdecimal() for part in release) and tuple(map(int, release)) >= _RESTRICTED_SINCE
+    return hasattr(accumulators, "specialAccumulatorSer")
 
 
 def pyspark_version() -> str:

@@ -35,6 +35,7 @@ from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.range_stats import with_rows
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import Landed, ShardPosition
+    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
@@ -149,7 +151,7 @@ def commit(
     batch_id: int,
     moved: Mapping[str, ShardPosition],
     files: Sequence[DataFile],
-    landed: Mapping[str, Landed],
+    added: Mapping[str, RangeStats],
     by: str | None = None,
 ) -> CommitResult:
     """Commit the files of an attempt and the positions of its shards, both or neither.
@@ -161,7 +163,7 @@ def commit(
         batch_id: The attempt's id, which every row of its files carries.
         moved: The new positions of the shards that it read, by shard id.
         files: The data files that it wrote; they contain only rows of the shards in `moved`.
-        landed: The range of these rows, by shard id.
+        added: The facts about the ranges that it read, by shard id; those without rows are not stored.
         by: The Dagster run id or the person that commits.
 
     Raises:
@@ -211,7 +213,7 @@ def commit(
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
-            landed={shard_id: rows for shard_id, rows in landed.items() if shard_id in moved},
+            added=with_rows({shard_id: stats for shard_id, stats in added.items() if shard_id in moved}),
             by=by,
             listed_at=current.listed_at,
             predecessors=current.predecessors,

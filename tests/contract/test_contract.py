@@ -20,7 +20,7 @@ from kinesis_assets.table.commit import commit
 from support.pipeline import SPARK_CONFIG, Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kinesis_assets.table.table import PositionedTable
 
@@ -157,18 +157,12 @@ def test_one_shard_of_64_overtaken_leaves_the_other_63_committed(
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.timeout(3600)  # a minute of a machine that does nothing else
-def test_of_ten_runs_on_different_shards_over_a_slow_store_none_commits_less_than_half_of_the_mean(
-    record_property: Callable[[str, object], None],
-) -> None:
-    rounds: list[list[int]] = []
+def test_of_three_runs_on_different_shards_over_a_slow_store_none_starves() -> None:
+    # With ten runs: tests/chaos/test_contention.py.
     with slow_bucket(0.02) as bucket:
-        # Who lands is drawn by chance, so one round in several may be uneven; who starves does so in each.
-        while len(rounds) < 3 and not (rounds and min(rounds[-1]) >= 12 / 2):
-            rounds.append(commits_of_each(f"{bucket}/{len(rounds)}", writers=10, commits=120))
-    record_property("commits of each", rounds)
-    assert sum(rounds[-1]) == 120
-    assert min(rounds[-1]) >= 12 / 2, rounds
+        commits = commits_of_each(f"{bucket}/table", writers=3, commits=18)
+    assert sum(commits) == 18
+    assert min(commits) > 0, commits
 
 
 def test_a_child_read_on_the_ground_of_a_parents_end_that_was_overtaken_adds_nothing(

@@ -91,31 +91,31 @@ def test_a_start_that_the_stream_refuses_touches_nothing(pipeline: Pipeline, tmp
 
 def test_records_past_their_retention_are_told_until_someone_goes_on(aged: Pipeline, clocked: Any) -> None:
     aged.create(2)
-    aged.put(10)
+    aged.put_many(10)
     lost, fresh = shards_of(aged)
-    aged.run()
-    last = aged.positions().shards[lost].position
-    aged.put(4, lost)
+    aged.materialize()
+    last = aged.positions.shards[lost].position
+    aged.put_many(4, lost)
     expired = aged.acknowledged[-4:]
     clocked.clock.advance(20 * HOUR)
-    aged.run([fresh])
+    aged.materialize([fresh])
     clocked.clock.advance(10 * HOUR)
-    aged.put(5, lost)
+    aged.put_many(5, lost)
     available = aged.acknowledged[-5][1]
-    aged.put(5, fresh)
+    aged.put_many(5, fresh)
 
-    told = aged.run()
+    told = aged.materialize()
     assert {shard: fact["state"] for shard, fact in told.items()} == {lost: "failed", fresh: "committed"}
     assert f"read up to {last}, " in told[lost]["error"]
     assert f"first available record: {available}, " in told[lost]["error"]
     assert "1 day, 6:00:00 later" in told[lost]["error"]
-    assert aged.positions().shards[lost].position == last
+    assert aged.positions.shards[lost].position == last
 
-    gone_on = aged.run(on_data_loss="continue")[lost]
+    gone_on = aged.materialize(on_data_loss="continue")[lost]
     assert (gone_on["state"], gone_on["rows"]) == ("committed", 5)
     assert f"first available record: {available}, " in gone_on["gaps"]
-    assert [str(gap) for gap in aged.positions().shards[lost].gaps] == [gone_on["gaps"]]
-    assert "gaps" not in aged.run()[lost]
+    assert [str(gap) for gap in aged.positions.shards[lost].gaps] == [gone_on["gaps"]]
+    assert "gaps" not in aged.materialize()[lost]
     aged.acknowledged = [record for record in aged.acknowledged if record not in expired]
     aged.assert_exactly_once()
 
@@ -125,22 +125,25 @@ def test_a_shard_gone_unread_is_told_until_someone_goes_on_to_its_children(
 ) -> None:
     aged.create(1)
     (parent,) = shards_of(aged)
-    aged.put(10)
-    aged.run(max_records=4)
+    aged.put_many(10)
+    aged.materialize(max_records=4)
     aged.split(parent)
     clocked.clock.advance(30 * HOUR)
-    aged.put(10)
+    aged.put_many(10)
     children = shards_of(aged)
     assert parent not in children
 
-    told = aged.run([parent, *children])
+    told = aged.materialize([parent, *children])
     assert [told[shard]["state"] for shard in (parent, *children)] == ["failed", "waiting", "waiting"]
     assert f"read only up to AFTER_SEQUENCE_NUMBER:{aged.acknowledged[3][1]}" in told[parent]["error"]
 
-    gone_on = aged.run([parent, *children], on_data_loss="continue")
+    gone_on = aged.materialize([parent, *children], on_data_loss="continue")
     assert gone_on[parent]["state"] == "finished"
     assert f"AFTER_SEQUENCE_NUMBER:{aged.acknowledged[3][1]}" in gone_on[parent]["gaps"]
-    assert {fact["state"] for fact in aged.run([parent, *children]).values()} == {"finished", "committed"}
+    assert {fact["state"] for fact in aged.materialize([parent, *children]).values()} == {
+        "finished",
+        "committed",
+    }
     del aged.acknowledged[4:10]
     aged.assert_exactly_once()
 
@@ -149,18 +152,18 @@ def test_a_stream_recreated_under_its_name_is_told_until_someone_restarts(
     aged: Pipeline, clocked: Any, faults: Any
 ) -> None:
     aged.create(2)
-    aged.put(10)
-    aged.run(start="LATEST")
-    old = aged.positions()
+    aged.put_many(10)
+    aged.materialize(start="LATEST")
+    old = aged.positions
     clocked.clock.advance(HOUR)
     faults.recreate(aged.stream)
-    aged.put(10)
+    aged.put_many(10)
     with pytest.raises(StreamRecreated):
-        aged.run(start="LATEST")
+        aged.materialize(start="LATEST")
     clocked.clock.advance(HOUR)
-    aged.run(start="LATEST", on_recreated="restart")
+    aged.materialize(start="LATEST", on_recreated="restart")
     aged.assert_exactly_once()
-    (predecessor,) = aged.positions().predecessors
+    (predecessor,) = aged.positions.predecessors
     assert predecessor.identity == old.identity
     assert predecessor.unfinished == {shard: standing.position for shard, standing in old.shards.items()}
 
@@ -202,13 +205,14 @@ def test_lag_and_time_to_loss_are_the_latest_and_an_idle_shard_is_not_late(
 ) -> None:
     aged.create(2)
     busy, idle = shards_of(aged)
-    aged.put(4, busy)
-    aged.put(1, idle)
+    aged.put_many(4, busy)
+    aged.put_many(1, idle)
     clocked.clock.advance(5 * HOUR)
 
     def freshness(**fields: Any) -> dict[str, tuple[int, int]]:
         return {
-            shard: (fact["lag_ms"], fact["time_to_loss_ms"]) for shard, fact in aged.run(**fields).items()
+            shard: (fact["lag_ms"], fact["time_to_loss_ms"])
+            for shard, fact in aged.materialize(**fields).items()
         }
 
     at_tip = (0, 24 * HOUR_MS)

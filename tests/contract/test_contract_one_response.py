@@ -119,19 +119,19 @@ def test_a_shard_that_is_finished_here_and_open_there_is_an_error(pipeline: Pipe
 def test_a_stale_list_gives_no_shard_up(aged: Pipeline, clocked: Any, faults: Any, on_data_loss: str) -> None:
     aged.create(1)
     (parent,) = shards_of(aged)
-    aged.put(10)
-    aged.run()
+    aged.put_many(10)
+    aged.materialize()
     aged.split(parent)
-    aged.put(10)
+    aged.put_many(10)
     shards = shards_of(aged)
-    aged.run([parent])
+    aged.materialize([parent])
     clocked.clock.advance(20 * HOUR)
     faults.stale_list()
     with pytest.raises(ShardListStale):
-        aged.run(shards, on_data_loss=on_data_loss)
+        aged.materialize(shards, on_data_loss=on_data_loss)
     faults.clear()
-    aged.run(shards, on_data_loss=on_data_loss)
-    assert not any(shard.gaps for shard in aged.positions().shards.values())
+    aged.materialize(shards, on_data_loss=on_data_loss)
+    assert not any(shard.gaps for shard in aged.positions.shards.values())
     aged.assert_exactly_once()
 
 
@@ -142,9 +142,9 @@ def test_a_first_list_that_lacks_a_parent_which_can_be_read_freezes_nothing(
     aged.create(1)
     (parent,) = shards_of(aged)
     clocked.kinesis.increase_stream_retention_period(StreamName=aged.stream, RetentionPeriodHours=48)
-    aged.put(10)
+    aged.put_many(10)
     aged.split(parent)
-    aged.put(10)
+    aged.put_many(10)
     shards = shards_of(aged)
     clocked.clock.advance(hours * HOUR)
     faults.answer(
@@ -154,10 +154,10 @@ def test_a_first_list_that_lacks_a_parent_which_can_be_read_freezes_nothing(
         ),
     )
     with pytest.raises(ShardListIncomplete):
-        aged.run(shards)
+        aged.materialize(shards)
     faults.clear()
-    aged.run(shards)
-    assert aged.positions().finished == {parent}
+    aged.materialize(shards)
+    assert aged.positions.finished == {parent}
     aged.assert_exactly_once()
 
 
@@ -168,11 +168,11 @@ def test_a_wrong_date_does_not_switch_loss_detection_off(
 ) -> None:
     aged.create(1)
     (shard,) = shards_of(aged)
-    aged.put(10)
+    aged.put_many(10)
     faults.skew_date(years * YEAR, operation, times=1)
-    aged.run([shard])
+    aged.materialize([shard])
     faults.clear()
-    aged.put(10)
+    aged.put_many(10)
     clocked.clock.advance(30 * HOUR)
-    aged.put(10)
-    assert aged.run()[shard]["state"] == "failed"
+    aged.put_many(10)
+    assert aged.materialize()[shard]["state"] == "failed"

@@ -15,6 +15,7 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
+from kinesis_assets.dagster.settings_table import with_table
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -75,27 +76,17 @@ def test_the_command_of_the_page_sets_what_it_says():
     assert parse_settings(pairs) == {"max_records": 1000, "spark_config": {"spark.master": "local[2]"}}
 
 
+def test_the_table_of_settings_is_the_generated_one():
+    assert with_table(PAGE) == PAGE, "run python -m kinesis_assets.dagster.settings_table docs/reading.md"
+
+
+@pytest.mark.parametrize("page", ["", PAGE.replace("<!-- end of settings -->", "")])
+def test_a_page_without_the_marks_of_the_table_is_refused(page):
+    with pytest.raises(ValueError, match="in the page"):
+        with_table(page)
+
+
 def test_every_setting_of_the_page_is_one_of_the_builder():
     named = set(re.findall(r"`((?:max|on)_[a-z_]+|start|sdk_parser)", PAGE))
     assert named <= inspect.signature(build_kinesis_stream).parameters.keys()
     assert len(named) == 11
-
-
-def test_every_setting_of_the_builder_is_on_the_page():
-    named = set(re.findall(r"`([a-z_]+)(?:[:`])", PAGE))
-    assert inspect.signature(build_kinesis_stream).parameters.keys() - {"stream", "table"} <= named
-
-
-def test_the_defaults_of_the_table_of_other_settings_are_those_of_the_builder():
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| ([^|]+) \|", PAGE, re.MULTILINE)
-    said = {}
-    for names, defaults in rows:
-        values = [each.strip("` ") for each in defaults.split(", ")]
-        for number, name in enumerate(re.findall("[a-z_]+", names)):
-            said[name] = values[min(number, len(values) - 1)]
-    parameters = inspect.signature(build_kinesis_stream).parameters
-    for name in ("sensor_interval_seconds", "stop_timeout", "commit_interval"):
-        assert float(said[name]) == parameters[name].default
-    for name in ("follow_for", "retention_days", "spark_config", "region_name", "profile_name"):
-        assert (parameters[name].default, said[name] in {"none", "the AWS SDK's own"}) == (None, True)
-    assert said["maintenance_schedule"] == parameters["maintenance_schedule"].default

@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def land(table: PositionedTable, batch_id: int, rows: dict[str, Sequence[Record]
     return writer.close()
 
 
-def brought(start: Position, rows: Sequence[Record]) -> Landed:
+def brought(start: Position, rows: Sequence[Record]) -> RangeStats:
     """What the positions keep of the rows of one shard."""
-    return Landed(
+    return RangeStats(
         start=start,
         through=Position.after(rows[-1].sequence_number),
         first_sequence_number=rows[0].sequence_number,
@@ -110,13 +110,13 @@ class Attempt:
         self.expected = expected
         self.batch_id = batch_id or new_id()
         self.moved: dict[str, ShardPosition] = {}
-        self.landed: dict[str, Landed] = {}
+        self.added: dict[str, RangeStats] = {}
         rows = {}
         for shard_id, count in counts.items():
             first = number_of(expected, shard_id) + 1
             rows[shard_id] = records(first, count)
             if count:
-                self.landed[shard_id] = brought(expected.shards[shard_id].position, rows[shard_id])
+                self.added[shard_id] = brought(expected.shards[shard_id].position, rows[shard_id])
             self.moved[shard_id] = msgspec.structs.replace(
                 expected.shards[shard_id], position=Position.after(str(first + count - 1))
             )
@@ -130,7 +130,7 @@ class Attempt:
             batch_id=self.batch_id,
             moved=self.moved,
             files=self.files,
-            landed=self.landed,
+            added=self.added,
         )
 
 

@@ -138,7 +138,7 @@ class Daemon:
             for shard_id in shard_ids
         }
         result = commit(
-            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], landed={}
+            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], added={}
         )
         assert not result.conflicts
 

@@ -12,9 +12,6 @@ from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
 
-SCHEDULE = "17 3 * * *"
-"""Cron schedule in UTC: once a day, when the late records of the previous day have landed."""
-
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
 
@@ -45,7 +42,7 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
             for step in maintain(
                 opened.table,
                 opened.client.describe(),
-                retention_days=opened.retention_days,
+                retention_days=opened.settings.retention_days,
                 by=context.run_id,
                 dry_run=context.op_config["dry_run"],
             ):
@@ -88,7 +85,7 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
         )
     except dg.DagsterInvalidDefinitionError as error:
         raise InvalidInput(
-            f"maintenance_schedule {cron!r} is not a cron schedule such as {SCHEDULE!r}"
+            f"maintenance_schedule {cron!r} is not a cron schedule such as '0 4 * * *'"
         ) from error
 
 

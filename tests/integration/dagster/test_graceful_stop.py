@@ -157,7 +157,7 @@ def test_a_run_that_is_not_told_to_stop_leaves_no_stop_object(project, source, s
     source.create(1)
     start(project, A)
     with project.open_stream() as opened:
-        assert not Path(opened.table_uri, "_kinesis", "stops").exists()
+        assert not Path(opened.settings.table, "_kinesis", "stops").exists()
 
 
 # What holds the interrupt back

@@ -35,7 +35,7 @@ def running(daemon: Daemon, shard_id: str, log: Path) -> Iterator[subprocess.Pop
     with daemon.project.open_stream() as opened:
         stream = {
             "stream": opened.name,
-            "table": opened.table_uri,
+            "table": opened.settings.table,
             "endpoint_url": opened.kinesis.endpoint_url,
         }
     program = [sys.executable, "-m", "dagster", "asset", "materialize"]
@@ -93,5 +93,5 @@ def test_a_step_that_was_killed_with_its_run_is_ignored_and_the_next_run_lands_i
     assert home.get_run_by_id(run.run_id).status is Status.STARTED
     (facts,) = project.run(home, {PARTITION: A})
     assert (facts["state"], facts["rows"]) == ("committed", 30)
-    rows = DeltaTable(opened.table_uri).to_pyarrow_table(columns=["sequence_number"])
+    rows = DeltaTable(opened.settings.table).to_pyarrow_table(columns=["sequence_number"])
     assert sorted(rows["sequence_number"].to_pylist()) == sorted(numbers)

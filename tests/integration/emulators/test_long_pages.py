@@ -1,4 +1,4 @@
-"""Pages of an emulator that knows no limit of a page's bytes."""
+"""Pages of an emulator that does not limit the size of a page."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 SHARD = "shardId-000000000000"
 RECORDS, RECORD_BYTES = 10_000, 5_300
 PAGE_BYTES = RECORDS * RECORD_BYTES * 4 // 3
-"""As base64 at least: 67 MiB."""
+"""Minimum size of a page in base64: 67 MiB."""
 
 FITTING = 1_250
-"""Records of the largest page that fits, of those that halving requests."""
+"""Records in the first page that fits, after halving the number of records several times."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +43,16 @@ def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def halved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of records that were too many, in order."""
-    asked: list[int] = []
+    """The numbers of records that were halved, in order."""
+    numbers: list[int] = []
     halve: Callable[[PageLimit, int], bool] = PageLimit.halve
 
-    def noted(limit: PageLimit, records: int) -> bool:
-        asked.append(records)
+    def recorded(limit: PageLimit, records: int) -> bool:
+        numbers.append(records)
         return halve(limit, records)
 
-    monkeypatch.setattr(PageLimit, "halve", noted)
-    return asked
+    monkeypatch.setattr(PageLimit, "halve", recorded)
+    return numbers
 
 
 @pytest.mark.parametrize("emulator", ["kinesalite"], indirect=True)
@@ -72,7 +72,8 @@ def test_pages_of_72_mb_are_halved_until_they_fit(
             ]
             kinesis.put_records(StreamName=stream, Records=entries)
         reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint))
-        # kinesalite reports the tip with each page, so a run takes one page. Later runs ask for what fits.
+        # kinesalite reports 0 MillisBehindLatest on each page, so a run reads one page. Later runs read a
+        # page that fits.
         policies = [ReadPolicy()] + [ReadPolicy(bounds=Bounds(max_records=FITTING))] * (
             RECORDS // FITTING - 1
         )

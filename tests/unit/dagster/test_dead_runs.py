@@ -44,7 +44,7 @@ def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
         heartbeat = Heartbeat(table, run.run_id, seconds=60)
         heartbeat._beat()
         seconds = next(mtimes)
-        os.utime(Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
+        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
 
     return beat
 
@@ -81,7 +81,7 @@ def test_a_dead_run_stays_dead_when_maintenance_has_deleted_its_heartbeat(tickin
     ticking.after(0)
     ticking.after(SECONDS_SILENT)
     with daemon.project.open_stream() as opened:
-        Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id).unlink()
+        Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(0) == [(A, B)]
 
 
@@ -176,7 +176,7 @@ def test_a_heartbeat_that_is_gone_has_ended(ticking, daemon, beat):
     beat(run)
     assert ticking.after(0) == []
     with daemon.project.open_stream() as opened:
-        Path(opened.table_uri, HEARTBEATS_FOLDER, run.run_id).unlink()
+        Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id).unlink()
     assert ticking.after(SECONDS_SILENT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
 

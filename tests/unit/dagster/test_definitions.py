@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import json
@@ -26,6 +25,7 @@ from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 import kinesis_assets
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -128,16 +128,15 @@ def test_dg_check_passes(what):
 # The YAML form
 
 
-def test_the_yaml_fields_are_arguments_of_the_builder_with_the_same_defaults():
-    arguments = inspect.signature(build_kinesis_stream).parameters
-    for field in dataclasses.fields(KinesisStreamComponent):
-        default = arguments[field.name].default
-        if field.default_factory is not dataclasses.MISSING:
-            assert not field.default_factory(), field.name
-            assert not default, field.name
-        else:
-            missing = field.default is dataclasses.MISSING
-            assert default == (inspect.Parameter.empty if missing else field.default), field.name
+@dagsters_own_warnings
+def test_the_value_of_a_template_is_converted_and_checked(monkeypatch):
+    fields = {"stream": "clicks", "table": "clicks", "max_records": "{{ env.SETTING_OF_THE_TESTS }}"}
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "7")
+    assert loaded(**fields)[0].max_records == 7
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "0")
+    with pytest.raises(Exception, match="KinesisStreamComponent") as caught:
+        loaded(**fields)
+    assert str(caught.value.__cause__) == "max_records must be above 0, not 0"
 
 
 def loaded(**attributes: Any) -> tuple[dg.Component, dg.Definitions]:
@@ -188,7 +187,7 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",
     }
-    assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
+    assert attributes.keys() == StreamSettings.model_fields.keys()
     assert attributes.keys() == inspect.signature(build_kinesis_stream).parameters.keys()
 
     component, definitions = loaded(**attributes)
@@ -222,12 +221,17 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
     assert inline == from_file == StartPositions.of(starts)
 
 
+def at(name: str, message: str) -> str:
+    """An error of a field, with the line of the YAML."""
+    return rf"attributes\.{name} at .*defs\.yaml:\d+`\n *{message}"
+
+
 @dagsters_own_warnings
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"colour": "red"}, r"attributes\.colour at .*defs\.yaml.*\n.*Extra inputs are not permitted"),
-        ({"table": None}, r"attributes\.table at .*defs\.yaml.*\n.*valid string"),
+        ({"colour": "red"}, at("colour", "Extra inputs are not permitted")),
+        ({"table": None}, at("table", "Input should be a valid string")),
         ({"start": "YESTERDAY"}, "invalid position 'YESTERDAY': start with one of TRIM_HORIZON, LATEST"),
         (
             {"start": {"shardId-000000000000": "NOW"}},
@@ -235,10 +239,10 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
         ),
         ({"start": "file:///no/such/file"}, "start file:///no/such/file cannot be read"),
         ({"start": "AT_TIMESTAMP:noon"}, "write it as AT_TIMESTAMP:2026-01-31T12:00:00Z"),
-        ({"on_data_loss": "ignore"}, "on_data_loss must be fail or continue, not 'ignore'"),
-        ({"on_recreated": "merge"}, "on_recreated must be fail or restart, not 'merge'"),
-        ({"max_run_seconds": 0}, "max_run_seconds must be above 0, not 0"),
-        ({"max_bad_records": -1}, "max_bad_records must not be below 0"),
+        ({"on_data_loss": "ignore"}, at("on_data_loss", "Input should be 'fail' or 'continue'")),
+        ({"on_recreated": "merge"}, at("on_recreated", "Input should be 'fail' or 'restart'")),
+        ({"max_run_seconds": 0}, at("max_run_seconds", "Input should be greater than 0")),
+        ({"max_bad_records": -1}, at("max_bad_records", "Input should be greater than or equal to 0")),
         ({"stream": "page views"}, "invalid stream name 'page views': give 1 to 128 letters, digits"),
         (
             {"table": "gs://lake/clicks"},

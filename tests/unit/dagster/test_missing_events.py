@@ -43,7 +43,7 @@ def fill(daemon: Daemon) -> Amendment:
         previous=None,
         batch_id=new_id(),
         at=positions.identity.created,
-        filled={A: positions.landed[A]},
+        filled={A: positions.added[A]},
     )
     with daemon.project.open_stream() as opened:
         opened.table.snapshot().commit([], identity=positions.identity, amendment=amendment)
@@ -76,7 +76,7 @@ def test_a_run_that_died_between_commit_and_event_is_told_once_with_what_it_comm
             "bytes": 15,
             "first_sequence_number": numbers[0],
             "last_sequence_number": numbers[-1],
-            "checksum": str(outcome.checksum),
+            "checksum": str(outcome.stats.checksum),
             "batch_id": str(result.batch_id),
         }
     ]
@@ -215,10 +215,10 @@ def chain(source, daemon) -> dict[int, CommitLink]:
     source.create(1)
     source.put(A, 3)
     daemon.commit([A], None)
-    landed = standing(daemon).landed
+    added = standing(daemon).added
     base = new_id()
     return {
-        number: CommitLink(number, number - 1 or None, base + number, None, landed, {A: "committed"})
+        number: CommitLink(number, number - 1 or None, base + number, None, added, {A: "committed"})
         for number in range(1, 11)
     }
 

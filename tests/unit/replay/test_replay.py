@@ -45,6 +45,7 @@ from kinesis_assets.table import table as table_module
 from kinesis_assets.table.amendments import Amendment, ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.testing import UserRecord, aggregate
 from support.shifted_clock import HoursClock
 from support.single_task import fill_as_in_spark
@@ -186,7 +187,7 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
     assert (proof.rows, proof.bytes) == (2, 4)
     assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
     outcome = result.outcomes[A]
-    assert (outcome.checksum, outcome.first_sequence_number) == (proof.checksum, numbers[2])
+    assert outcome.stats == proof
     filled = [row for row in bench.rows if row["batch_id"] == result.batch_id]
     assert sorted(int(row["data"]) for row in filled) == [12, 15]
 
@@ -194,9 +195,9 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
 def test_the_checksum_is_that_of_the_filled_rows(bench):
     bench.create()
     bench.put(*range(10))
-    everything = bench.run().outcomes[A].checksum
+    everything = bench.run().outcomes[A].stats.checksum
     bench.lose(*range(9))
-    kept = bench.replay().outcomes[A].checksum
+    kept = bench.replay().outcomes[A].stats.checksum
     (row,) = (row for row in bench.rows if row["data"] == b"9")
     rest = checksum(type("Row", (), row))
     assert kept + rest == everything
@@ -1189,16 +1190,18 @@ def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
     filling = ShardFillResult(
         shard_id=A,
-        start=Position.parse("TRIM_HORIZON"),
-        through=Position.after("9"),
+        stats=RangeStats(
+            start=Position.parse("TRIM_HORIZON"),
+            through=Position.after("9"),
+            first_sequence_number=None,
+            last_sequence_number=None,
+            rows=0,
+            bytes=0,
+            checksum=0,
+        ),
         end=RangeEnd.BOUND,
         read=5,
         first_read="5",
-        rows=0,
-        bytes=0,
-        checksum=0,
-        first_sequence_number=None,
-        last_sequence_number=None,
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):

@@ -18,7 +18,6 @@ from kinesis_assets.errors import (
     TableOfAnotherStream,
     TableRewritten,
 )
-from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek import run as seek_module
 from kinesis_assets.seek.plan import Direction
@@ -342,7 +341,7 @@ def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(be
     bench.later(seconds=5)
     bench.create()
     bench.put(2)
-    bench.run(on_recreated=OnRecreated.RESTART)
+    bench.run(on_recreated="restart")
     assert bench.items == [1, 2]
     bench.seek("TRIM_HORIZON")
     assert bench.items == [1]
@@ -731,7 +730,7 @@ def archive(bench, *shard_ids):
     bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
-        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, landed={}, batch_id=1
+        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, added={}, batch_id=1
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
     assert not bench.positions.shards.keys() & {*shard_ids}

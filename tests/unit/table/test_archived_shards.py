@@ -54,7 +54,7 @@ def read_on(table, counts, listed, *, ended=()):
         batch_id=attempt.batch_id,
         moved=moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
 
 
@@ -136,7 +136,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
             batch_id=new_id(),
             moved={"c": seen},
             files=[],
-            landed={},
+            added={},
         )
     result = commit(
         table,
@@ -145,7 +145,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
     assert isinstance(result.conflicts["a"], PositionConflict)
     assert result.conflicts.keys() == {"a"}
@@ -175,7 +175,7 @@ def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(
         standing(ended),
         commit_id=standing(ended).commit_id + 1,
         previous=standing(ended).commit_id,
-        landed={},
+        added={},
     )
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
     ended.snapshot().commit([], identity=STREAM, positions=lost)
@@ -243,7 +243,7 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
     older = as_older(ended, form)
     if form == 1:
         # It knows nothing of what came since.
-        older = msgspec.structs.replace(older, landed={}, listed_at=None)
+        older = msgspec.structs.replace(older, added={}, listed_at=None)
         Path(ended.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(msgspec.json.encode(older))
     dying = PositionedTable(ended.uri, EAGER)
     dying.files = Dying(dying.files, nth, moment)
@@ -257,7 +257,7 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
             batch_id=attempt.batch_id,
             moved=attempt.moved,
             files=attempt.files,
-            landed=attempt.landed,
+            added=attempt.added,
         )
     table = PositionedTable(ended.uri, EAGER)
     assert standing(table) == older

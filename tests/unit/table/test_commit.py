@@ -220,7 +220,7 @@ def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
     assert standing(table).shards["child"].position == BEGINNING
 

@@ -176,7 +176,7 @@ def arrive(table, days_ago, shard_id="a", count=2):
         batch_id=batch_id,
         moved={shard_id: moved},
         files=land(table, batch_id, {shard_id: rows}),
-        landed={shard_id: brought(expected.shards[shard_id].position, rows)},
+        added={shard_id: brought(expected.shards[shard_id].position, rows)},
     )
 
 

@@ -75,7 +75,7 @@ def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
         not_before=LISTED_AT,
         batch_id=attempt.batch_id,
         files=attempt.files,
-        filled=attempt.landed,
+        filled=attempt.added,
     )
     assert keys(old_table) == ROWS
     assert accepts_null(old_table)

@@ -19,9 +19,10 @@ from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.number_columns import pack, unpack
 from kinesis_assets.table.position_changes import apply, changes
-from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
+from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
 from kinesis_assets.table.positions_archive import Segment
 from kinesis_assets.table.positions_chain import ChainPolicy, PositionsChain
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import (
     BEGINNING,
@@ -80,8 +81,8 @@ SHARDS = st.builds(
     bytes_per_second=st.none() | st.integers(0, 10**7),
     retention_hours=st.none() | st.integers(24, 8760),
 )
-LANDED = st.builds(
-    Landed,
+STATS = st.builds(
+    RangeStats,
     start=POSITIONS,
     through=POSITIONS,
     first_sequence_number=NUMBERS,
@@ -93,20 +94,20 @@ LANDED = st.builds(
 NAMES = st.sampled_from("abcdef")
 
 
-@given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, LANDED))
-def test_changes_lead_from_any_positions_to_any_others(before, now, landed):
-    assert apply(before, changes(before, now, landed)) == (now, landed)
+@given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, STATS))
+def test_changes_lead_from_any_positions_to_any_others(before, now, added):
+    assert apply(before, changes(before, now, added)) == (now, added)
 
 
 @given(st.dictionaries(NAMES, SHARDS, min_size=1), st.data())
 def test_shards_that_were_read_on_are_columns_alone(before, data):
-    now, landed = {}, {}
+    now, added = {}, {}
     for shard_id, shard in before.items():
         last = data.draw(st.integers(10**55, 10**56))
         now[shard_id] = msgspec.structs.replace(
             shard, position=Position.after(str(last)), tip_time=LISTED_AT, last_arrival=LISTED_AT
         )
-        landed[shard_id] = Landed(
+        added[shard_id] = RangeStats(
             start=Position.after(str(last - 9)),
             through=now[shard_id].position,
             first_sequence_number=str(last - 5),
@@ -115,9 +116,9 @@ def test_shards_that_were_read_on_are_columns_alone(before, data):
             bytes=500,
             checksum=1 << 33,
         )
-    changed = changes(before, now, landed)
-    assert (changed.whole, changed.landed_whole) == ({}, {})
-    assert apply(before, changed) == (now, landed)
+    changed = changes(before, now, added)
+    assert (changed.whole, changed.added_whole) == ({}, {})
+    assert apply(before, changed) == (now, added)
 
 
 def test_a_shard_that_did_not_change_takes_nothing():
@@ -263,8 +264,8 @@ def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes
 def test_positions_of_a_thousand_shards_that_all_move_are_read_back_from_two_files(chain_of):
     stream, bench = BusyStream(1000), chain_of()
     for _ in range(9):
-        landed = stream.advance(1000)
-        bench.follow(stream.shards, landed=landed)
+        added = stream.advance(1000)
+        bench.follow(stream.shards, added=added)
         files, found = bench.read()
         assert found == bench.newest
         assert files <= 2

@@ -69,7 +69,7 @@ def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land)
 def test_idle_shards_land_no_file(shards, land):
     landing = land(shards(2, 0))
     assert landing.files == ()
-    assert [(shard.position, shard.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
+    assert [(shard.stats.through, shard.stats.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
 
 
 def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
@@ -149,5 +149,5 @@ def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
     monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 1)  # a page each
     monkeypatch.setattr(data_file_writer, "ThreadPoolExecutor", Latest)
     monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", noted)
-    assert land(shard_ids).shards[0].rows == 5
+    assert land(shard_ids).shards[0].stats.rows == 5
     assert asked == [2, 3, 4, 5, 5]
