@@ -67,8 +67,8 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     pipeline.assert_exactly_once()
     assert not [call for call in faults.calls if "StreamName" in call.arguments]
     assert streams_in(pipeline) == {pipeline.stream}
-    with project.manager() as manager:
-        identity = manager.client().describe().identity
+    with project.open_stream() as opened:
+        identity = opened.client.describe().identity
     assert identity.arn == shared
     assert pipeline.table.snapshot().positions(identity) is not None
 

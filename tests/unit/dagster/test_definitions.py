@@ -185,7 +185,7 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
     stored.write_text(json.dumps(starts) if suffix == "json" else yaml.safe_dump(starts), encoding="utf-8")
     key = io_manager_key("clicks")
     inline, from_file = (
-        (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].policy().starts
+        (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].opened.policy.starts
         for start in (starts, f"file://{stored}")
     )
     assert inline == from_file == StartPositions.of(starts)
@@ -274,17 +274,17 @@ def test_a_stream_by_its_arn_has_the_names_of_its_name_and_calls_by_its_arn():
     assert [job.name for job in by_arn.jobs] == [job.name for job in by_name.jobs]
     with manager_of(by_arn).process_config_and_initialize_cm() as manager:
         assert manager.stream == "clicks"
-        assert str(manager.client().address) == ARN
-        assert manager.client().settings.region_name == "eu-west-1"
+        assert str(manager.opened.client.address) == ARN
+        assert manager.opened.client.settings.region_name == "eu-west-1"
     with manager_of(by_name).process_config_and_initialize_cm() as manager:
-        assert str(manager.client().address) == "clicks"
+        assert str(manager.opened.client.address) == "clicks"
 
 
 @dagsters_own_warnings
 def test_the_component_takes_an_arn():
     _, definitions = loaded(stream=ARN, table="clicks")
     with manager_of(definitions).process_config_and_initialize_cm() as manager:
-        assert str(manager.client().address) == ARN
+        assert str(manager.opened.client.address) == ARN
 
 
 @pytest.mark.parametrize(
