@@ -25,6 +25,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
@@ -127,7 +128,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
 
 def _finish_shards(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
     """Add finished shards to the positions; their ids sort before those of the open ones."""
-    archiving = PositionedTable(uri, ChainPolicy(max_files=0, min_archived=1))
+    archiving = PositionedTable(uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     snapshot = archiving.snapshot()
     positions = snapshot.positions(listing.summary.identity)
     assert positions is not None

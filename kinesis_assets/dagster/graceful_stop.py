@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Dagster sends either of them to stop a run."""
 
-_LAST_SECONDS = 5.0
-"""Seconds from `give_up` until the main thread is interrupted. A run that ends by itself is cleaner."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +27,8 @@ class GracefulStop:
         give_up: Ends the tasks. It is called at the timeout.
         request_stop: Asks the tasks to return what they have read. It is called at the interrupt; None if
             there is no way to ask.
+        last_seconds: Seconds from `give_up` until the main thread is interrupted. A run that ends by itself
+            is cleaner.
     """
 
     def __init__(
@@ -38,8 +37,10 @@ class GracefulStop:
         *,
         give_up: Callable[[], object],
         request_stop: Callable[[], object] | None = None,
+        last_seconds: float = 5.0,
     ) -> None:
         self._timeout = timeout
+        self._last_seconds = last_seconds
         self._request_stop = request_stop
         self._give_up = give_up
         # A signal can interrupt its own handler: list.pop is atomic, so only the first one gets the thread.
@@ -98,7 +99,7 @@ class GracefulStop:
             return
         self._late = True
         _in_background(self._give_up)
-        if self._over.wait(_LAST_SECONDS):
+        if self._over.wait(self._last_seconds):
             return
         # Nothing else ends a blocking call of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

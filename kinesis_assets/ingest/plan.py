@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-RETRY_SECONDS = 30.0
-"""Seconds for which a failing shard is retried while the run's other shards wait for the commit."""
-
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -210,7 +207,7 @@ def plan_run(
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
                     expected=_bytes_unread(shard, now),
-                    retry_seconds=RETRY_SECONDS,
+                    retry_seconds=client.settings.timing.retry_seconds,
                 )
             )
         elif error := reason_to_keep(
@@ -221,7 +218,7 @@ def plan_run(
             given_up[shard_id] = give_up(shard, now)
     ranges.sort(key=lambda range_: expected.shards[range_.shard_id].safe_until or _LONG_AGO)
     return RunPlan(
-        batch_id=new_id(),
+        batch_id=new_id(table.clock),
         expected=expected,
         listing=listing,
         asked=asked,

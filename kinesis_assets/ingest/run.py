@@ -5,7 +5,6 @@ The module does not depend on Dagster, and on Spark only through `Land`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import unfinished_parents
@@ -70,9 +69,12 @@ def execute_run(
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
         TableError: Nothing was committed, or (`CommitUnknown`) it is not known whether it was.
     """
-    started = time.monotonic()
+    clock = client.settings.timing.clock
+    started = clock.monotonic()
     until = read_until(plan.batch_id)
-    job = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
+    job = LandingJob(
+        str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+    )
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
     pending = dict(plan.ranges)
@@ -83,7 +85,7 @@ def execute_run(
             plan.expected.shards[shard_id].parents, known=plan.expected.shards, finished=finished
         )
     ]:
-        remaining = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - started)
+        remaining = plan.allowance.less(landing.rows, landing.bytes, clock.monotonic() - started)
         generation = with_confirmed_ends(client, plan.listing, land(job, ready, remaining))
         landing += generation
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
@@ -123,7 +125,7 @@ def execute_run(
     outcomes = {
         shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
     }
-    return RunResult(plan.batch_id, outcomes, result.version, time.monotonic() - started)
+    return RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
 
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:

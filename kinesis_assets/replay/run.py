@@ -10,8 +10,6 @@ This module does not import Dagster or Spark.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,7 @@ from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
+from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
 
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
 Fill = Callable[[FillJob, Sequence[ShardRange]], FillResult]
 """Reads the ranges of different shards and writes the missing records, as `fill` does in Spark."""
 
-_ATTEMPTS = 8
-"""Maximum number of attempts: one is lost to each concurrent amendment."""
-
-_LONGEST_WAIT = 5.0
+RETRIES = RetryPolicy(8, Backoff(0.2, 5.0, full_jitter))
+"""The attempts of a replay: one is lost to each concurrent amendment."""
 
 
 def replay(
@@ -50,6 +47,7 @@ def replay(
     shard_ids: Sequence[str] = (),
     *,
     by: str | None = None,
+    retries: RetryPolicy = RETRIES,
 ) -> ReplayResult:
     """Read a window of some shards again, and fill in the records that the table lacks.
 
@@ -60,6 +58,7 @@ def replay(
         window: The window to read.
         shard_ids: The shards to read; all shards if empty.
         by: Id of the Dagster run or name of the person, recorded with the commit.
+        retries: The attempts, if rows behind the positions change.
 
     Raises:
         InvalidInput: A shard is unknown, or the window does not fit the shards; nothing was changed.
@@ -67,18 +66,15 @@ def replay(
         StreamError: The stream cannot be reached, or is not the stream of the table.
         TableError: Nothing was committed; or (`CommitUnknown`) the result of the commit is unknown.
     """
-    started = time.monotonic()
-    for attempt in range(1, _ATTEMPTS + 1):
+    clock = client.settings.timing.clock
+    started = clock.monotonic()
+
+    def attempt() -> ReplayResult:
         plan = plan_replay(client, table, window, shard_ids)
-        try:
-            outcomes, version = _execute(fill, client, table, plan, by)
-        except PastChanged:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.1 * 2**attempt)))  # noqa: S311  # jitter
-        else:
-            break
-    return ReplayResult(plan.batch_id, outcomes, version, time.monotonic() - started)
+        outcomes, version = _execute(fill, client, table, plan, by)
+        return ReplayResult(plan.batch_id, outcomes, version, clock.monotonic() - started)
+
+    return retry(attempt, on=PastChanged, policy=retries, sleep=clock.sleep)
 
 
 def _execute(
@@ -89,7 +85,9 @@ def _execute(
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
-        landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
+        landing = LandingJob(
+            str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+        )
         result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
         cleared = _cleared(plan, result)
         # Checked after reading, so that every record was read from the stream that was planned.

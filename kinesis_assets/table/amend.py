@@ -6,17 +6,18 @@ attempt compared the stream must not have changed since, as by another replay or
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.amendments import next_amendment
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment, ClearedGap
@@ -88,7 +89,7 @@ def commit_missing_rows(
             new = next_amendment(
                 current,
                 batch_id=batch_id,
-                at=datetime.now(UTC),
+                at=utc_now(table.clock),
                 by=by,
                 filled=filled,
                 cleared=_cleared(current, cleared),

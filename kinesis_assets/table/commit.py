@@ -15,7 +15,6 @@ run that was overtaken does not grow.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -120,7 +119,7 @@ def freeze(
             snapshot.claim(summary.identity)
             return None  # the next try commits, unless another stream has claimed the table first
         if may_commit:
-            commit_id = new_id()
+            commit_id = new_id(table.clock)
             first = StreamPositions(
                 format=FORMAT,
                 identity=summary.identity,
@@ -199,7 +198,8 @@ def commit(
         merged, lost = merge(current, expected, moved, movers)
         # A lost shard stays lost, even if it returns to its old position, since its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.
-        files = [part for file in files for part in without_shards(table.files, file, lost)]
+        layout = table.policy.data_files
+        files = [part for file in files for part in without_shards(table.files, file, lost, layout)]
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
         conflicts.update(lost)
         if not moved:
@@ -208,7 +208,7 @@ def commit(
         new = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
-            commit_id=new_id(),
+            commit_id=new_id(table.clock),
             previous=current.commit_id,
             generation=current.generation + 1,
             batch_id=batch_id,
@@ -245,7 +245,7 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, does not have its rows, or is named twice.
     """
-    age = timedelta(seconds=time.time() - time_of_id(batch_id))
+    age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
     if age > MAX_ATTEMPT_AGE:
         raise AttemptExpired(
             table.uri,

@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
@@ -74,9 +74,14 @@ def records(first: int, count: int, seconds: float = NOON) -> list[Record]:
     ]
 
 
-def land(table: PositionedTable, batch_id: int, rows: dict[str, Sequence[Record]]) -> list[DataFile]:
+def land(
+    table: PositionedTable,
+    batch_id: int,
+    rows: dict[str, Sequence[Record]],
+    layout: FileLayout = FileLayout(),
+) -> list[DataFile]:
     """Write records, shard by shard, to data files."""
-    writer = DataFileWriter(table.files, batch_id)
+    writer = DataFileWriter(table.files, batch_id, layout)
     for shard_id, of_shard in rows.items():
         writer.write(shard_id, record_batch(STREAM.name, shard_id, of_shard))
     return writer.close()

@@ -169,8 +169,11 @@ def test_a_run_that_is_not_told_to_stop_leaves_no_stop_object(project, source, s
 def closing():
     told, given_up = threading.Event(), threading.Event()
 
-    def closing(timeout=60.0):
-        return GracefulStop(timeout, request_stop=told.set, give_up=given_up.set), told, given_up
+    def closing(timeout=60.0, last_seconds=60.0):
+        graceful_stop = GracefulStop(
+            timeout, request_stop=told.set, give_up=given_up.set, last_seconds=last_seconds
+        )
+        return graceful_stop, told, given_up
 
     return closing
 
@@ -192,9 +195,8 @@ def test_an_interrupt_is_raised_at_the_end_of_what_it_may_not_break(closing, num
     assert signal.getsignal(number) is before
 
 
-def test_an_interrupt_is_raised_in_the_middle_after_the_timeout(closing, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
-    held, _, given_up = closing(0.2)
+def test_an_interrupt_is_raised_in_the_middle_after_the_timeout(closing):
+    held, _, given_up = closing(0.2, last_seconds=0.2)
 
     def work():
         interrupt()
@@ -230,8 +232,7 @@ def test_an_error_while_closing_is_that_error(closing):
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["fails", "hangs"])
-def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatch, hangs):
-    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
+def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(hangs):
     for_ever = threading.Event()
 
     def broken():
@@ -245,7 +246,7 @@ def test_the_interrupt_comes_though_telling_and_giving_up_do_not_work(monkeypatc
         threading.Event().wait(30)
 
     began = time.monotonic()
-    assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken), work)
+    assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken, last_seconds=0.2), work)
     assert time.monotonic() - began < 20
     for_ever.set()
 

@@ -13,7 +13,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
@@ -30,15 +30,11 @@ RECORDS, RECORD_BYTES = 10_000, 5_300
 PAGE_BYTES = RECORDS * RECORD_BYTES * 4 // 3
 """Minimum size of a page in base64: 67 MiB."""
 
+UNPACED = ReadTiming(seconds_between_calls=0.0, bytes_per_second=1e12)
+"""No call waits for its turn."""
+
 FITTING = 1_250
 """Records in the first page that fits, after halving the number of records several times."""
-
-
-@pytest.fixture(autouse=True)
-def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call waits for its turn."""
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1e12)
 
 
 @pytest.fixture
@@ -71,7 +67,7 @@ def test_pages_of_72_mb_are_halved_until_they_fit(
                 for item in range(first, first + 500)
             ]
             kinesis.put_records(StreamName=stream, Records=entries)
-        reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint))
+        reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint, timing=UNPACED))
         # kinesalite reports 0 MillisBehindLatest on each page, so a run reads one page. Later runs read a
         # page that fits.
         policies = [ReadPolicy()] + [ReadPolicy(bounds=Bounds(max_records=FITTING))] * (

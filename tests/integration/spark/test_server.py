@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
 from kinesis_assets.spark import connect
-from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.connect import require_answer
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
@@ -248,10 +247,9 @@ def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_p
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, monkeypatch, marker):
-    monkeypatch.setattr(server_module, "UNRESPONSIVE_SECONDS", 5.0)
     monkeypatch.setenv("KINESIS_ASSETS_TEST", marker)
     said = []
-    with SparkServer(tmp_path / "log") as server:
+    with SparkServer(tmp_path / "log", unresponsive_seconds=5.0) as server:
         url, keeper = server.url, Supervisor(server, said.append)
         hanging = {server.pid, *children(server.pid, "java")}
         for java in children(server.pid, "java"):
@@ -266,9 +264,8 @@ def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "SECONDS_TO_ARCHIVE", 1.0)
-    with SparkServer(tmp_path / "log") as server:
+def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path):
+    with SparkServer(tmp_path / "log", seconds_to_archive=1.0) as server:
         (java,) = children(server.pid, "java")
         os.kill(java, signal.SIGSTOP)
         server._process.stdin.close()  # as where this process is killed

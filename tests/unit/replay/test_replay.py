@@ -28,7 +28,6 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
@@ -40,14 +39,14 @@ from kinesis_assets.replay.manifest import ShardFillResult
 from kinesis_assets.replay.outcome import ReplayState
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
-from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
+from kinesis_assets.table import log_entries, rewrites
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.amendments import Amendment, ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.testing import UserRecord, aggregate
-from support.shifted_clock import HoursClock
+from support.shifted_clock import ShiftedClock
 from support.single_task import fill_as_in_spark
 
 if TYPE_CHECKING:
@@ -651,18 +650,17 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
 
 
 @pytest.fixture
-def hours(monkeypatch, faults):
+def hours(bench, faults):
     """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
-    clock, of = HoursClock(), SimpleNamespace(each=0.0)
-    for module in (quota, fill_module, commit_ids, commit):
-        monkeypatch.setattr(module, "time", clock)
+    clock, of = ShiftedClock(), SimpleNamespace(each=0.0)
+    bench.set_machine_clock(clock)
 
     def later(*_):
-        clock.pass_by(of.each)
+        clock.advance(of.each)
 
     faults.page_size(1)
     faults.answer("GetRecords", later)
-    of.pass_by = clock.pass_by
+    of.pass_by = clock.advance
     return of
 
 

@@ -61,7 +61,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
 
 
-@pytest.mark.usefixtures("credentials", "no_waits")
+@pytest.mark.usefixtures("credentials")
 def test_nothing_of_a_run_shows_or_sends_a_secret(
     kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable
 ) -> None:

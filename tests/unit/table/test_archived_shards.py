@@ -16,6 +16,7 @@ from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
@@ -32,7 +33,7 @@ from support.attempts import (
 )
 from support.watched_files import WatchedFiles
 
-EAGER = ChainPolicy(max_files=2, min_repeated=0, min_archived=2)
+EAGER = TablePolicy(ChainPolicy(max_files=2, min_repeated=0, min_archived=2))
 ENDED = {"a", "b"}
 
 
@@ -292,7 +293,7 @@ def maintained(table, days=0):
 def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
     named = set(folder.iterdir())
-    dying = PositionedTable(archived.uri, ChainPolicy(max_files=0, min_archived=1))
+    dying = PositionedTable(archived.uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     read_on(archived, {"c": 1}, "c", ended="c")
     dying.files = Dying(dying.files, 0, "after")
     other = standing(archived)
@@ -311,7 +312,7 @@ def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(
 
 
 def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
-    table = PositionedTable(ended.uri, ChainPolicy(max_files=5, min_repeated=1000))
+    table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=5, min_repeated=1000)))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
         before = standing(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,13 +30,14 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import commit_loop, positions_file
+from kinesis_assets.table import positions_file
 from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
 from kinesis_assets.table.amendments import Amendment
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.data_file_writer import without_shards
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -66,10 +68,9 @@ def frozen(table):
 
 
 @pytest.fixture
-def no_waits(monkeypatch):
-    """No wait between the tries of a commit, and few of them."""
-    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
-    monkeypatch.setattr(commit_loop, "_TRIES", 3)
+def three_tries(table):
+    """A commit is tried three times."""
+    table.policy = replace(table.policy, commits=replace(table.policy.commits, tries=3))
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
     assert DeltaTable(table.folder.uri).version() == 1
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_freeze_gives_up_after_bounded_tries(table, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
@@ -477,7 +478,7 @@ def test_of_runs_on_one_shard_one_wins(table, racers):
 
 
 def test_broken_chain_is_an_unknown_commit(table, frozen):
-    table = PositionedTable(table.uri, ChainPolicy(max_files=0))  # no file names those before it
+    table = PositionedTable(table.uri, TablePolicy(ChainPolicy(max_files=0)))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, standing(table), {"b": 1}).commit()
@@ -532,7 +533,7 @@ def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
     assert standing(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
@@ -540,7 +541,7 @@ def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     assert standing(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, at_commit):
     tried = []
     at_commit(lambda *arguments: tried.append(arguments), times=99)
@@ -550,7 +551,7 @@ def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, 
     assert standing(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_last_try_that_landed_is_seen(table, frozen, at_commit):
     tries = []
 

@@ -822,7 +822,6 @@ class TestRetention:
         def refused(*_, **__):
             raise OSError("connection refused")
 
-        monkeypatch.setattr("kinesis_assets.table.commit_loop._LONGEST_WAIT", 0)
         monkeypatch.setattr(TableSnapshot, "remove", refused)
         with pytest.raises(CommitFailed, match="connection refused"):
             steps_of(aged, retention_days=5)

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
-from kinesis_assets.table import amend, commit_loop, nullable_columns
+from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
@@ -158,7 +158,6 @@ def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, monkeypatch, landed):
-    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
     failures = iter([OSError("connection reset")])
 
     def failing(delta):

@@ -213,7 +213,7 @@ def test_a_segment_of_a_newer_format_is_refused_by_its_number():
 class Bench:
     """A chain in a folder."""
 
-    def __init__(self, folder, policy=None):
+    def __init__(self, folder, policy):
         self.folder, self.policy = folder, policy
         self.newest = None
         self.chain = self.another()
@@ -253,7 +253,7 @@ class Bench:
 
 @pytest.fixture
 def chain_of(tmp_path):
-    return lambda policy=None: Bench(tmp_path / "table", policy)
+    return lambda policy=ChainPolicy(): Bench(tmp_path / "table", policy)
 
 
 @pytest.mark.parametrize("moving", [1, 10, 100, 1000])
@@ -333,7 +333,7 @@ def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of
 
 @pytest.mark.parametrize("has_base", [True, False])
 def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_base):
-    bench = chain_of(None if has_base else ChainPolicy(max_files=0))
+    bench = chain_of(ChainPolicy() if has_base else ChainPolicy(max_files=0))
     first, second, third = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
     path, other = (bench.folder / f"_kinesis/positions/{each.commit_id}.json" for each in (third, second))
     right = path.read_bytes()

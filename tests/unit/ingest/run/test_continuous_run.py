@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
-from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
-from support.continuous import A, B, C, D, Followed
+from support.continuous import PACE, A, B, C, D, Followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ALWAYS_LISTED = replace(PACE, max_listing_age=0.0)
+"""Each iteration lists the shards."""
 
 
 def test_each_round_that_brings_rows_is_a_commit_of_its_own_and_told(bench):
@@ -108,23 +111,21 @@ def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(be
     assert faults.count("DescribeStreamSummary") == before + 1
 
 
-def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
+def test_shards_are_listed_anew_when_the_list_is_old(bench, faults):
     bench.create()
     before = faults.count("ListShards")
-    Followed(bench, last_round=3).run(A)
+    Followed(bench, pace=ALWAYS_LISTED, last_round=3).run(A)
     assert faults.count("ListShards") == before + 3
 
 
-def test_one_incomplete_list_does_not_end_it(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
+def test_one_incomplete_list_does_not_end_it(bench, faults):
     bench.create(2)
 
     def without_the_last(_, answer):
         return answer.but(Shards=answer.members["Shards"][:-1])
 
     before = {2: lambda: (bench.put(1), faults.answer("ListShards", without_the_last, times=1))}
-    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    followed = Followed(bench, pace=ALWAYS_LISTED, before=before, last_round=3).run(A, B)
     assert len(followed.events) == 1
 
 
@@ -163,8 +164,8 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     assert (followed.rounds, bench.items) == (1, [1])
 
 
-def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.ingest.task.STOP_POLL_SECONDS", 0.01)
+def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults):
+    bench.set_timing(stop_poll_seconds=0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)

@@ -148,7 +148,8 @@ with MonkeyPatch.context() as patch:
         del sys.modules[name]
     for owner, name in NAMES + [("botocore.parsers", "ResponseParserError")]:
         hide(patch, owner, name)
-    from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.position import Position
     client = StreamClient(sys.argv[2], ClientSettings("us-east-1", sys.argv[3]))
     iterator = client.shard_iterator("shardId-000000000000", Position.parse("TRIM_HORIZON"))
