@@ -31,7 +31,7 @@ def shared(pipeline: Pipeline, local_kinesis: LocalKinesis) -> str:
         aws_access_key_id=OWNER,
         aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
     )
-    pipeline.create(2)
+    pipeline.kinesis.create_stream(StreamName=pipeline.stream, ShardCount=2)
     arn = f"arn:aws:kinesis:{local_kinesis.region}:{OWNER}:stream/{pipeline.stream}"
     local_kinesis.share(arn)
     return arn
