@@ -1,4 +1,4 @@
-"""Fixtures of the Kinesis room."""
+"""Fixtures for the tests of the kinesis package."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def client(stream: str, settings: ClientSettings) -> StreamClient:
-    """The calls to the test's stream, which the test creates."""
+    """A client of the test's stream. The test creates the stream."""
     return StreamClient(stream, settings)
 
 
 @pytest.fixture
 def sdk_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The SDK's waits between its retries, noted and not waited."""
+    """Record the SDK's waits between retries instead of sleeping."""
     waits: list[float] = []
     waiting: Any = SimpleNamespace(sleep=waits.append)
     monkeypatch.setattr(botocore.endpoint, "time", waiting)
@@ -33,7 +33,7 @@ def sdk_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def clocked(clocked_service: Clocked, faults: Faults) -> Clocked:
-    """The endpoint of all benches: to start one for each test would take longer than most tests."""
+    """The shared endpoint with a settable clock. Starting one per test would take longer than most tests."""
     del faults
     clocked_service.clock.seconds = int(clocked_service.clock.seconds) + 2.0
     return clocked_service

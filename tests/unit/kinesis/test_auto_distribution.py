@@ -1,4 +1,4 @@
-"""Streams that distribute records by themselves: keys may be missing, and say nothing about shards."""
+"""Streams with automatic record distribution: partition keys are optional and do not select the shard."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ INSIDE, OUTSIDE = "5", "10"
 AGGREGATE = aggregate([UserRecord("k", b"inside", INSIDE), UserRecord("k", b"outside", OUTSIDE)])
 
 
-@pytest.fixture(params=[False, True], ids=["own HTTP", "SDK"])
+@pytest.fixture(params=[False, True], ids=["direct", "SDK"])
 def client(stream, settings, request):
     return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
 
 
 @pytest.fixture
 def arn(kinesis, stream, settings):
-    """Of the test's stream: one shard, on demand."""
+    """The ARN of the test's stream, which has one shard and is on demand."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     arn = StreamClient(stream, settings).describe().identity.arn
     kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
@@ -42,7 +42,7 @@ def arn(kinesis, stream, settings):
 
 @pytest.fixture
 def distribute(kinesis, arn):
-    """Sets the stream's record distribution strategy."""
+    """Set the stream's record distribution strategy."""
 
     def distribute(strategy):
         kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy=strategy)
@@ -55,7 +55,7 @@ def read(client, hash_range=FEW_KEYS):
     return list(chain.from_iterable(pages))
 
 
-def test_records_without_a_key_are_read_beside_those_with_one(kinesis, stream, client, distribute):
+def test_records_with_and_without_a_partition_key_are_read_together(kinesis, stream, client, distribute):
     kinesis.put_record(StreamName=stream, Data=b"0", PartitionKey="ключ")
     distribute("AUTO")
     kinesis.put_records(StreamName=stream, Records=[{"Data": b"1"}, {"Data": b"2", "PartitionKey": "k"}])
@@ -65,7 +65,7 @@ def test_records_without_a_key_are_read_beside_those_with_one(kinesis, stream, c
     assert found == [(b"0", "ключ", None), (b"1", None, None), (b"2", "k", None), (b"3", "k", None)]
 
 
-def test_key_that_is_null_is_missing_and_an_empty_one_is_not(kinesis, stream, client, faults):
+def test_a_null_partition_key_is_missing_and_an_empty_one_is_kept(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     record = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA=="}
     records = [record | {"PartitionKey": None}, record | {"SequenceNumber": "2", "PartitionKey": ""}]
@@ -84,27 +84,27 @@ def test_missing_keys_are_null_in_arrow(keys):
     assert records.key_column.equals(pa.array(keys, pa.string()))
 
 
-def test_aggregate_whose_record_has_no_key_is_not_judged():
+def test_an_aggregate_without_a_partition_key_is_not_checked_against_the_hash_range():
     record = Record("1", 1.0, AGGREGATE, None)
     assert [part.error for part in deaggregate(record, FEW_KEYS)] == [None, None]
-    judged = Record("1", 1.0, AGGREGATE, "k")
-    assert [part.error for part in deaggregate(judged, FEW_KEYS)] == [None, OUTSIDE_HASH_RANGE]
+    with_key = Record("1", 1.0, AGGREGATE, "k")
+    assert [part.error for part in deaggregate(with_key, FEW_KEYS)] == [None, OUTSIDE_HASH_RANGE]
 
 
-def test_no_aggregate_is_judged_without_a_hash_range():
+def test_without_a_hash_range_no_aggregate_is_checked():
     assert [part.error for part in deaggregate(Record("1", 1.0, AGGREGATE, "k"), None)] == [None, None]
 
 
 @pytest.mark.parametrize("record", [Record("1", 1.0, b"", None), Record("1", 1.0, b"", "k")])
-def test_hash_keys_that_are_none_make_an_aggregate_unsound_judged_or_not(record):
-    unsound = aggregate([UserRecord("k", b"x", "1" * 40)])
-    (back,) = deaggregate(Record("1", 1.0, unsound, record.partition_key), None)
+def test_an_invalid_hash_key_damages_an_aggregate_with_or_without_a_partition_key(record):
+    damaged = aggregate([UserRecord("k", b"x", "1" * 40)])
+    (back,) = deaggregate(Record("1", 1.0, damaged, record.partition_key), None)
     assert back.error == "aggregate: an explicit hash key is not a decimal number from 0 to 2^128-1"
 
 
-@pytest.mark.parametrize("key", [{}, {"PartitionKey": "k"}], ids=["without a key", "with one"])
+@pytest.mark.parametrize("key", [{}, {"PartitionKey": "k"}], ids=["without a key", "with a key"])
 @pytest.mark.parametrize("back", [False, True], ids=["still AUTO", "switched back"])
-def test_planned_range_of_an_on_demand_stream_judges_no_aggregate_whatever_its_strategy_is_now(
+def test_the_range_of_an_on_demand_stream_has_no_hash_range_whatever_its_current_strategy(
     kinesis, stream, client, distribute, table, key, back
 ):
     distribute("AUTO")
@@ -118,7 +118,9 @@ def test_planned_range_of_an_on_demand_stream_judges_no_aggregate_whatever_its_s
     ] * 2
 
 
-def test_planned_range_of_a_provisioned_stream_judges_by_the_shards_hash_keys(kinesis, stream, client, table):
+def test_the_range_of_a_provisioned_stream_checks_aggregates_against_the_shards_hash_keys(
+    kinesis, stream, client, table
+):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     first = client.list_shards()[0]
     outside = aggregate([UserRecord("k", b"in", "0"), UserRecord("k", b"out", str((1 << 128) - 1))])
@@ -129,7 +131,7 @@ def test_planned_range_of_a_provisioned_stream_judges_by_the_shards_hash_keys(ki
     assert [record.error for record in found] == [None, OUTSIDE_HASH_RANGE]
 
 
-def test_stream_whose_mode_is_not_named_is_provisioned(kinesis, stream, client, faults):
+def test_a_stream_without_a_mode_is_provisioned(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def without_mode(_, answer):

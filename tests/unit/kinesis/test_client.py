@@ -1,4 +1,4 @@
-"""The calls to one stream: whole answers or an error."""
+"""Calls to one stream: a complete response or an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.shards import Shard, in_lineage_order, unfinished_pa
 MIDDLE = str(1 << 127)
 
 
-def test_all_pages_of_the_shard_list_are_read_by_token_alone(kinesis, stream, client, faults):
+def test_later_pages_of_the_shard_list_are_requested_by_token_only(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=7)
     faults.page_size(3, "ListShards")
     shards = client.list_shards()
@@ -29,7 +29,7 @@ def test_all_pages_of_the_shard_list_are_read_by_token_alone(kinesis, stream, cl
     assert others == [{"NextToken"}, {"NextToken"}]
 
 
-def test_list_of_more_shards_than_a_page_holds_is_whole(kinesis, stream, client, faults):
+def test_a_list_longer_than_one_page_is_complete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1001)
     assert len(client.list_shards()) == 1001
     assert faults.count("ListShards") == 2
@@ -51,29 +51,29 @@ def test_empty_shard_list_is_incomplete(kinesis, stream, client, faults):
         client.list_shards()
 
 
-def test_shard_named_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
+def test_a_shard_listed_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"] * 2))
     with pytest.raises(ShardListIncomplete, match="twice"):
         client.list_shards()
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"Shards": [{"ShardId": "shar'], ids=["empty", "cut"])
-def test_cut_body_of_the_shard_list_is_a_failed_call(kinesis, stream, client, faults, body):
+@pytest.mark.parametrize("body", [b"{}", b'{"Shards": [{"ShardId": "shar'], ids=["empty", "truncated"])
+def test_a_truncated_shard_list_fails_the_call(kinesis, stream, client, faults, body):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     faults.answer("ListShards", lambda _, answer: answer.with_body(body))
     with pytest.raises(CallFailed):
         client.list_shards()
 
 
-def test_cut_body_of_an_iterator_is_a_failed_call(kinesis, stream, client, faults):
+def test_a_truncated_iterator_response_fails_the_call(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.cut_body("GetShardIterator")
     with pytest.raises(CallFailed, match="GetShardIterator"):
         client.shard_iterator("shardId-000000000000", Position(PositionKind.TRIM_HORIZON))
 
 
-def test_cut_body_of_a_description_is_a_failed_call(kinesis, stream, client, faults):
+def test_a_truncated_description_fails_the_call(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.cut_body("DescribeStreamSummary")
     with pytest.raises(CallFailed, match="DescribeStreamSummary"):
@@ -86,14 +86,14 @@ def test_unknown_stream_is_not_found(client, call):
         call(client)
 
 
-def test_unknown_shard_is_a_failed_call_and_not_an_unknown_stream(kinesis, stream, client):
+def test_an_unknown_shard_fails_the_call_and_is_not_reported_as_an_unknown_stream(kinesis, stream, client):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     with pytest.raises(CallFailed) as caught:
         client.shard_iterator("shardId-000000000009", Position(PositionKind.TRIM_HORIZON))
     assert caught.value.code == "ResourceNotFoundException"
 
 
-def test_unreachable_endpoint_fails_after_six_tries(stream, sdk_waits):
+def test_an_unreachable_endpoint_fails_after_six_attempts(stream, sdk_waits):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     client = StreamClient(stream, ClientSettings("us-east-1", f"http://127.0.0.1:{port}"))
@@ -104,17 +104,15 @@ def test_unreachable_endpoint_fails_after_six_tries(stream, sdk_waits):
 
 
 @pytest.mark.usefixtures("sdk_waits")
-@pytest.mark.parametrize(
-    "trouble", [("ProvisionedThroughputExceededException", 400), ("InternalFailure", 500)]
-)
-def test_passing_trouble_is_the_sdks_to_retry(kinesis, stream, client, faults, trouble):
+@pytest.mark.parametrize("error", [("ProvisionedThroughputExceededException", 400), ("InternalFailure", 500)])
+def test_transient_errors_are_retried_by_the_sdk(kinesis, stream, client, faults, error):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
-    faults.answer("ListShards", lambda _, answer: answer.error(*trouble), times=2)
+    faults.answer("ListShards", lambda _, answer: answer.error(*error), times=2)
     assert len(client.list_shards()) == 2
     assert faults.count("ListShards") == 3
 
 
-def test_lasting_trouble_is_a_failed_call(kinesis, stream, client, faults, sdk_waits):
+def test_permanent_throttling_fails_the_call(kinesis, stream, client, faults, sdk_waits):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.throttle("ListShards", code="LimitExceededException")
     with pytest.raises(CallFailed) as caught:
@@ -130,7 +128,7 @@ def test_missing_region_is_invalid_input(stream, monkeypatch):
         StreamClient(stream, ClientSettings(endpoint_url="http://127.0.0.1:1/no-region"))
 
 
-def test_description_tells_identity_and_the_services_clock(clocked, stream):
+def test_the_description_has_the_identity_and_the_services_clock(clocked, stream):
     clocked.clock.seconds += 100.75
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     created = clocked.clock.seconds
@@ -168,32 +166,32 @@ def test_lineage_order_compares_sequence_numbers_as_integers():
     assert in_lineage_order([child, parent]) == [parent, child]
 
 
-def test_shards_of_one_start_are_ordered_by_id():
+def test_shards_with_the_same_start_are_ordered_by_id():
     later, earlier = (Shard(name, (), ("0", "1"), "7") for name in ("shardId-2", "shardId-1"))
     assert in_lineage_order([later, earlier]) == [earlier, later]
 
 
-def test_parents_that_were_never_seen_are_not_waited_for():
+def test_unknown_parents_do_not_count_as_unfinished():
     assert unfinished_parents(("gone", "open", "done"), known={"open", "done"}, finished={"done"}) == (
         "open",
     )
 
 
-def test_list_that_leaves_hash_keys_out_is_incomplete(kinesis, stream, client, faults):
+def test_a_list_that_does_not_cover_all_hash_keys_is_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::2]))
     with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 
 
-def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
+def test_closed_shards_are_marked_as_closed(kinesis, stream, client):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.split_shard(StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=MIDDLE)
     assert [shard.closed for shard in client.list_shards()] == [True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("region", "endpoint_url", "is_told"),
+    ("region", "endpoint_url", "is_reported"),
     [
         ("nowhere-1", "https://kinesis.nowhere-1.amazonaws.com", True),
         ("eu-west-1", "https://kinesis.eu-west-1.amazonaws.com", False),
@@ -201,7 +199,9 @@ def test_closed_shards_are_told_from_open_ones(kinesis, stream, client):
         ("nowhere-1", "http://127.0.0.1:4567", False),
     ],
 )
-def test_a_host_that_does_not_answer_for_a_region_that_is_none(region, endpoint_url, is_told):
+def test_a_connection_error_of_an_unknown_region_suggests_checking_its_name(
+    region, endpoint_url, is_reported
+):
     meta = SimpleNamespace(region_name=region, endpoint_url=endpoint_url)
-    said = _unknown_region(meta, EndpointConnectionError(endpoint_url=endpoint_url))
-    assert said == (f". The SDK does not know the region {region}; check its name" if is_told else "")
+    message = _unknown_region(meta, EndpointConnectionError(endpoint_url=endpoint_url))
+    assert message == (f". The SDK does not know the region {region}; check its name" if is_reported else "")

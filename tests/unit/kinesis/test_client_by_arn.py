@@ -1,4 +1,4 @@
-"""A client that is given an ARN: what it sends, where to, and what it refuses."""
+"""A client configured with a stream's ARN: its requests, its endpoint and its errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arn(owner, stream):
 
 
 def call_everything(client):
-    """Every call that this package makes, a list of several pages among them; the records of one shard."""
+    """Make every call of this package and return the records of one shard."""
     client.describe()
     (shard, *_) = client.list_shards()
     iterator = client.shard_iterator(shard.shard_id, BEGINNING)
@@ -59,7 +59,7 @@ def test_a_shared_stream_of_another_account_is_read_by_its_arn(
     assert len(call_everything(client)) == 1
     for call in faults.calls:
         assert "StreamName" not in call.arguments
-        # A token of a list names the stream by itself; with any name beside it the service refuses it.
+        # NextToken identifies the stream; the service refuses it together with a name or an ARN.
         assert ("StreamARN" in call.arguments) is ("NextToken" not in call.arguments), call
     assert faults.count("ListShards") == 3
     assert {call.operation for call in faults.calls} == {
@@ -70,21 +70,21 @@ def test_a_shared_stream_of_another_account_is_read_by_its_arn(
     }
 
 
-def test_by_its_name_it_is_not_found(local_kinesis, settings, stream, arn):
+def test_a_shared_stream_of_another_account_is_not_found_by_its_name(local_kinesis, settings, stream, arn):
     local_kinesis.share(arn)
     with pytest.raises(StreamNotFound):
         StreamClient(stream, settings).describe()
 
 
-def test_by_a_name_all_calls_send_the_name(kinesis, settings, faults, stream):
-    """So that emulators can be used which know no ARN, and hosts stay those of the region."""
+def test_a_client_with_a_name_sends_the_name_in_all_calls(kinesis, settings, faults, stream):
+    """Emulators without support for ARNs work, and the hosts are those of the region."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.calls.clear()
     call_everything(StreamClient(stream, settings, attempts=1))
     assert not [call for call in faults.calls if "StreamARN" in call.arguments]
 
 
-def test_without_a_right_the_call_fails_and_says_which_policies_to_check(settings, arn):
+def test_a_call_without_permission_fails_and_names_the_policies_to_check(settings, arn):
     with pytest.raises(
         CallFailed, match="needs kinesis:DescribeStreamSummary in its resource policy"
     ) as refused:
@@ -92,12 +92,12 @@ def test_without_a_right_the_call_fails_and_says_which_policies_to_check(setting
     assert refused.value.code == "AccessDeniedException"
 
 
-def test_an_own_stream_that_is_not_there_is_not_found(settings, stream):
+def test_a_missing_stream_of_the_own_account_is_not_found(settings, stream):
     with pytest.raises(StreamNotFound):
         StreamClient(f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream}", settings).describe()
 
 
-def test_a_stream_that_answers_by_another_arn_is_refused(local_kinesis, settings, faults, arn):
+def test_a_description_with_another_arn_is_refused(local_kinesis, settings, faults, arn):
     local_kinesis.share(arn)
 
     def another(_, answer):
@@ -109,10 +109,10 @@ def test_a_stream_that_answers_by_another_arn_is_refused(local_kinesis, settings
         StreamClient(arn, settings).describe()
 
 
-# Its region, and where its calls go
+# Region and endpoint
 
 
-def test_the_region_is_the_arns_whatever_the_process_has(monkeypatch):
+def test_the_region_of_the_arn_overrides_the_environment(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     client = StreamClient("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", ClientSettings())
     assert client.settings.region_name == "eu-west-1"
@@ -124,7 +124,7 @@ def test_another_region_in_the_settings_is_refused():
 
 
 class Sent(Exception):
-    """Where the SDK was about to send a request."""
+    """Raised instead of sending a request, with its URL."""
 
 
 def host_of_sdk(client, operation, arguments):
@@ -148,7 +148,7 @@ def host_of_sdk(client, operation, arguments):
     ],
 )
 @pytest.mark.parametrize("fips", [False, True])
-def test_records_are_read_from_where_the_sdk_reads_them(monkeypatch, partition, region, suffix, fips):
+def test_direct_calls_use_the_endpoint_that_the_sdk_resolves(monkeypatch, partition, region, suffix, fips):
     monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", str(fips).lower())
     arn = f"arn:{partition}:kinesis:{region}:{OWNER}:stream/orders"
     client = StreamClient(arn, ClientSettings(), attempts=1)
@@ -161,19 +161,19 @@ def test_records_are_read_from_where_the_sdk_reads_them(monkeypatch, partition, 
     assert worker._get_records._url == f"{by_sdk}/"
 
 
-def test_a_custom_endpoint_is_used_as_it_is():
+def test_a_custom_endpoint_is_used_unchanged():
     arn = f"arn:aws:kinesis:eu-west-1:{OWNER}:stream/orders"
     client = StreamClient(arn, ClientSettings(endpoint_url="http://127.0.0.1:4567"), attempts=1)
     assert client._get_records._url == "http://127.0.0.1:4567/"
     assert client.settings.endpoint_url == "http://127.0.0.1:4567"
 
 
-def test_by_a_name_records_are_read_from_the_regions_endpoint():
+def test_a_client_with_a_name_uses_the_regions_endpoint():
     client = StreamClient("orders", ClientSettings("eu-west-1"), attempts=1)
     assert client._get_records._url == "https://kinesis.eu-west-1.amazonaws.com/"
 
 
-def test_an_sdk_without_endpoint_rules_reads_from_the_regions_endpoint():
+def test_an_sdk_without_endpoint_rules_uses_the_regions_endpoint():
     class Old:
         meta = boto3.client("kinesis", region_name="eu-west-1").meta
 

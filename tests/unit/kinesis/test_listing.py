@@ -1,4 +1,4 @@
-"""The list of shards, over its pages and whatever happens between them."""
+"""Listing shards: pagination, failures of a page, and incomplete lists."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def shard_of(shard_id, start="1", parents=(), hash_range=("0", "9"), *, closed=F
     return Shard(shard_id, parents, hash_range, start, closed)
 
 
-def of_page_two(change):
-    """Bend the answers that a token asked for."""
+def on_later_pages(change):
+    """Change the responses to calls with a token."""
     return lambda call, answer: change(answer) if "NextToken" in call.arguments else None
 
 
 # Pages
 
 
-def test_thousands_of_shards_are_each_listed_once(kinesis, stream, client, faults):
+def test_each_of_thousands_of_shards_is_listed_once(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=2500)
     listed = [shard.shard_id for shard in client.list_shards()]
     assert sorted(listed) == [f"shardId-{number:012}" for number in range(2500)]
@@ -33,7 +33,7 @@ def test_thousands_of_shards_are_each_listed_once(kinesis, stream, client, fault
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6, 7])
-def test_the_list_is_the_same_whatever_the_size_of_its_pages(kinesis, stream, client, faults, size):
+def test_the_page_size_does_not_change_the_list(kinesis, stream, client, faults, size):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
     kinesis.update_shard_count(StreamName=stream, TargetShardCount=2, ScalingType="UNIFORM_SCALING")
     whole = client.list_shards()
@@ -42,7 +42,7 @@ def test_the_list_is_the_same_whatever_the_size_of_its_pages(kinesis, stream, cl
     assert client.list_shards() == whole
 
 
-def test_a_page_without_shards_is_not_the_last_one(kinesis, stream, client, faults):
+def test_an_empty_page_with_a_token_is_not_the_last_page(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     held = []
 
@@ -74,7 +74,7 @@ def test_a_shard_that_was_split_between_two_pages_is_listed_with_its_children(
     assert [shard.parents for shard in listed[2:]] == [(second.shard_id,)] * 2
 
 
-# Pages that do not come
+# Pages that fail
 
 
 @pytest.mark.parametrize(
@@ -88,20 +88,22 @@ def test_a_shard_that_was_split_between_two_pages_is_listed_with_its_children(
         (lambda answer: answer.with_body(b'{"Shards": [{"ShardId"'), "IncompleteBody"),
         (lambda answer: answer.with_body(b"{}"), "IncompleteBody"),
     ],
-    ids=["expired", "not found", "denied", "throttled", "failure", "cut", "empty body"],
+    ids=["expired", "not found", "denied", "throttled", "failure", "truncated body", "empty object"],
 )
 @pytest.mark.usefixtures("sdk_waits")
-def test_a_later_page_that_fails_for_good_fails_the_whole_list(kinesis, stream, client, faults, change, code):
+def test_a_permanent_failure_of_a_later_page_fails_the_whole_list(
+    kinesis, stream, client, faults, change, code
+):
     kinesis.create_stream(StreamName=stream, ShardCount=5)
     faults.page_size(2, "ListShards")
-    faults.answer("ListShards", of_page_two(change))
+    faults.answer("ListShards", on_later_pages(change))
     with pytest.raises(CallFailed, match=stream) as caught:
         client.list_shards()
     assert (caught.value.operation, caught.value.code) == ("ListShards", code)
 
 
 @pytest.mark.usefixtures("sdk_waits")
-def test_a_later_page_that_fails_for_a_while_is_asked_for_again_by_its_token(kinesis, stream, client, faults):
+def test_a_throttled_later_page_is_retried_with_its_token(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
     faults.page_size(2, "ListShards")
     faults.throttle("ListShards", code="LimitExceededException", after=1, times=3)
@@ -118,7 +120,7 @@ def test_a_stream_recreated_between_two_pages_fails_the_list(kinesis, stream, cl
         client.list_shards()
 
 
-def test_a_page_that_lost_its_token_makes_the_list_incomplete(kinesis, stream, client, faults):
+def test_a_missing_token_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=5)
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
@@ -127,7 +129,7 @@ def test_a_page_that_lost_its_token_makes_the_list_incomplete(kinesis, stream, c
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_tokens_that_lead_nowhere_are_not_followed_for_ever(kinesis, stream, client, faults, empty):
+def test_repeated_tokens_are_not_followed_forever(kinesis, stream, client, faults, empty):
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     tokens = []
 
@@ -143,7 +145,7 @@ def test_tokens_that_lead_nowhere_are_not_followed_for_ever(kinesis, stream, cli
     assert faults.count("ListShards") == 2
 
 
-def test_a_page_that_comes_twice_makes_the_list_incomplete(kinesis, stream, client, faults):
+def test_a_repeated_page_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     pages = []
 
@@ -157,7 +159,7 @@ def test_a_page_that_comes_twice_makes_the_list_incomplete(kinesis, stream, clie
         client.list_shards()
 
 
-def test_a_list_of_closed_shards_alone_is_incomplete(kinesis, stream, client, faults):
+def test_a_list_of_only_closed_shards_is_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.split_shard(
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(MIDDLE)
@@ -167,10 +169,10 @@ def test_a_list_of_closed_shards_alone_is_incomplete(kinesis, stream, client, fa
         client.list_shards()
 
 
-# Numbers are numbers
+# Numeric order
 
 
-def test_generations_are_in_order_though_their_sequence_numbers_grow_in_length():
+def test_lineage_order_holds_for_sequence_numbers_of_different_lengths():
     starts = ["9", "10", "99", "100", "9" * 55, "1" + "0" * 55]
     line = [
         shard_of(f"shardId-{len(starts) - number}", start, (f"shardId-{len(starts) - number + 1}",))
@@ -194,15 +196,21 @@ def test_hash_keys_are_compared_as_numbers(order):
         [("0", "8"), ("10", str(LAST_KEY))],
         [("0", "8"), ("100", str(LAST_KEY)), ("9", "98")],
     ],
-    ids=["none", "without the first", "without the last", "a key in the middle", "a key between lengths"],
+    ids=[
+        "no shards",
+        "first key",
+        "last key",
+        "key in the middle",
+        "key between numbers of different length",
+    ],
 )
-def test_a_key_that_no_open_shard_has_is_noticed(ranges):
+def test_a_gap_in_the_hash_keys_of_open_shards_is_detected(ranges):
     shards = [shard_of(f"shardId-{number}", hash_range=keys) for number, keys in enumerate(ranges)]
     assert not covers_all_hash_keys(shards)
 
 
 @pytest.mark.parametrize("closed", list(product([False, True], repeat=2))[1:])
-def test_closed_shards_cover_no_keys(closed):
+def test_closed_shards_cover_no_hash_keys(closed):
     halves = [("0", str(MIDDLE - 1)), (str(MIDDLE), str(LAST_KEY))]
     shards = [
         shard_of(f"shardId-{number}", hash_range=half, closed=is_closed)
@@ -211,7 +219,7 @@ def test_closed_shards_cover_no_keys(closed):
     assert not covers_all_hash_keys(shards)
 
 
-def test_shards_that_overlap_for_a_moment_cover_their_keys():
+def test_overlapping_shards_cover_all_hash_keys():
     shards = [
         shard_of("shardId-0", hash_range=("0", str(LAST_KEY))),
         shard_of("shardId-1", hash_range=("0", str(MIDDLE - 1))),

@@ -1,4 +1,4 @@
-"""Positions: what they mean, and how they are written."""
+"""Positions: validation, text and JSON formats, and the arguments of GetShardIterator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_text_is_the_kind_and_its_argument():
     ]
 
 
-def test_kind_is_read_in_any_case_and_with_space_around():
+def test_kind_is_parsed_in_any_case_and_with_surrounding_spaces():
     assert Position.parse(" trim_horizon\n") == Position(PositionKind.TRIM_HORIZON)
 
 
@@ -64,7 +64,7 @@ def test_kind_is_read_in_any_case_and_with_space_around():
         "AFTER_SEQUENCE_NUMBER:",
         "AFTER_SEQUENCE_NUMBER:4e5",
         "AFTER_SEQUENCE_NUMBER:-1",
-        "AFTER_SEQUENCE_NUMBER:١٢",  # digits to str.isdigit, but none of Kinesis
+        "AFTER_SEQUENCE_NUMBER:١٢",  # str.isdigit accepts these digits, Kinesis does not
         "AFTER_SEQUENCE_NUMBER:12:",
         "AFTER_SEQUENCE_NUMBER:12:-1",
         "AFTER_SEQUENCE_NUMBER:12:01",
@@ -78,12 +78,12 @@ def test_kind_is_read_in_any_case_and_with_space_around():
         "LATEST::3",
     ],
 )
-def test_text_that_is_no_position_is_invalid_input(text):
+def test_text_that_is_not_a_position_is_invalid_input(text):
     with pytest.raises(InvalidInput):
         Position.parse(text)
 
 
-def test_unknown_kind_is_told_the_known_ones():
+def test_the_error_of_an_unknown_kind_lists_the_known_kinds():
     with pytest.raises(
         InvalidInput, match=r"invalid position 'EARLIEST'.*TRIM_HORIZON.*AFTER_SEQUENCE_NUMBER"
     ):
@@ -119,12 +119,12 @@ def test_other_kinds_take_no_sub_sequence_number(kind):
         Position(PositionKind(kind), **fields.get(kind, {}), sub_sequence_number=3)
 
 
-def test_sub_sequence_numbers_are_not_below_0():
+def test_a_negative_sub_sequence_number_is_invalid_input():
     with pytest.raises(InvalidInput, match="takes no sub-sequence number -1"):
         Position.after(NUMBER, -1)
 
 
-def test_position_after_the_first_sub_record_is_another_than_the_one_after_the_whole():
+def test_the_position_after_the_first_sub_record_differs_from_the_one_after_the_whole_record():
     assert Position.after(NUMBER, 0) != Position.after(NUMBER)
 
 
@@ -133,7 +133,7 @@ def test_naive_timestamp_is_invalid_input():
         Position.at_timestamp(MOMENT.replace(tzinfo=None))
 
 
-def test_timestamp_of_another_zone_becomes_utc():
+def test_a_timestamp_of_another_time_zone_is_converted_to_utc():
     position = Position.at_timestamp(MOMENT.astimezone(timezone(timedelta(hours=5, minutes=30))))
     assert position.timestamp is not None
     assert position.timestamp.tzinfo is UTC
@@ -147,13 +147,13 @@ def test_iterator_arguments_are_those_of_the_api():
         {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": MOMENT},
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
         {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
-        # Inside an aggregate: the record itself is needed again.
+        # Inside an aggregate, the record itself must be read again.
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
         {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": NUMBER},
     ]
 
 
-def test_a_time_is_cut_to_the_millisecond_as_the_service_counts():
+def test_a_timestamp_is_truncated_to_milliseconds():
     position = Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00.644999Z")
     assert str(position) == "AT_TIMESTAMP:2026-01-31T12:00:00.644000Z"
     assert msgspec.json.decode(msgspec.json.encode(position), type=Position) == position

@@ -1,4 +1,4 @@
-"""What the clients of the SDK share."""
+"""Clients of the SDK share its loaded data files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinesis_assets.kinesis.sdk_client import _loader
 from kinesis_assets.kinesis.settings import ClientSettings
 
 
-def test_a_further_client_reads_none_of_the_sdks_data_files(monkeypatch):
+def test_a_second_client_reads_no_data_files_of_the_sdk(monkeypatch):
     settings = ClientSettings("us-east-1", "http://127.0.0.1:1")
     StreamClient("first", settings)
     read = []
@@ -21,13 +21,13 @@ def test_a_further_client_reads_none_of_the_sdks_data_files(monkeypatch):
     assert not read
 
 
-def test_a_further_client_leaves_nothing_behind_in_what_they_share():
+def test_a_second_client_does_not_change_the_shared_loader():
     settings = ClientSettings("us-east-1", "http://127.0.0.1:1")
     paths = [len(_loader(None).search_paths) for _ in range(3) if StreamClient("orders", settings)]
     assert len(set(paths)) == 1
 
 
-def test_the_sdks_data_may_be_ones_own(tmp_path, monkeypatch):
+def test_data_files_of_aws_data_path_are_used(tmp_path, monkeypatch):
     own = tmp_path / "kinesis" / "2013-12-02"
     own.mkdir(parents=True)
     model = create_loader().load_service_model("kinesis", "service-2")

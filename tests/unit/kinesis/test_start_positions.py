@@ -1,4 +1,4 @@
-"""Where the first plan of a stream begins: how it is written, and what it becomes when it is frozen."""
+"""Start positions of a stream's first plan: their formats, and how they are frozen."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MAP = {
     B: f"AFTER_SEQUENCE_NUMBER:{NUMBER}:7",
     "default": "LATEST",
 }
-MEANT = StartPositions(LATEST, {A: Position.at_timestamp(NOON), B: Position.after(NUMBER, 7)})
+PARSED = StartPositions(LATEST, {A: Position.at_timestamp(NOON), B: Position.after(NUMBER, 7)})
 
 YAML = f"""
-# what the old consumer had read
+# positions of the previous consumer
 {A}: AT_TIMESTAMP:2026-01-31T12:00:00Z
 {B}: AFTER_SEQUENCE_NUMBER:{NUMBER}:7
 default: LATEST
@@ -35,7 +35,7 @@ default: LATEST
 
 
 def listing(*shard_ids, now=NOON):
-    """A look at a stream; only the last shard is open."""
+    """A listing of a stream in which only the last shard is open."""
     shards = [
         Shard(shard_id, (), ("0", "9"), "1", closed=shard_id != shard_ids[-1]) for shard_id in shard_ids
     ]
@@ -43,7 +43,7 @@ def listing(*shard_ids, now=NOON):
     return StreamListing(StreamSummary(identity, now, retention_hours=24), shards)
 
 
-# How it is written
+# Formats
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def listing(*shard_ids, now=NOON):
         f"AFTER_SEQUENCE_NUMBER:{NUMBER}:0",
     ],
 )
-def test_a_position_is_for_the_whole_stream(text):
+def test_a_single_position_applies_to_the_whole_stream(text):
     assert StartPositions.of(text) == StartPositions(Position.parse(text))
 
 
-def test_a_map_in_code_has_a_position_for_each_named_shard_and_one_for_the_rest():
-    assert StartPositions.of(MAP) == MEANT
+def test_a_map_has_a_position_for_each_named_shard_and_a_default():
+    assert StartPositions.of(MAP) == PARSED
 
 
 def test_a_map_may_be_json_text():
-    assert StartPositions.of(f"\n {json.dumps(MAP, indent=1)}") == MEANT
+    assert StartPositions.of(f"\n {json.dumps(MAP, indent=1)}") == PARSED
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_map_may_be_json_text():
 def test_a_map_may_be_a_json_or_yaml_file(tmp_path, content):
     path = tmp_path / "starts"
     path.write_text(content)
-    assert StartPositions.of(f"file://{path}") == MEANT
+    assert StartPositions.of(f"file://{path}") == PARSED
 
 
 @pytest.mark.parametrize("content", ["LATEST\n", '"LATEST"'])
@@ -91,31 +91,31 @@ def test_a_file_may_hold_one_position_for_the_whole_stream(tmp_path, content):
     assert StartPositions.of(f"file://{path}") == StartPositions(LATEST)
 
 
-def test_a_map_without_a_default_leaves_the_rest_at_trim_horizon():
+def test_the_default_of_a_map_is_trim_horizon():
     assert StartPositions.of({A: "LATEST"}) == StartPositions(BEGINNING, {A: LATEST})
 
 
 @pytest.mark.parametrize(
-    "starts", [MEANT, StartPositions(), StartPositions(LATEST), StartPositions(BEGINNING, {C: LATEST})]
+    "starts", [PARSED, StartPositions(), StartPositions(LATEST), StartPositions(BEGINNING, {C: LATEST})]
 )
-def test_text_reads_back_as_the_same_starts(starts):
+def test_text_reads_back_as_the_same_start_positions(starts):
     assert StartPositions.of(str(starts)) == starts
 
 
-# What cannot be meant
+# Invalid input
 
 
 @pytest.mark.parametrize(
     "start",
     ["", "EARLIEST", "AT_TIMESTAMP:2026-01-31T12:00:00", "[1]", {A: "EARLIEST"}, '{"default": "EARLIEST"}'],
 )
-def test_a_start_that_is_no_position_is_invalid_input(start):
+def test_an_invalid_position_is_refused(start):
     with pytest.raises(InvalidInput, match=r"invalid position|UTC offset"):
         StartPositions.of(start)
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 5}', '{"a": null}', '{"a": {"b": "LATEST"}}', '{"a", "b"}'])
-def test_text_that_is_no_map_of_positions_is_invalid_input(text):
+def test_text_that_is_not_a_map_of_positions_is_refused(text):
     with pytest.raises(InvalidInput, match=r"^start "):
         StartPositions.of(text)
 
@@ -129,18 +129,18 @@ def test_text_that_is_no_map_of_positions_is_invalid_input(text):
         pytest.param(b"null", id="null"),
         pytest.param(b"default: {kind: LATEST}", id="nested map"),
         pytest.param(b"default: [LATEST]", id="list in a map"),
-        pytest.param(b"0: LATEST", id="number for a shard"),
+        pytest.param(b"0: LATEST", id="number as a shard ID"),
         pytest.param(b"default: 2026-01-31T12:00:00Z", id="bare time"),
-        pytest.param(b"default: 2026-31-01", id="bare time that is none"),
+        pytest.param(b"default: 2026-31-01", id="invalid bare time"),
         pytest.param(b"default: 'LATEST", id="broken YAML"),
-        pytest.param(b'{"default": "LATEST"', id="cut JSON"),
+        pytest.param(b'{"default": "LATEST"', id="truncated JSON"),
         pytest.param(b"LATEST\n---\nLATEST\n", id="two documents"),
-        pytest.param(b"!!python/name:os.system", id="a tag of Python"),
-        pytest.param(b"default: LATE\xffST", id="no UTF-8"),
+        pytest.param(b"!!python/name:os.system", id="Python tag"),
+        pytest.param(b"default: LATE\xffST", id="not UTF-8"),
         pytest.param(b"file://starts.yaml", id="another file"),
     ],
 )
-def test_a_file_that_holds_no_starts_is_invalid_input_and_named(tmp_path, content):
+def test_the_error_of_an_invalid_file_names_it(tmp_path, content):
     path = tmp_path / "starts.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"file://.*starts\.yaml") as caught:
@@ -148,27 +148,27 @@ def test_a_file_that_holds_no_starts_is_invalid_input_and_named(tmp_path, conten
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("what", ["missing", "folder"])
-def test_a_file_that_cannot_be_read_is_invalid_input_and_named(tmp_path, what):
-    path = tmp_path if what == "folder" else tmp_path / "none.yaml"
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_the_error_of_an_unreadable_file_names_it(tmp_path, kind):
+    path = tmp_path if kind == "folder" else tmp_path / "none.yaml"
     with pytest.raises(InvalidInput, match=f"file://{path} cannot be read"):
         StartPositions.of(f"file://{path}")
 
 
-# Frozen
+# Freezing
 
 
-def test_latest_becomes_the_time_of_the_services_clock_for_every_listed_shard():
+def test_latest_is_frozen_as_the_services_time_for_every_listed_shard():
     at_noon = Position.at_timestamp(NOON)
     assert StartPositions(LATEST).frozen(listing(A, B, C)) == {A: at_noon, B: at_noon, C: at_noon}
 
 
-def test_latest_of_a_named_shard_becomes_that_time_too():
+def test_latest_of_a_named_shard_is_frozen_as_the_services_time():
     starts = StartPositions.of({B: "LATEST"})
     assert starts.frozen(listing(A, B)) == {A: BEGINNING, B: Position.at_timestamp(NOON)}
 
 
-def test_other_starts_are_frozen_as_they_are():
+def test_other_positions_are_frozen_unchanged():
     starts = StartPositions.of(
         {A: "AT_TIMESTAMP:2026-01-31T11:59:59.999Z", B: f"AT_SEQUENCE_NUMBER:{NUMBER}"}
     )
@@ -176,11 +176,11 @@ def test_other_starts_are_frozen_as_they_are():
 
 
 def test_a_named_shard_has_its_own_start_and_the_rest_the_default():
-    frozen = MEANT.frozen(listing(A, B, C))
-    assert frozen == {**MEANT.shards, C: Position.at_timestamp(NOON)}
+    frozen = PARSED.frozen(listing(A, B, C))
+    assert frozen == {**PARSED.shards, C: Position.at_timestamp(NOON)}
 
 
-def test_shards_that_are_not_listed_are_named_in_the_refusal():
+def test_named_shards_that_are_not_listed_are_refused():
     starts = StartPositions.of({C: "LATEST", A: "LATEST", B: "LATEST"})
     with pytest.raises(InvalidInput, match=f"orders.* {A}, {C}, which"):
         starts.frozen(listing(B))
@@ -192,13 +192,13 @@ def test_a_sequence_number_for_a_stream_of_several_shards_is_refused(start):
         StartPositions.of(start).frozen(listing(A, B))
 
 
-def test_a_sequence_number_for_all_but_the_named_shards_is_refused_if_these_are_several():
+def test_a_default_sequence_number_for_several_shards_is_refused():
     starts = StartPositions.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
     with pytest.raises(InvalidInput, match="applies to 2; give each shard"):
         starts.frozen(listing(A, B, C))
 
 
-def test_a_sequence_number_is_for_the_one_shard_that_is_left():
+def test_a_default_sequence_number_may_apply_to_one_shard():
     starts = StartPositions.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
     assert starts.frozen(listing(A, B))[B] == Position.after(NUMBER)
 
@@ -206,11 +206,11 @@ def test_a_sequence_number_is_for_the_one_shard_that_is_left():
 @pytest.mark.parametrize(
     "time", ["2026-01-31T12:00:01Z", "2026-01-31T12:00:01+00:00", "2099-01-01T00:00:00Z"]
 )
-def test_a_time_to_come_by_the_services_clock_is_refused(time):
+def test_a_timestamp_after_the_services_time_is_refused(time):
     with pytest.raises(InvalidInput, match=f"orders: {B}: .* is not in the past; .* 2026-01-31 12:00:00"):
         StartPositions.of({B: f"AT_TIMESTAMP:{time}"}).frozen(listing(A, B))
 
 
 @pytest.mark.parametrize("time", ["2026-01-31T12:00:00Z", "2026-01-31T13:30:00+01:30"])
-def test_the_present_second_of_the_services_clock_is_taken(time):
+def test_the_current_second_of_the_services_clock_is_accepted(time):
     assert StartPositions.of(f"AT_TIMESTAMP:{time}").frozen(listing(A)) == {A: Position.at_timestamp(NOON)}

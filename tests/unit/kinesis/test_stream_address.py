@@ -1,4 +1,4 @@
-"""A stream's name or its ARN, and what is neither."""
+"""Parsing a stream's name or ARN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders.v2"
 
 
-def test_a_name_is_sent_as_a_name():
+def test_a_name_is_sent_as_stream_name():
     address = StreamAddress.parse("orders.v2")
     assert (address.name, address.arn, str(address)) == ("orders.v2", None, "orders.v2")
     assert address.arguments == {"StreamName": "orders.v2"}
@@ -25,7 +25,7 @@ def test_a_name_is_sent_as_a_name():
         ("aws-iso-b", "us-isob-east-1"),
     ],
 )
-def test_an_arn_of_any_partition_is_sent_as_an_arn(partition, region):
+def test_an_arn_of_any_partition_is_sent_as_stream_arn(partition, region):
     arn = f"arn:{partition}:kinesis:{region}:123456789012:stream/orders.v2"
     address = StreamAddress.parse(arn)
     assert (address.name, address.arn, str(address)) == ("orders.v2", arn, arn)
@@ -54,18 +54,18 @@ def test_an_arn_of_any_partition_is_sent_as_an_arn(partition, region):
         " " + ARN,
     ],
 )
-def test_what_is_neither_is_refused(text):
+def test_text_that_is_neither_a_name_nor_an_arn_is_refused(text):
     with pytest.raises(InvalidInput):
         StreamAddress.parse(text)
 
 
-def test_the_arn_of_a_consumer_is_refused_with_the_streams():
+def test_the_arn_of_a_consumer_is_refused_and_the_error_names_the_streams_arn():
     with pytest.raises(InvalidInput, match="is the ARN of a consumer; give the ARN of its stream") as refused:
         StreamAddress.parse(f"{ARN}/consumer/analytics:1700000000")
     assert f"'{ARN}'" in str(refused.value)
 
 
-def test_the_region_of_an_arn_counts():
+def test_the_region_of_an_arn_must_match_region_name():
     assert StreamAddress.parse(ARN).region_name("eu-west-1") == "eu-west-1"
     with pytest.raises(InvalidInput, match=r"region eu-west-1, but region_name is us-east-1"):
         StreamAddress.parse(ARN).region_name("us-east-1")

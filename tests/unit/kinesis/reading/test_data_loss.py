@@ -1,4 +1,4 @@
-"""When records may have expired unread, what is told of it, and what is read after that."""
+"""Detection of records that may have expired unread, and reading after such a gap."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class OneShard:
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.seconds, UTC)
 
-    def later(self, **span: float) -> None:
-        self.clock.advance(timedelta(**span).total_seconds())
+    def later(self, **duration: float) -> None:
+        self.clock.advance(timedelta(**duration).total_seconds())
 
     def expire(self) -> None:
-        """Let all records be gone, as when their retention has passed."""
+        """Delete all records, as the service does once their retention has passed."""
         self.faults.trim(self.stream)
 
     def put(self, *items: int | bytes) -> list[str]:
@@ -70,7 +70,7 @@ class OneShard:
         on_data_loss: OnDataLoss = "fail",
         retention_hours: int = 24,
     ) -> ShardReading:
-        """A reading that knows up to when all is read."""
+        """A reading of a shard that has been read completely up to a time."""
         expiry = Expiry(
             complete_until=complete_until, retention_hours=retention_hours, on_data_loss=on_data_loss
         )
@@ -86,7 +86,7 @@ def shard(clocked: Any, faults: Faults, stream: str) -> OneShard:
 
 
 def data(reading, between: Callable[[], object] = lambda: None):
-    """What a reading hands out, to its end; something may be done after each page."""
+    """Read to the end of the range and return the data; call `between` after each page."""
     items = []
     for records in reading:
         items += [int(record.data) for record in records]
@@ -94,22 +94,22 @@ def data(reading, between: Callable[[], object] = lambda: None):
     return items
 
 
-# When it is possible
+# When a loss is possible
 
 
 @pytest.mark.parametrize("passed", [{}, {"hours": 23}, {"hours": 24, "seconds": -2}])
-def test_nothing_can_be_lost_within_a_retention_of_what_was_read(shard, passed):
+def test_no_loss_is_reported_within_the_retention_period(shard, passed):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(**passed)
-    shard.expire()  # sooner than it may
+    shard.expire()  # earlier than the retention allows
     shard.put(1)
     assert data(shard.reading(Position.after(read), since)) == [1]
 
 
-# The service's clock is known in whole seconds, rounded down: one may have passed that it does not show.
+# The service's time is known in whole seconds, rounded down: almost one more may have passed.
 @pytest.mark.parametrize("passed", [{"hours": 24, "seconds": -1}, {"hours": 24}, {"days": 300}])
-def test_loss_is_told_from_the_first_second_in_which_it_is_possible(shard, passed):
+def test_a_loss_is_reported_from_the_first_second_in_which_it_is_possible(shard, passed):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(**passed)
@@ -121,8 +121,8 @@ def test_loss_is_told_from_the_first_second_in_which_it_is_possible(shard, passe
     assert (reading.position, reading.records, reading.end) == (Position.after(read), 0, None)
 
 
-@pytest.mark.parametrize(("lowest", "told"), [(24, True), (26, False), (168, False)])
-def test_the_lowest_retention_seen_counts_and_not_the_present_one(shard, lowest, told):
+@pytest.mark.parametrize(("lowest", "lost"), [(24, True), (26, False), (168, False)])
+def test_the_lowest_known_retention_counts_and_not_the_current_one(shard, lowest, lost):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     (read,) = shard.put(0)
     since = shard.now
@@ -130,14 +130,14 @@ def test_the_lowest_retention_seen_counts_and_not_the_present_one(shard, lowest,
     shard.expire()
     shard.put(1)
     reading = shard.reading(Position.after(read), since, retention_hours=lowest)
-    if told:
+    if lost:
         with pytest.raises(DataLost):
             data(reading)
     else:
         assert data(reading) == [1]
 
 
-def test_idle_shard_is_no_exception(shard):
+def test_a_loss_is_reported_for_an_idle_shard(shard):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
@@ -145,7 +145,7 @@ def test_idle_shard_is_no_exception(shard):
         data(shard.reading(Position.after(read), since))
 
 
-def test_closed_shard_is_no_exception_and_not_at_its_end(shard):
+def test_a_loss_is_reported_for_a_closed_shard_before_its_end(shard):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=20)
@@ -157,7 +157,7 @@ def test_closed_shard_is_no_exception_and_not_at_its_end(shard):
     assert reading.end is None
 
 
-def test_empty_pages_say_nothing_until_the_first_available_record_is_seen(shard, faults):
+def test_a_loss_behind_empty_pages_is_reported_with_the_first_available_record(shard, faults):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
@@ -169,7 +169,7 @@ def test_empty_pages_say_nothing_until_the_first_available_record_is_seen(shard,
     assert reading.position == Position.after(read)
 
 
-def test_a_range_that_knows_no_time_looks_for_no_loss(shard):
+def test_a_range_without_expiry_reports_no_loss(shard):
     (read,) = shard.put(0)
     shard.later(hours=30)
     shard.put(1)
@@ -177,11 +177,11 @@ def test_a_range_that_knows_no_time_looks_for_no_loss(shard):
     assert data(ShardReading(shard.client, range_)) == [1]
 
 
-# What proves that nothing is lost
+# Proof that nothing is lost
 
 
 @pytest.mark.parametrize("unread", [(1, 2), ()], ids=["records after it", "none after it"])
-def test_last_record_read_still_being_there_proves_that_nothing_is_lost(shard, unread):
+def test_a_last_record_that_is_still_available_proves_that_nothing_is_lost(shard, unread):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     (read,) = shard.put(0)
     since = shard.now
@@ -191,7 +191,7 @@ def test_last_record_read_still_being_there_proves_that_nothing_is_lost(shard, u
     assert data(shard.reading(Position.after(read), since)) == list(unread)
 
 
-def test_last_record_read_being_gone_proves_nothing_where_later_ones_are_there(shard):
+def test_a_loss_is_reported_if_only_records_after_the_last_one_are_available(shard):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     read, gone, available = shard.put(0, 1, 2)
     since = shard.now
@@ -204,7 +204,7 @@ def test_last_record_read_being_gone_proves_nothing_where_later_ones_are_there(s
         data(shard.reading(Position.after(read), since))
 
 
-def test_looking_whether_the_last_record_is_there_skips_no_record_and_reads_none_twice(shard, faults):
+def test_the_probe_for_the_last_record_neither_skips_nor_duplicates_records(shard, faults):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     read, *_ = shard.put(0, 1, 2, 3)
     since = shard.now
@@ -215,7 +215,7 @@ def test_looking_whether_the_last_record_is_there_skips_no_record_and_reads_none
     assert reading.records == 3
 
 
-def test_who_is_told_to_stop_before_the_look_ends_without_it_and_tells_no_loss(shard, faults):
+def test_a_stop_before_the_probe_ends_the_reading_without_reporting_a_loss(shard, faults):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
@@ -228,12 +228,13 @@ def test_who_is_told_to_stop_before_the_look_ends_without_it_and_tells_no_loss(s
     assert faults.count("GetRecords") == 1
 
 
-def test_a_throttled_look_has_no_more_patience_than_its_range(shard, faults):
+def test_a_throttled_probe_fails_after_the_retry_seconds_of_its_range(shard, faults):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
     shard.put(1)
-    faults.throttle("GetRecords", after=1)  # the page comes, the look for the record before it does not
+    # The page is returned, the probe for the record before it is throttled.
+    faults.throttle("GetRecords", after=1)
     range_ = msgspec.structs.replace(shard.reading(Position.after(read), since).range, retry_seconds=0.1)
     reading = ShardReading(shard.client, range_)
     began = time.monotonic()
@@ -243,49 +244,49 @@ def test_a_throttled_look_has_no_more_patience_than_its_range(shard, faults):
     assert reading.position == Position.after(read)
 
 
-def test_page_keeps_its_seat_while_it_is_looked_whether_the_last_record_is_there(shard, faults):
+def test_a_page_keeps_its_memory_reservation_during_the_probe(shard, faults):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     read, _ = shard.put(0, 1)
     since = shard.now
     shard.later(hours=30)
-    limiter, taken = MemoryLimiter(1 << 30), []
-    faults.before("GetRecords", lambda: taken.append(limiter._reserved))
+    limiter, reserved = MemoryLimiter(1 << 30), []
+    faults.before("GetRecords", lambda: reserved.append(limiter._reserved))
     reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
     assert data(reading) == [1]
-    before_page, before_look, *_ = taken
+    before_page, before_probe, *_ = reserved
     assert before_page == 0
-    assert before_look > 0
+    assert before_probe > 0
 
 
-def test_who_pauses_holds_no_room_also_where_it_is_looked_whether_the_last_record_is_there(shard, faults):
-    """With its pauses others come to be under way, and may wait for that room."""
+def test_a_pause_during_the_probe_holds_no_memory(shard, faults):
+    """Other readings run during a pause and may need the memory."""
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     read, _ = shard.put(0, 1)
     since = shard.now
     shard.later(hours=30)
     faults.fail(times=3)
-    limiter, taken = RecordingLimiter(1 << 30), []
+    limiter, reserved = RecordingLimiter(1 << 30), []
     reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
     for step in reading.steps():
         if isinstance(step, Pause):
-            taken.append(limiter._reserved)
+            reserved.append(limiter._reserved)
         elif not isinstance(step, Records):
             step.block()
-    assert set(taken) == {0}
+    assert set(reserved) == {0}
     assert limiter.max_reserved > 0
 
 
-def test_others_go_on_while_it_is_looked_whether_the_last_record_is_there(shard, faults):
+def test_other_readings_continue_during_the_probe(shard, faults):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     read, _ = shard.put(0, 1)
     since = shard.now
     shard.later(hours=30)
-    looked, let, in_time = threading.Event(), threading.Event(), []
+    probing, finish_probe, in_time = threading.Event(), threading.Event(), []
 
     def before():
         if faults.count("GetRecords") == 2:
-            looked.set()
-            in_time.append(let.wait(5))
+            probing.set()
+            in_time.append(finish_probe.wait(5))
 
     def reads():
         for step in shard.reading(Position.after(read), since).steps():
@@ -293,15 +294,15 @@ def test_others_go_on_while_it_is_looked_whether_the_last_record_is_there(shard,
                 yield step
 
     def others():
-        assert (yield from to_thread(lambda: looked.wait(5)))
-        let.set()
+        assert (yield from to_thread(lambda: probing.wait(5)))
+        finish_probe.set()
 
     faults.before("GetRecords", before)
     EventLoop(2).run([reads(), others()])
     assert in_time == [True]
 
 
-def test_aggregate_that_is_half_read_still_being_there_proves_that_nothing_is_lost(shard):
+def test_a_partly_read_aggregate_that_is_still_available_proves_that_nothing_is_lost(shard):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     since = shard.now
@@ -310,7 +311,7 @@ def test_aggregate_that_is_half_read_still_being_there_proves_that_nothing_is_lo
     assert data(shard.reading(Position.after(number, 1), since)) == [2, 3, 4]
 
 
-def test_rest_of_an_aggregate_that_expired_is_told(shard):
+def test_the_unread_rest_of_an_expired_aggregate_is_reported(shard):
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     since = shard.now
     shard.later(hours=30)
@@ -321,7 +322,7 @@ def test_rest_of_an_aggregate_that_expired_is_told(shard):
         data(shard.reading(Position.after(number, 1), since))
 
 
-def test_rest_of_an_aggregate_that_is_gone_is_told_at_once(shard):
+def test_the_missing_rest_of_an_aggregate_is_reported_even_within_the_retention_period(shard):
     (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
     shard.expire()
     (available,) = shard.put(4)
@@ -331,7 +332,7 @@ def test_rest_of_an_aggregate_that_is_gone_is_told_at_once(shard):
         data(shard.reading(Position.after(number, 1), shard.now))
 
 
-def test_record_that_a_start_names_being_served_proves_that_nothing_is_lost(shard):
+def test_a_start_record_that_is_available_proves_that_nothing_is_lost(shard):
     shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
     since = shard.now
     (number,) = shard.put(0)
@@ -340,7 +341,7 @@ def test_record_that_a_start_names_being_served_proves_that_nothing_is_lost(shar
     assert data(shard.reading(start, since)) == [0]
 
 
-# What is told
+# Errors and gaps
 
 
 def test_error_names_the_last_record_read_the_first_available_one_and_the_time_between(shard):
@@ -359,7 +360,7 @@ def test_error_names_the_last_record_read_the_first_available_one_and_the_time_b
     assert "on_data_loss: continue" in str(caught.value)
 
 
-def test_gap_is_told_and_the_reading_goes_on_when_that_is_asked_for(shard):
+def test_with_continue_a_gap_is_recorded_and_the_reading_goes_on(shard):
     (read,) = shard.put(0)
     since = shard.now
     shard.put(1)
@@ -375,7 +376,7 @@ def test_gap_is_told_and_the_reading_goes_on_when_that_is_asked_for(shard):
     ]
 
 
-def test_gap_before_nothing_ends_where_that_was_seen(shard):
+def test_a_gap_without_a_next_record_ends_at_the_time_of_the_tip(shard):
     (read,) = shard.put(0)
     since = shard.now
     shard.later(hours=30)
@@ -396,7 +397,7 @@ def test_reading_without_loss_has_no_gap(shard):
     assert reading.gaps == []
 
 
-def test_gap_as_text_says_where_it_begins_and_ends_and_how_long_it_is():
+def test_the_text_of_a_gap_has_its_beginning_end_and_duration():
     since = datetime(2026, 1, 31, 12, tzinfo=UTC)
     gap = Gap(
         after=Position.after("5", 3),
@@ -418,7 +419,7 @@ def test_gap_as_text_says_where_it_begins_and_ends_and_how_long_it_is():
 # In the middle of a reading
 
 
-def test_falling_over_the_edge_while_reading_is_told_and_what_was_read_before_is_kept(shard, faults):
+def test_a_loss_during_a_reading_is_reported_and_keeps_the_records_read_before(shard, faults):
     read, first, _ = shard.put(0, 1, 2)
     since = shard.now
     shard.later(hours=20)
@@ -430,7 +431,7 @@ def test_falling_over_the_edge_while_reading_is_told_and_what_was_read_before_is
     assert (reading.position, reading.records, reading.end) == (Position.after(first), 1, None)
 
 
-def test_falling_over_the_edge_while_reading_is_a_gap_after_what_was_read(shard, faults):
+def test_with_continue_a_loss_during_a_reading_is_a_gap_after_the_last_record(shard, faults):
     read, first, _ = shard.put(0, 1, 2)
     since = shard.now
     shard.later(hours=20)
@@ -444,31 +445,31 @@ def test_falling_over_the_edge_while_reading_is_a_gap_after_what_was_read(shard,
     ]
 
 
-def test_each_page_moves_the_edge_on(shard, faults):
+def test_each_page_extends_the_time_until_a_loss_is_possible(shard, faults):
     (read,) = shard.put(0)
     since = shard.now
     for item in range(1, 11):
         shard.later(hours=2)
         shard.put(item)
     faults.page_size(1)
-    # 20 h behind at first, and no nearer to the tip later.
+    # 20 hours behind at first, and never closer to the tip.
     reading = shard.reading(Position.after(read), since)
     assert data(reading, between=lambda: shard.later(hours=2)) == list(range(1, 11))
 
 
-# At the horizon
+# At the trim horizon
 
 
 @pytest.fixture
 def hourly(shard):
-    """Records of 30 hours, one an hour; those of the last 24 are there."""
+    """One record an hour for 30 hours; those of the last 24 hours are available."""
     for item in range(30):
         shard.put(item)
         shard.later(hours=1)
     return shard
 
 
-def test_who_begins_at_the_oldest_record_is_told_nothing_though_records_expire_meanwhile(hourly, faults):
+def test_no_loss_is_reported_at_the_trim_horizon_while_records_expire(hourly, faults):
     faults.page_size(1)
     reading = hourly.reading(BEGINNING, hourly.now)
     read = data(reading, between=lambda: hourly.later(hours=2))
@@ -476,10 +477,10 @@ def test_who_begins_at_the_oldest_record_is_told_nothing_though_records_expire_m
     assert (reading.gaps, reading.end) == ([], RangeEnd.TIP)
 
 
-def test_who_begins_at_the_oldest_record_is_told_nothing_though_it_is_past_its_retention(shard, faults):
+def test_no_loss_is_reported_at_the_trim_horizon_for_records_past_their_retention(shard, faults):
     shard.put(*range(4))
 
-    def a_day_earlier(_, answer):
+    def past_retention(_, answer):
         records = [
             {**each, "ApproximateArrivalTimestamp": each["ApproximateArrivalTimestamp"] - 26 * 3600}
             for each in answer.members["Records"]
@@ -487,11 +488,11 @@ def test_who_begins_at_the_oldest_record_is_told_nothing_though_it_is_past_its_r
         return answer.but(Records=records)
 
     faults.page_size(1)
-    faults.answer("GetRecords", a_day_earlier, times=2)
+    faults.answer("GetRecords", past_retention, times=2)
     assert data(shard.reading(BEGINNING, shard.now)) == [0, 1, 2, 3]
 
 
-def test_who_has_drawn_away_from_the_horizon_is_told_of_a_fall_over_the_edge(hourly, faults):
+def test_a_loss_is_reported_once_the_reading_has_left_the_trim_horizon(hourly, faults):
     faults.page_size(5)
     reading = hourly.reading(BEGINNING, hourly.now)
     with pytest.raises(DataLost, match="first available record"):
@@ -499,12 +500,12 @@ def test_who_has_drawn_away_from_the_horizon_is_told_of_a_fall_over_the_edge(hou
     assert reading.records == 5
 
 
-def test_unread_shard_whose_beginning_expired_since_it_was_wanted_is_told(hourly):
+def test_a_loss_is_reported_for_an_unread_shard_whose_first_records_expired(hourly):
     with pytest.raises(DataLost, match="read up to TRIM_HORIZON"):
         data(hourly.reading(BEGINNING, hourly.now - timedelta(hours=30)))
 
 
-def test_after_a_gap_the_oldest_record_there_is_is_a_horizon_too(hourly, faults):
+def test_after_a_gap_the_oldest_available_record_counts_as_the_trim_horizon(hourly, faults):
     (read,) = hourly.put(30)
     for item in range(31, 61):
         hourly.put(item)

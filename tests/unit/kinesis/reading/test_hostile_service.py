@@ -1,4 +1,4 @@
-"""A service at its worst: nothing is lost, nothing comes twice, and nothing is tried for ever."""
+"""A faulty service: no record is lost or duplicated, and nothing is retried forever."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ FAILURES = {
     "expired iterator": Faults.expire,
     "500": Faults.fail,
     "503": partial(Faults.fail, status=503, code="ServiceUnavailable"),
-    "reset": Faults.reset,
-    "no answer": Faults.stall,
-    "cut body": Faults.cut_body,
-    "body cut on the wire": partial(Faults.cut_body, on_wire=True),
+    "connection reset": Faults.reset,
+    "no response": Faults.stall,
+    "truncated body": Faults.cut_body,
+    "body truncated on the wire": partial(Faults.cut_body, on_wire=True),
 }
 
 
-def each(troubles):
-    """One test a trouble."""
-    return pytest.mark.parametrize("trouble", troubles.values(), ids=troubles.keys())
+def each_fault(faults):
+    """Run a test once for each fault."""
+    return pytest.mark.parametrize("fault", faults.values(), ids=faults.keys())
 
 
 @pytest.fixture
 def virtual(client):
-    """The reader's time, which passes only where it waits."""
+    """A clock that advances only when the reader waits."""
     virtual = VirtualTime()
     set_timing(client, clock=virtual)
     return virtual
@@ -60,7 +60,7 @@ def virtual(client):
 
 @pytest.fixture
 def drawn(client):
-    """The longest waits between tries; 0.9 of each is taken."""
+    """The upper bounds of the waits between attempts; each wait is 0.9 of its bound."""
     drawn = []
 
     def jitter(longest):
@@ -72,21 +72,21 @@ def drawn(client):
 
 
 def draw_waits(client, jitter):
-    """Have a function draw the waits between tries."""
+    """Use a function for the jitter of the waits between attempts."""
     policy = client.settings.timing.page_retries
     set_timing(client, page_retries=replace(policy, backoff=replace(policy.backoff, jitter=jitter)))
 
 
 @pytest.fixture
 def client(stream, settings, request):
-    """As a Spark task has it: the SDK tries nothing again. Where no answer comes it does not wait long."""
-    timing = ReadTiming(read_timeout=1.0) if "no answer" in request.node.name else ReadTiming()
+    """A client without retries by the SDK, like that of a Spark task, and with a short timeout if needed."""
+    timing = ReadTiming(read_timeout=1.0) if "no response" in request.node.name else ReadTiming()
     return StreamClient(stream, replace(settings, timing=timing), attempts=1)
 
 
 @pytest.fixture
 def put(kinesis, stream):
-    """Puts records into the test's stream, of one shard; gives their sequence numbers."""
+    """Put records into the test's stream, which has one shard; return their sequence numbers."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(*data, partition_key="k"):
@@ -100,7 +100,7 @@ def put(kinesis, stream):
 
 @pytest.fixture
 def reading_of(client):
-    """A reading of the test's shard."""
+    """Create a reading of the test's shard."""
 
     def reading_of(start=BEGINNING, **limits):
         return ShardReading(client, ShardRange(SHARD, start, Bounds(**limits), ALL_KEYS))
@@ -109,7 +109,7 @@ def reading_of(client):
 
 
 def block(step, virtual):
-    """Wait for the next step, in the reader's time."""
+    """Wait for the next step by the reader's clock."""
     if isinstance(step, Pause):
         virtual.sleep(step.seconds)
     else:
@@ -117,7 +117,7 @@ def block(step, virtual):
 
 
 def data(reading):
-    """What a reading hands out, to its end."""
+    """Read to the end of the range and return the data."""
     return [record.data for record in chain.from_iterable(reading)]
 
 
@@ -126,7 +126,7 @@ def data(reading):
 
 @pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("after", [0, 1])
-def test_twenty_empty_pages_behind_the_tip_are_no_end(put, reading_of, faults, after):
+def test_twenty_empty_pages_behind_the_tip_do_not_end_the_range(put, reading_of, faults, after):
     put(b"0", b"1", b"2", b"3")
     faults.page_size(2)
     faults.empty_page(after=after, times=20)
@@ -136,7 +136,9 @@ def test_twenty_empty_pages_behind_the_tip_are_no_end(put, reading_of, faults, a
     assert faults.count("GetRecords") == 22
 
 
-def test_empty_pages_take_no_time_from_a_range_that_has_no_record_yet(put, reading_of, faults, virtual):
+def test_empty_pages_before_the_first_record_do_not_count_toward_max_seconds(
+    put, reading_of, faults, virtual
+):
     put(b"0", b"1")
     faults.empty_page(times=20)
     reading = reading_of(max_seconds=1)
@@ -146,7 +148,7 @@ def test_empty_pages_take_no_time_from_a_range_that_has_no_record_yet(put, readi
 
 
 @pytest.mark.usefixtures("virtual")
-def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, faults):
+def test_empty_pages_after_a_record_count_toward_max_seconds(put, reading_of, faults):
     numbers = put(b"0", b"1")
     faults.page_size(1)
     faults.empty_page(after=1)
@@ -155,7 +157,7 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
     assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
 
 
-def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
+def test_endless_empty_pages_stall_the_shard_instead_of_ending_it_by_max_seconds(
     put, reading_of, client, faults, virtual
 ):
     set_timing(client, stall_seconds=30.0)
@@ -169,15 +171,15 @@ def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
     assert 30 < virtual.now - began < 31
 
 
-# Troubles that pass, and troubles that last
+# Transient and permanent faults
 
 
 @pytest.mark.usefixtures("virtual")
-@each(THROTTLING | FAILURES)
-def test_trouble_that_passes_loses_and_doubles_nothing(put, reading_of, faults, trouble):
+@each_fault(THROTTLING | FAILURES)
+def test_a_transient_fault_neither_loses_nor_duplicates_records(put, reading_of, faults, fault):
     put(b"0", b"1", b"2", b"3", b"4")
     faults.page_size(2)
-    trouble(faults, after=1, times=3)
+    fault(faults, after=1, times=3)
     reading = reading_of()
     assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
     assert reading.end is RangeEnd.TIP
@@ -185,11 +187,11 @@ def test_trouble_that_passes_loses_and_doubles_nothing(put, reading_of, faults, 
 
 
 @pytest.mark.usefixtures("virtual")
-@each(THROTTLING | FAILURES)
-def test_trouble_that_lasts_fails_the_shard_and_keeps_what_came_before(put, reading_of, faults, trouble):
+@each_fault(THROTTLING | FAILURES)
+def test_a_permanent_fault_fails_the_shard_and_keeps_the_records_read_before(put, reading_of, faults, fault):
     numbers = put(b"0", b"1", b"2", b"3")
     faults.page_size(2)
-    trouble(faults, after=1)
+    fault(faults, after=1)
     reading = reading_of()
     read = []
     with pytest.raises(ReadFailed, match=f"{SHARD}: reading from AFTER_SEQUENCE_NUMBER:{numbers[1]} failed"):
@@ -199,34 +201,34 @@ def test_trouble_that_lasts_fails_the_shard_and_keeps_what_came_before(put, read
 
 
 @pytest.mark.usefixtures("virtual")
-@each(FAILURES)
-def test_failure_that_lasts_is_tried_six_times(put, reading_of, faults, trouble):
+@each_fault(FAILURES)
+def test_a_permanent_failure_is_attempted_six_times(put, reading_of, faults, fault):
     put(b"0")
-    trouble(faults)
+    fault(faults)
     with pytest.raises(ReadFailed):
         data(reading_of())
     assert faults.count("GetRecords") == 6
 
 
-@each(THROTTLING)
-def test_throttling_that_lasts_is_waited_out_as_long_as_a_stall(
-    put, reading_of, faults, virtual, drawn, trouble
+@each_fault(THROTTLING)
+def test_permanent_throttling_is_retried_until_the_shard_counts_as_stalled(
+    put, reading_of, faults, virtual, drawn, fault
 ):
     put(b"0")
-    trouble(faults)
+    fault(faults)
     began = virtual.now
     with pytest.raises(ReadFailed):
         data(reading_of())
     assert STALL_SECONDS < virtual.now - began <= STALL_SECONDS + max(drawn)
 
 
-def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading_of, faults, virtual):
+def test_time_spent_waiting_for_other_shards_does_not_count_as_a_stall(put, reading_of, faults, virtual):
     put(b"0")
     faults.throttle(times=1)
     reading, records = reading_of(), 0
     for number, step in enumerate(reading.steps()):
         if number == 0:
-            virtual.sleep(STALL_SECONDS + 1)  # until it has a place
+            virtual.sleep(STALL_SECONDS + 1)  # until it may run
         if isinstance(step, Records):
             records += len(step)
         else:
@@ -234,7 +236,7 @@ def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading
     assert (records, reading.end) == (1, RangeEnd.TIP)
 
 
-def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, faults, virtual):
+def test_a_record_resets_the_time_until_the_shard_counts_as_stalled(put, reading_of, faults, virtual):
     put(b"0", b"1")
     faults.page_size(1)
     faults.throttle(times=1)
@@ -252,7 +254,7 @@ def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, fa
 
 @pytest.mark.parametrize("code", ["ProxyConnectionError", "ConnectionClosedError"])
 @pytest.mark.usefixtures("virtual")
-def test_who_could_not_be_reached_is_tried_again(put, reading_of, monkeypatch, code):
+def test_connection_errors_are_retried(put, reading_of, monkeypatch, code):
     put(b"0")
     errors = [CallFailed("orders", "GetRecords", code, "for a moment") for _ in range(3)]
     get = StreamClient.getting_records
@@ -268,19 +270,19 @@ def test_who_could_not_be_reached_is_tried_again(put, reading_of, monkeypatch, c
 
 
 @pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
-@each({"throttling": Faults.throttle, "failures": Faults.fail})
-def test_waits_between_tries_are_drawn_from_nothing_to_a_bound(
-    put, reading_of, faults, virtual, drawn, operation, trouble
+@each_fault({"throttling": Faults.throttle, "failures": Faults.fail})
+def test_the_upper_bound_of_the_wait_doubles_with_each_attempt(
+    put, reading_of, faults, virtual, drawn, operation, fault
 ):
     put(b"0")
-    trouble(faults, operation, times=5)
+    fault(faults, operation, times=5)
     assert data(reading_of()) == [b"0"]
     assert drawn == [0.2, 0.4, 0.8, 1.6, 3.2]
-    # The first is shorter than the shard's pace.
+    # The first is shorter than the time between calls.
     assert {0.9 * longest for longest in drawn[1:]} <= set(virtual.waits)
 
 
-def test_no_wait_between_tries_is_longer_than_five_seconds(put, reading_of, faults, virtual, drawn):
+def test_no_wait_between_attempts_is_longer_than_five_seconds(put, reading_of, faults, virtual, drawn):
     put(b"0")
     faults.throttle(times=50)
     assert data(reading_of()) == [b"0"]
@@ -289,19 +291,19 @@ def test_no_wait_between_tries_is_longer_than_five_seconds(put, reading_of, faul
 
 
 @pytest.mark.usefixtures("virtual")
-def test_iterator_that_expired_while_throttled_is_taken_anew(put, reading_of, faults):
+def test_an_iterator_that_expired_while_throttled_is_replaced(put, reading_of, faults):
     numbers = put(b"0", b"1", b"2", b"3")
     faults.page_size(2)
     faults.throttle(after=1, times=3)
     faults.expire(after=1, times=1)
     assert data(reading_of()) == [b"0", b"1", b"2", b"3"]
-    _, anew = (call.arguments for call in faults.calls if call.operation == "GetShardIterator")
-    assert anew["StartingSequenceNumber"] == numbers[1]
+    _, second = (call.arguments for call in faults.calls if call.operation == "GetShardIterator")
+    assert second["StartingSequenceNumber"] == numbers[1]
 
 
 @pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("page_size", [1, 10])
-def test_iterator_that_expires_in_an_aggregate_or_after_one_is_taken_anew_exactly(
+def test_an_iterator_that_expires_in_or_after_an_aggregate_is_replaced_exactly(
     put, reading_of, faults, page_size
 ):
     entries = [
@@ -320,12 +322,14 @@ def test_iterator_that_expires_in_an_aggregate_or_after_one_is_taken_anew_exactl
     assert places == [inside, inside, *[("AFTER_SEQUENCE_NUMBER", numbers[0])] * (page_size == 1)]
 
 
-# Iterators that are null
+# Null iterators
 
 
 @pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("body", [b"{}", b'{"ShardIterator": null}'])
-def test_null_for_a_new_iterator_is_tried_again_and_never_the_shards_end(put, reading_of, faults, body):
+def test_a_null_iterator_of_get_shard_iterator_is_retried_and_never_ends_the_shard(
+    put, reading_of, faults, body
+):
     put(b"0")
     faults.answer("GetShardIterator", lambda _, answer: answer.with_body(body), times=2)
     assert data(reading_of()) == [b"0"]
@@ -356,7 +360,7 @@ def test_shard_that_is_closed_while_it_is_read_ends_at_its_null_iterator(
 
 @pytest.fixture
 def called(faults, virtual):
-    """When each GetRecords reached the service, in the reader's time."""
+    """The times of the GetRecords calls at the service, by the reader's clock."""
     called = []
 
     def reached(arguments):
@@ -369,54 +373,54 @@ def called(faults, virtual):
 
 @pytest.fixture
 def refusals(faults, virtual):
-    """Every GetRecords that the service refused, while it enforces its limits in the reader's time."""
+    """The GetRecords calls that the service refused; it enforces its limits by the reader's clock."""
     refusals = []
 
-    def look(call, answer):
+    def note_refusal(call, answer):
         if answer.status != 200:
             refusals.append(call)
 
     faults.enforce_limits(virtual.monotonic)
-    faults.answer("GetRecords", look)
+    faults.answer("GetRecords", note_refusal)
     return refusals
 
 
-def most_in_a_second(times):
-    """The most of some moments that lie within one second."""
-    # The reader's sums of tenths are not exact.
+def max_in_a_second(times):
+    """The maximum number of the times that lie within one second."""
+    # Sums of tenths of a second are not exact.
     return max(sum(begin <= time < begin + 1 - 1e-6 for time in times) for begin in times)
 
 
 @pytest.mark.usefixtures("virtual")
-@each(THROTTLING | FAILURES)
-def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
-    put, reading_of, client, faults, called, trouble
+@each_fault(THROTTLING | FAILURES)
+def test_at_most_five_calls_per_second_are_made_even_if_calls_fail(
+    put, reading_of, client, faults, called, fault
 ):
     draw_waits(client, lambda _: 0.0)
     put(*[b"%d" % item for item in range(12)])
     faults.page_size(1)
-    trouble(faults, after=3, times=5)
+    fault(faults, after=3, times=5)
     assert len(data(reading_of())) == 12
     assert len(called) == 12 + 5
-    assert most_in_a_second(called) == 5
+    assert max_in_a_second(called) == 5
 
 
-def test_five_calls_a_second_hold_where_the_service_sees_them_though_calls_are_slow_on_the_way(
+def test_at_most_five_calls_per_second_arrive_even_if_a_call_is_slow(
     put, reading_of, client, faults, virtual
 ):
     draw_waits(client, lambda _: 0.0)
     put(b"0")
-    came = []
+    arrivals = []
 
     def slow_the_first_time(arguments):
-        virtual.now += 0 if came else 0.19
-        came.append(virtual.now)
+        virtual.now += 0 if arrivals else 0.19
+        arrivals.append(virtual.now)
         return arguments
 
     faults.request("GetRecords", slow_the_first_time)
     faults.throttle(times=8)
     assert data(reading_of()) == [b"0"]
-    assert most_in_a_second(came) == 5
+    assert max_in_a_second(arrivals) == 5
 
 
 def test_a_backlog_of_small_pages_is_read_without_being_throttled(put, reading_of, faults, refusals):
@@ -433,7 +437,7 @@ def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     size = MIB - 1
     for _ in range(30):
-        virtual.now += 1  # the limits are for writers too
+        virtual.now += 1  # writes are limited too
         kinesis.put_record(StreamName=stream, Data=bytes(size), PartitionKey="k")
     began = virtual.now
     reading = reading_of()
@@ -443,7 +447,7 @@ def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being
     assert [round(time - began, 1) for time in called] == [0, 5.2, 10.5]
 
 
-def test_long_partition_keys_count_in_what_a_shard_gives(put, reading_of, faults, refusals, virtual):
+def test_partition_keys_count_toward_the_bytes_per_second(put, reading_of, faults, refusals, virtual):
     for _ in range(8):
         put(*[b"x"] * 500, partition_key="k" * 256)
         virtual.now += 1

@@ -1,4 +1,4 @@
-"""An aggregate of more sub-records than are taken out at once, and how much is asked for."""
+"""Aggregates longer than a slice, the steps of a reading, and checks of sequence numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def put(kinesis, stream):
     return put
 
 
-def of(*items):
+def aggregate_of(*items):
     return aggregate(UserRecord("k", b"%d" % item) for item in items)
 
 
@@ -57,8 +57,8 @@ def data(reading):
     return [int(record.data) for record in chain.from_iterable(reading)]
 
 
-def test_an_aggregate_comes_in_slices_and_its_position_is_inside_until_the_last(put, client):
-    numbers = put(b"0", of(*range(1, 9)), b"9")
+def test_the_position_is_inside_an_aggregate_until_its_last_slice_is_read(put, client):
+    numbers = put(b"0", aggregate_of(*range(1, 9)), b"9")
     reading = reading_of(client)
     seen = [([int(record.data) for record in records], str(reading.position)) for records in reading]
     aggregate_, last = (f"AFTER_SEQUENCE_NUMBER:{number}" for number in numbers[1:])
@@ -66,33 +66,33 @@ def test_an_aggregate_comes_in_slices_and_its_position_is_inside_until_the_last(
     assert (reading.records, reading.end) == (10, RangeEnd.TIP)
 
 
-@pytest.mark.parametrize("most", range(1, 13))
-def test_ranges_of_any_length_give_each_sub_record_once(put, client, most):
-    put(of(*range(7)), b"7", of(8, 9, 10), of(11))
+@pytest.mark.parametrize("length", range(1, 13))
+def test_ranges_of_any_length_return_each_sub_record_once(put, client, length):
+    put(aggregate_of(*range(7)), b"7", aggregate_of(8, 9, 10), aggregate_of(11))
     position, seen = BEGINNING, []
     for _ in range(20):
-        reading = reading_of(client, position, max_records=most)
+        reading = reading_of(client, position, max_records=length)
         seen += data(reading)
         position = reading.position
     assert seen == list(range(12))
 
 
 @pytest.mark.parametrize("steps", range(1, 5))
-def test_who_goes_between_two_slices_goes_on_exactly_there(put, client, steps):
-    put(b"0", of(*range(1, 12)), b"12")
+def test_a_reading_that_stops_between_two_slices_is_resumed_exactly_there(put, client, steps):
+    put(b"0", aggregate_of(*range(1, 12)), b"12")
     reading = reading_of(client)
     walk = iter(reading)
     seen = [int(record.data) for _ in range(steps) for record in next(walk, [])]
     assert seen + data(reading_of(client, reading.position)) == list(range(13))
 
 
-def test_slices_are_the_whole():
-    record = Record("1", 1.0, of(*range(10)), "a")
+def test_slices_add_up_to_the_whole_aggregate():
+    record = Record("1", 1.0, aggregate_of(*range(10)), "a")
     assert [len(part) for part in deaggregate_slices(record, ALL_KEYS)] == [3, 3, 3, 1]
     assert [int(part.data) for part in deaggregate(record, ALL_KEYS)] == list(range(10))
 
 
-def test_what_is_unsound_in_a_later_slice_leaves_the_record_whole():
+def test_damage_in_a_later_slice_keeps_the_record_whole():
     message = aggregation.AggregatedRecord()
     message.partition_key_table.append(b"k")
     for item in range(10):
@@ -107,8 +107,8 @@ def test_what_is_unsound_in_a_later_slice_leaves_the_record_whole():
 # Steps and limits
 
 
-def own(steps):
-    """Records and pauses; all else is waited out."""
+def records_and_pauses(steps):
+    """Yield records and pauses; block on every other step."""
     for step in steps:
         if isinstance(step, (Pause, Records)):
             yield step
@@ -116,28 +116,30 @@ def own(steps):
             step.block()
 
 
-def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
+def test_steps_yield_pauses_and_never_sleep(put, client, faults, monkeypatch):
     set_timing(client, seconds_between_calls=60.0)
     here, sleep = threading.get_ident(), time.sleep
 
     def sleep_elsewhere(seconds):
-        assert threading.get_ident() != here, "a step waited"
+        assert threading.get_ident() != here, "a step slept"
         sleep(seconds)
 
     monkeypatch.setattr(time, "sleep", sleep_elsewhere)
     put(b"0", b"1")
     faults.page_size(1)
-    pauses = [step.seconds for step in own(reading_of(client).steps()) if isinstance(step, Pause)]
+    pauses = [
+        step.seconds for step in records_and_pauses(reading_of(client).steps()) if isinstance(step, Pause)
+    ]
     assert 30 < max(pauses) <= 60
 
 
-def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, faults):
+def test_no_call_is_made_after_a_stop_that_follows_a_failed_call(put, client, faults):
     put(b"0")
     stop = threading.Event()
     faults.throttle()
     range_ = ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS)
     reading = ShardReading(client, range_, stop=stop)
-    steps = own(reading.steps())
+    steps = records_and_pauses(reading.steps())
     faults.clear()
     faults.fail(times=1, status=400, code="ExpiredIteratorException")
     next(steps), next(steps)
@@ -148,7 +150,7 @@ def test_who_is_told_to_stop_after_a_failed_call_makes_no_other(put, client, fau
     assert faults.count("GetRecords") == 1
 
 
-def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, faults, monkeypatch):
+def test_the_limit_of_a_request_follows_the_bytes_that_are_left(put, client, faults, monkeypatch):
     monkeypatch.setattr(call_pacing, "MIN_LIMIT", 1)
     put(*[b"%03d" % item for item in range(100)])
     faults.page_size(10)
@@ -157,11 +159,11 @@ def test_no_more_is_asked_for_than_the_bytes_that_are_left_hold(put, client, fau
     assert limits == [10_000, 12]
 
 
-# Numbers
+# Sequence numbers
 
 
 @pytest.mark.parametrize("wrong", ["", "0", "01", "-1", "1\n", "1\n2", "x", "१", "1" * 130, " 1"])
-def test_the_one_that_is_no_number_is_found_among_many(wrong):
+def test_one_invalid_sequence_number_is_found_among_many(wrong):
     texts = [str(49590338271490256608559692538361571095921575989136588898 + item) for item in range(50)]
     assert first_invalid_number(pa.array(texts)) is None
     for place in (0, 25, 50):
@@ -169,5 +171,5 @@ def test_the_one_that_is_no_number_is_found_among_many(wrong):
         assert first_invalid_number(pa.array(among)) == (None if wrong == "0" else wrong)
 
 
-def test_no_numbers_are_fine():
+def test_an_empty_page_has_no_invalid_sequence_number():
     assert first_invalid_number(pa.array([], pa.string())) is None

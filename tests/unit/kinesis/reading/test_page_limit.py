@@ -1,4 +1,4 @@
-"""Responses that are too long: asked for again with fewer records, in bounded memory."""
+"""Responses that are too long are requested again with fewer records, in bounded memory."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def virtual(client, monkeypatch):
-    """The reader's time, which passes only where it waits; it asks for 16 records at most."""
+    """A clock that advances only when the reader waits. The reader requests at most 16 records."""
     virtual = VirtualTime()
     set_timing(client, clock=virtual)
     monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
     return virtual
 
 
-@pytest.fixture(params=[False, True], ids=["own HTTP", "SDK"])
+@pytest.fixture(params=[False, True], ids=["direct", "SDK"])
 def client(stream, settings, request):
     return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
 
 
 @pytest.fixture
 def put(kinesis, stream):
-    """Puts so many records into the test's stream, of one shard; gives their data."""
+    """Put records into the test's stream, which has one shard; return their data."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(count):
@@ -65,7 +65,7 @@ def data(reading):
 
 
 def limits(faults):
-    """What was asked for, call by call."""
+    """The limit of each GetRecords call."""
     return [call.arguments["Limit"] for call in faults.calls if call.operation == "GetRecords"]
 
 
@@ -77,30 +77,28 @@ def test_shard_whose_pages_are_too_long_is_read_with_the_limit_that_fits(put, re
     assert limits(faults) == [16, 8, 4, 4, 4, 4, 8, 4, 4, 4, 4, 4, 4]
 
 
-def test_iterator_is_good_for_the_smaller_page_too(put, reading, faults):
+def test_the_smaller_page_is_requested_with_the_same_iterator(put, reading, faults):
     put(20)
     faults.long_page(above=4)
     data(reading)
     assert faults.count("GetShardIterator") == 1
 
 
-def test_single_records_are_read_where_nothing_else_fits(put, reading, faults):
+def test_records_are_read_one_by_one_if_no_larger_page_fits(put, reading, faults):
     whole = put(7)
     faults.long_page(above=1)
     assert data(reading) == whole
     assert limits(faults) == [16, 8, 4, 2, 1, 1, 1, 1, 2, 1, 1, 1]
 
 
-def test_limit_grows_back_when_pages_are_shorter_again(put, reading, faults):
+def test_the_limit_grows_again_when_pages_are_shorter(put, reading, faults):
     whole = put(100)
     faults.long_page(above=2, times=3)
     assert data(reading) == whole
     assert limits(faults) == [16, 8, 4, *[2] * 4, *[4] * 4, *[8] * 4, *[16] * 3]
 
 
-def test_single_record_that_is_too_long_fails_after_bounded_tries_and_the_message_names_the_cause(
-    put, reading, faults
-):
+def test_a_single_record_that_is_too_long_fails_after_bounded_attempts(put, reading, faults):
     put(2)
     faults.long_page(above=0)
     with pytest.raises(ReadFailed, match=r"ResponseTooLong: the response has \d+ bytes, more than 16777216"):
@@ -124,7 +122,7 @@ def test_next_call_waits_as_long_as_after_the_largest_page(put, reading, faults,
     assert max(virtual.waits) == pytest.approx(10 * MIB / 2e6)
 
 
-def test_bounds_may_ask_for_less_than_the_limit_and_halving_begins_there(put, client, faults):
+def test_halving_starts_at_the_limit_that_the_bounds_allow(put, client, faults):
     put(6)
     faults.long_page(above=2, times=2)
     assert len(data(ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_records=6), ALL_KEYS)))) == 6
@@ -142,7 +140,7 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     assert limits(faults) == [16]
 
 
-def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults):
+def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, faults):
     put(6)
     limiter = RecordingLimiter(1 << 40)
     faults.long_page(above=3, size=32 * MIB)
@@ -157,29 +155,29 @@ def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults
     assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * body) for body in short]
 
 
-# The limit by itself
+# PageLimit
 
 
-def calls_in_vain(limit, calls, fitting):
-    """Of so many calls, how many ask for more records than fit."""
-    vain = 0
+def rejected_calls(limit, calls, fitting):
+    """Count the calls that request more records than fit."""
+    rejected = 0
     for _ in range(calls):
         if limit.records > fitting:
-            vain += 1
+            rejected += 1
             assert limit.halve(limit.records)
         else:
             limit.note_received()
-    return vain
+    return rejected
 
 
 @pytest.mark.parametrize("fitting", [1, 2, 1000, 5000, 9999])
-def test_few_calls_are_made_in_vain_where_pages_stay_too_long(fitting):
+def test_few_calls_are_rejected_where_pages_stay_too_long(fitting):
     limit = PageLimit(10_000)
-    assert calls_in_vain(limit, 1000, fitting) <= 14 + 8
-    assert calls_in_vain(limit, 1000, fitting) <= 5
+    assert rejected_calls(limit, 1000, fitting) <= 14 + 8
+    assert rejected_calls(limit, 1000, fitting) <= 5
 
 
-def test_limit_never_exceeds_the_most_nor_falls_below_one():
+def test_the_limit_stays_between_one_and_its_maximum():
     limit = PageLimit(10_000)
     for _ in range(100):
         limit.note_received()
@@ -187,5 +185,5 @@ def test_limit_never_exceeds_the_most_nor_falls_below_one():
     while limit.halve(limit.records):
         pass
     assert limit.records == 1
-    assert calls_in_vain(limit, 200, 10_000) == 0
+    assert rejected_calls(limit, 200, 10_000) == 0
     assert limit.records == 10_000

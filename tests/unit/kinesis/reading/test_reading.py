@@ -26,7 +26,7 @@ MIDDLE = str(1 << 127)
 
 @pytest.fixture
 def put(kinesis, stream):
-    """Puts records of numbered data into the test's stream, of one shard; gives their sequence numbers."""
+    """Put numbered records into the test's stream, which has one shard; return their sequence numbers."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(*data):
@@ -39,13 +39,13 @@ def put(kinesis, stream):
 
 @pytest.fixture
 def split(kinesis, stream):
-    """Closes the test's shard."""
+    """Return a function that closes the test's shard."""
     return lambda: kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
 
 
 @pytest.fixture
 def reading_of(client):
-    """A reading of the test's shard."""
+    """Create a reading of the test's shard."""
 
     def reading_of(start=BEGINNING, **bounds):
         return ShardReading(client, ShardRange(SHARD, start, Bounds(**bounds), ALL_KEYS))
@@ -54,7 +54,7 @@ def reading_of(client):
 
 
 def data(reading):
-    """What a reading hands out, to its end."""
+    """Read to the end of the range and return the data."""
     return [int(record.data) for record in chain.from_iterable(reading)]
 
 
@@ -89,7 +89,7 @@ def test_start_at_a_time_is_inclusive(clocked, stream):
     assert data(ShardReading(client, ShardRange(SHARD, start, Bounds(), ALL_KEYS))) == [1, 2]
 
 
-def test_reading_tells_where_the_next_one_begins(put, reading_of):
+def test_the_next_reading_begins_at_the_position_of_the_previous_one(put, reading_of):
     numbers = put(0, 1)
     reading = reading_of()
     assert data(reading) == [0, 1]
@@ -99,7 +99,7 @@ def test_reading_tells_where_the_next_one_begins(put, reading_of):
 
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "AT_TIMESTAMP:2026-01-31T12:00:00Z"])
-def test_empty_read_leaves_the_position_as_it_was(kinesis, stream, reading_of, start):
+def test_an_empty_read_keeps_the_position(kinesis, stream, reading_of, start):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     reading = reading_of(Position.parse(start))
     assert data(reading) == []
@@ -107,7 +107,7 @@ def test_empty_read_leaves_the_position_as_it_was(kinesis, stream, reading_of, s
     assert reading.end is RangeEnd.TIP
 
 
-def test_empty_resume_leaves_the_position_as_it_was(put, reading_of):
+def test_an_empty_resume_keeps_the_position(put, reading_of):
     last = Position.after(put(0)[-1])
     reading = reading_of(last)
     assert data(reading) == []
@@ -117,7 +117,7 @@ def test_empty_resume_leaves_the_position_as_it_was(put, reading_of):
 # Where it ends
 
 
-def test_tip_ends_the_range_and_its_time_is_the_services(clocked, stream):
+def test_the_tip_ends_the_range_and_is_dated_by_the_service(clocked, stream):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.clock.seconds += 1000.9
     reading = ShardReading(
@@ -128,7 +128,7 @@ def test_tip_ends_the_range_and_its_time_is_the_services(clocked, stream):
     assert reading.millis_behind_latest == 0
 
 
-def test_most_records_are_exact_over_pages(put, reading_of, faults):
+def test_max_records_is_exact_across_pages(put, reading_of, faults):
     numbers = put(*range(10))
     faults.page_size(3)
     reading = reading_of(max_records=7)
@@ -144,7 +144,7 @@ def test_range_of_as_many_records_as_there_are_ends_at_the_tip(put, reading_of):
     assert reading.end is RangeEnd.TIP
 
 
-def test_most_bytes_end_the_range_before_the_record_that_exceeds(put, reading_of):
+def test_max_bytes_ends_the_range_before_the_record_that_exceeds_it(put, reading_of):
     numbers = put(1, 22, 333, 4)
     reading = reading_of(max_bytes=5)
     assert data(reading) == [1, 22]
@@ -152,20 +152,20 @@ def test_most_bytes_end_the_range_before_the_record_that_exceeds(put, reading_of
     assert reading.position == Position.after(numbers[1])
 
 
-def test_most_bytes_count_over_pages(put, reading_of, faults):
+def test_max_bytes_counts_across_pages(put, reading_of, faults):
     put(11, 22, 33, 44)
     faults.page_size(1)
     assert data(reading_of(max_bytes=6)) == [11, 22, 33]
 
 
-def test_first_record_is_taken_whatever_its_bytes(put, reading_of):
+def test_the_first_record_is_read_even_if_it_exceeds_max_bytes(put, reading_of):
     put(333, 4)
     reading = reading_of(max_bytes=1)
     assert data(reading) == [333]
     assert reading.end is RangeEnd.BOUND
 
 
-def test_first_record_of_a_resumed_range_is_taken_whatever_its_bytes(put, reading_of):
+def test_the_first_record_of_a_resumed_range_is_read_even_if_it_exceeds_max_bytes(put, reading_of):
     numbers = put(1, 333)
     assert data(reading_of(Position.after(numbers[0]), max_bytes=1)) == [333]
 
@@ -188,14 +188,14 @@ def test_until_is_exclusive(clocked, stream):
     assert data(rest) == [3, 4]
 
 
-def test_range_until_before_the_first_record_is_empty_and_moves_nothing(put, reading_of):
+def test_a_range_until_before_the_first_record_is_empty_and_keeps_the_position(put, reading_of):
     put(0)
     reading = reading_of(until=datetime(2026, 1, 1, tzinfo=UTC))
     assert data(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
 
 
-def test_most_seconds_begin_no_further_page(put, reading_of, faults):
+def test_no_page_is_requested_after_max_seconds(put, reading_of, faults):
     put(*range(4))
     faults.page_size(2)
     reading = reading_of(max_seconds=1e-9)
@@ -203,7 +203,7 @@ def test_most_seconds_begin_no_further_page(put, reading_of, faults):
     assert reading.end is RangeEnd.TIME_LIMIT
 
 
-def test_most_seconds_count_from_the_first_record(put, reading_of, faults):
+def test_max_seconds_counts_from_the_first_record(put, reading_of, faults):
     put(0, 1)
     faults.page_size(1)
     faults.empty_page(times=2)
@@ -220,7 +220,7 @@ def test_closed_shard_ends_after_its_last_record_only(put, split, reading_of, fa
     assert reading.position == Position.after(numbers[-1])
 
 
-def test_closed_shard_is_not_at_its_end_when_a_bound_comes_first(put, split, reading_of):
+def test_a_bound_before_the_last_record_of_a_closed_shard_is_not_its_end(put, split, reading_of):
     put(0, 1, 2)
     split()
     reading = reading_of(max_records=2)
@@ -244,7 +244,7 @@ def test_closed_shard_without_records_is_at_its_end(kinesis, stream, split, read
     assert (reading.end, reading.position) == (RangeEnd.SHARD_END, BEGINNING)
 
 
-def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
+def test_reading_continues_through_empty_pages_behind_the_tip(put, reading_of, faults):
     put(0, 1)
     faults.empty_page(times=3)
     reading = reading_of()
@@ -252,7 +252,7 @@ def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
     assert reading.end is RangeEnd.TIP
 
 
-def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, client):
+def test_a_shard_with_empty_pages_for_too_long_is_stalled(put, reading_of, faults, client):
     put(0)
     set_timing(client, stall_seconds=0.3)
     faults.empty_page()
@@ -262,7 +262,7 @@ def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, c
     assert (reading.end, reading.position) == (None, BEGINNING)
 
 
-def test_tip_counts_only_in_an_answer_given_late_enough(clocked, stream, faults):
+def test_a_tip_earlier_than_tip_not_before_does_not_end_the_range(clocked, stream, faults):
     kinesis = clocked.kinesis
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     not_before = datetime.fromtimestamp(clocked.clock.seconds + 3, UTC)
@@ -280,15 +280,15 @@ def test_tip_counts_only_in_an_answer_given_late_enough(clocked, stream, faults)
 
 @pytest.mark.parametrize("bound", ["max_records", "max_bytes", "max_seconds"])
 @pytest.mark.parametrize("value", [0, -1])
-def test_bound_that_lets_nothing_through_is_invalid_input(bound, value):
+def test_a_bound_that_is_not_positive_is_invalid_input(bound, value):
     with pytest.raises(InvalidInput, match=bound):
         Bounds(**{bound: value})
 
 
-# Faults on the way
+# Faults
 
 
-def test_expired_iterator_is_taken_anew_at_the_exact_position(put, reading_of, faults):
+def test_an_expired_iterator_is_replaced_at_the_exact_position(put, reading_of, faults):
     numbers = put(*range(6))
     faults.page_size(2)
     faults.expire(after=1, times=1)
@@ -301,7 +301,7 @@ def test_expired_iterator_is_taken_anew_at_the_exact_position(put, reading_of, f
     )
 
 
-def test_iterator_that_expires_between_pages_loses_and_doubles_nothing(clocked, stream, faults):
+def test_an_iterator_that_expires_between_pages_neither_loses_nor_duplicates_records(clocked, stream, faults):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     for item in range(6):
         clocked.kinesis.put_record(StreamName=stream, Data=str(item).encode(), PartitionKey="k")
@@ -319,7 +319,7 @@ def test_iterator_that_expires_between_pages_loses_and_doubles_nothing(clocked, 
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, kept):
+def test_a_truncated_response_is_requested_again_without_loss_or_duplicates(put, reading_of, faults, kept):
     put(*range(6))
     faults.page_size(2)
     faults.cut_body(kept=kept, after=1, times=1)
@@ -327,7 +327,7 @@ def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, 
     assert faults.count("GetRecords") == 4
 
 
-def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, reading_of, faults):
+def test_a_reading_fails_after_bounded_attempts_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
     faults.answer("GetRecords", lambda _, answer: answer.with_body(b"{}"), after=1)
@@ -339,10 +339,10 @@ def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, r
     assert faults.count("GetRecords") == 1 + 6
 
 
-def test_tries_are_counted_for_each_page(put, reading_of, faults):
+def test_attempts_are_counted_per_page(put, reading_of, faults):
     put(*range(4))
     faults.page_size(1)
-    # Every other answer is cut: more cuts in all than one page would survive.
+    # Every other response is truncated: more failures in total than one page tolerates.
     faults.answer(
         "GetRecords",
         lambda _, answer: answer.with_body(b"{}") if faults.count("GetRecords") % 2 else None,
@@ -350,7 +350,7 @@ def test_tries_are_counted_for_each_page(put, reading_of, faults):
     assert data(reading_of()) == [0, 1, 2, 3]
 
 
-def test_error_after_some_pages_leaves_the_truth_about_them(put, reading_of, faults):
+def test_an_error_after_some_pages_keeps_their_position_and_counts(put, reading_of, faults):
     numbers = put(*range(6))
     faults.page_size(2)
     faults.fail(status=400, code="AccessDeniedException", after=2)
@@ -362,7 +362,7 @@ def test_error_after_some_pages_leaves_the_truth_about_them(put, reading_of, fau
     assert (reading.records, reading.bytes, reading.end) == (4, 4, None)
 
 
-def test_error_that_no_retry_helps_is_not_retried(put, reading_of, faults):
+def test_a_permanent_error_is_not_retried(put, reading_of, faults):
     put(0)
     faults.fail(status=400, code="AccessDeniedException")
     with pytest.raises(ReadFailed):
@@ -380,7 +380,7 @@ def test_resource_not_found_is_never_the_shards_end(put, reading_of, faults, ope
     assert (reading.end, reading.position) == (None, BEGINNING)
 
 
-def test_stream_deleted_while_read_is_a_failed_read(kinesis, put, stream, reading_of, faults):
+def test_a_stream_deleted_during_a_reading_fails_it(kinesis, put, stream, reading_of, faults):
     put(0, 1)
     faults.page_size(1)
     reading = reading_of()
@@ -393,36 +393,34 @@ def test_stream_deleted_while_read_is_a_failed_read(kinesis, put, stream, readin
 
 
 @pytest.mark.usefixtures("sdk_waits")
-@pytest.mark.parametrize(
-    "trouble", [("ProvisionedThroughputExceededException", 400), ("InternalFailure", 500)]
-)
-def test_passing_trouble_loses_and_doubles_nothing(put, reading_of, faults, trouble):
+@pytest.mark.parametrize("error", [("ProvisionedThroughputExceededException", 400), ("InternalFailure", 500)])
+def test_transient_errors_neither_lose_nor_duplicate_records(put, reading_of, faults, error):
     put(*range(4))
     faults.page_size(2)
     faults.answer(
         "GetRecords",
-        lambda _, answer: answer.error(*trouble) if faults.count("GetRecords") in (1, 3, 4) else None,
+        lambda _, answer: answer.error(*error) if faults.count("GetRecords") in (1, 3, 4) else None,
     )
     assert data(reading_of()) == [0, 1, 2, 3]
 
 
-def test_page_is_asked_for_at_most_five_times_a_second(put, reading_of, faults):
+def test_at_most_five_pages_per_second_are_requested(put, reading_of, faults):
     put(*range(11))
     faults.page_size(1)
     data(reading_of())
     times = [call.at for call in faults.calls if call.operation == "GetRecords"]
     assert len(times) == 11
-    assert times[-1] - times[0] >= 10 * 0.2 - 0.2  # the first may have been long on its way
+    assert times[-1] - times[0] >= 10 * 0.2 - 0.2  # the first call may have been slow to arrive
 
 
-def test_tip_ends_a_range_whose_time_is_still_to_come(put, reading_of):
+def test_the_tip_ends_a_range_whose_until_is_in_the_future(put, reading_of):
     put(0)
     reading = reading_of(until=datetime.now(UTC) + timedelta(hours=1))
     assert data(reading) == [0]
     assert reading.end is RangeEnd.TIP
 
 
-def test_shard_has_its_own_records_alone(put, split, client):
+def test_a_reading_returns_only_the_records_of_its_shard(put, split, client):
     put(0)
     split()
     put(1)
@@ -446,46 +444,46 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
     assert reading.tip_time is None
 
 
-# Throttling, idle spans, closed shards
+# Throttling, empty pages, closed shards
 
 
 @pytest.fixture
 def worker(stream, settings):
-    """A client as a Spark task has it: the SDK tries nothing again; back-off takes no time."""
+    """A client like that of a Spark task: the SDK does not retry, and back-off takes no time."""
     timing = ReadTiming(page_retries=READING.page_retries)
     return StreamClient(stream, replace(settings, timing=timing), attempts=1)
 
 
 @pytest.fixture
-def patient(worker):
-    """A reading by that client."""
+def worker_reading(worker):
+    """Create a reading that uses that client."""
     return lambda **fields: ShardReading(worker, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
-def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, code):
+def test_throttling_is_retried_however_often_it_occurs(put, worker_reading, faults, code):
     put(*range(3))
     faults.throttle(code=code, times=12)
-    assert data(patient()) == [0, 1, 2]
+    assert data(worker_reading()) == [0, 1, 2]
     assert faults.count("GetShardIterator") == 1
 
 
-def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, worker):
+def test_endless_throttling_fails_once_the_shard_counts_as_stalled(put, worker_reading, faults, worker):
     set_timing(worker, stall_seconds=0.5)
     put(0)
     faults.throttle()
     with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
-        data(patient())
+        data(worker_reading())
 
 
 @pytest.mark.parametrize("status", [500, 503])
-def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
+def test_server_errors_are_retried(put, worker_reading, faults, status):
     put(0, 1)
     faults.fail(status=status, times=2)
-    assert data(patient()) == [0, 1]
+    assert data(worker_reading()) == [0, 1]
 
 
-def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, client):
+def test_empty_pages_that_approach_the_tip_are_not_a_stall(put, reading_of, faults, client):
     set_timing(client, stall_seconds=0.3)
     put(0)
     behind = iter(range(80_000, 0, -10_000))
@@ -499,9 +497,7 @@ def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, f
     assert data(reading_of()) == [0]
 
 
-def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stall(
-    put, reading_of, faults, client
-):
+def test_empty_pages_that_approach_the_tip_slower_than_real_time_are_a_stall(put, reading_of, faults, client):
     set_timing(client, stall_seconds=0.5)
     put(0)
     behind = itertools.count(10**6, -1)
@@ -515,8 +511,8 @@ def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stal
         data(reading_of())
 
 
-def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
-    put, split, patient, faults, kinesis, stream
+def test_a_closed_shard_ends_at_its_null_iterator_and_not_at_a_lag_of_zero(
+    put, split, worker_reading, faults, kinesis, stream
 ):
     put(0, 1)
     split()
@@ -526,15 +522,15 @@ def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
         lambda _, answer: answer.but(NextShardIterator=after["ShardIterator"], MillisBehindLatest=0),
         times=1,
     )
-    reading = patient(closed=True)
+    reading = worker_reading(closed=True)
     assert data(reading) == [0, 1]
     assert reading.end is RangeEnd.SHARD_END
 
 
-def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, worker):
+def test_the_call_after_a_large_page_is_delayed_by_its_bytes(put, worker_reading, faults, worker):
     set_timing(worker, bytes_per_second=10)
     put(10_000, 20_000)
     faults.page_size(1)
-    data(patient())
+    data(worker_reading())
     first, second, *_ = (call.at for call in faults.calls if call.operation == "GetRecords")
-    assert second - first >= 0.4  # not its pace of 0.2 s
+    assert second - first >= 0.4  # more than the 0.2 s between calls

@@ -1,4 +1,4 @@
-"""The SDK's own parser, as a way out: the same batches, and the same errors."""
+"""The SDK's parser returns the same batches and raises the same errors as the package's own."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 @pytest.fixture
 def by_sdk(stream, settings):
-    """A client whose answers the SDK parses."""
+    """A client whose responses the SDK parses."""
     return StreamClient(stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True))
 
 
 def read(client):
-    """A shard's batches, and what its reading tells of them."""
+    """A shard's batches and the attributes of its reading."""
     reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
     batches = [record_batch("orders", SHARD, records) for records in reading]
-    told = (reading.position, reading.records, reading.bytes, reading.checksum, reading.last_arrival)
-    return batches, told, (reading.bad_records, reading.end, reading.millis_behind_latest)
+    attributes = (reading.position, reading.records, reading.bytes, reading.checksum, reading.last_arrival)
+    return batches, attributes, (reading.bad_records, reading.end, reading.millis_behind_latest)
 
 
 def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
@@ -45,14 +45,14 @@ def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
         (chance.randbytes(1_000_000), "large"),
         ("é ключ".encode(), "ключ 🔑 \\u0000"),
         (aggregate(UserRecord(f"ключ {item}", chance.randbytes(50)) for item in range(300)), "a"),
-        (aggregate([UserRecord("k", b"x")])[:-1] + b"\x00", "a damaged one"),
+        (aggregate([UserRecord("k", b"x")])[:-1] + b"\x00", "damaged"),
         *[(chance.randbytes(chance.randrange(2000)), f"key {item}") for item in range(200)],
     ]
     for data, key in entries:
         kinesis.put_record(StreamName=stream, Data=data, PartitionKey=key)
-    batches, *told = read(client)
+    batches, *attributes = read(client)
     assert sum(batch.num_rows for batch in batches) == 4 + 300 + 1 + 200
-    assert read(by_sdk) == (batches, *told)
+    assert read(by_sdk) == (batches, *attributes)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
     ],
 )
 @pytest.mark.parametrize("parser", ["client", "by_sdk"])
-def test_what_is_no_page_is_a_failed_call_to_both(kinesis, stream, faults, request, parser, body):
+def test_a_body_that_is_not_a_page_fails_the_call_with_both_parsers(
+    kinesis, stream, faults, request, parser, body
+):
     client = request.getfixturevalue(parser)
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
@@ -93,5 +95,5 @@ def test_what_is_no_page_is_a_failed_call_to_both(kinesis, stream, faults, reque
         client.get_records(iterator, 10)
 
 
-def test_settings_that_a_client_tells_keep_the_parser(by_sdk):
+def test_the_settings_of_a_client_keep_the_parser(by_sdk):
     assert by_sdk.settings.sdk_parser

@@ -1,4 +1,4 @@
-"""The end of a shard: never on the word of one response."""
+"""The end of a shard: a null iterator must be confirmed by child shards or by a fresh list."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reading(request, kinesis, stream, settings):
 
 @pytest.fixture
 def split(kinesis, stream):
-    """Closes the test's shard."""
+    """Return a function that closes the test's shard."""
     return lambda: kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
 
 
@@ -76,7 +76,7 @@ def test_null_iterators_within_a_closed_shard_skip_none_of_its_records(reading, 
     assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
 
 
-def test_a_service_without_child_shards_ends_a_closed_shard_by_a_fresh_list(reading, split, faults):
+def test_without_child_shards_a_fresh_list_confirms_the_end(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
     assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
@@ -85,14 +85,12 @@ def test_a_service_without_child_shards_ends_a_closed_shard_by_a_fresh_list(read
     assert operations.count("ListShards") == 1
 
 
-def test_null_iterators_with_empty_pages_between_them_end_a_closed_shard_by_a_fresh_list(
-    reading, split, faults
-):
+def test_null_iterators_between_empty_pages_are_confirmed_by_a_fresh_list(reading, split, faults):
     split()
     reading = ShardReading(reading._client, structs.replace(reading.range, closed=True))
     number = count()
 
-    def ended_every_second_time(call, answer):
+    def null_iterator_every_second_time(call, answer):
         members = answer.members
         if members["Records"] or "NextShardIterator" in members:
             return None
@@ -101,7 +99,7 @@ def test_null_iterators_with_empty_pages_between_them_end_a_closed_shard_by_a_fr
         return answer.but(ChildShards=None, NextShardIterator=call.arguments["ShardIterator"])
 
     faults.answer("GetRecords", without_children)
-    faults.answer("GetRecords", ended_every_second_time)
+    faults.answer("GetRecords", null_iterator_every_second_time)
     assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
     assert faults.count("ListShards") == 1
 
@@ -117,7 +115,7 @@ def test_null_iterators_of_an_open_shard_with_records_do_not_end_it(reading, fau
     assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
 
 
-def test_null_iterators_without_records_end_the_range_with_an_error_and_keep_what_was_read(reading, faults):
+def test_repeated_null_iterators_of_an_open_shard_fail_it_and_keep_the_records_read(reading, faults):
     faults.page_size(2)
     faults.empty_page(after=1)
     faults.null_iterator(after=1)
@@ -127,7 +125,7 @@ def test_null_iterators_without_records_end_the_range_with_an_error_and_keep_wha
     assert (handed_out, reading.end) == ([0, 1], None)
 
 
-def test_a_stale_list_does_not_end_a_closed_shard_and_the_next_one_does(reading, split, faults):
+def test_a_stale_list_is_refreshed_until_it_shows_the_shard_closed(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
     faults.stale_list(times=2)
@@ -135,7 +133,7 @@ def test_a_stale_list_does_not_end_a_closed_shard_and_the_next_one_does(reading,
     assert faults.count("ListShards") == 3
 
 
-def test_a_list_that_stays_stale_ends_the_range_with_an_error(reading, split, faults):
+def test_a_list_that_stays_stale_fails_the_reading(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
     faults.stale_list()
@@ -145,7 +143,7 @@ def test_a_list_that_stays_stale_ends_the_range_with_an_error(reading, split, fa
 
 
 @pytest.mark.parametrize("shards", [[], None])
-def test_a_list_that_is_not_whole_confirms_nothing(reading, split, faults, shards):
+def test_an_incomplete_list_does_not_confirm_the_end(reading, split, faults, shards):
     split()
     faults.answer("GetRecords", without_children)
     faults.answer(
@@ -161,7 +159,7 @@ def test_a_list_that_is_not_whole_confirms_nothing(reading, split, faults, shard
     assert reading.end is None
 
 
-def test_a_list_that_is_refused_is_the_shards_own_failure(reading, split, faults):
+def test_a_refused_list_fails_the_shard(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
     faults.fail("ListShards", status=400, code="AccessDeniedException")
@@ -169,7 +167,7 @@ def test_a_list_that_is_refused_is_the_shards_own_failure(reading, split, faults
         data(reading)
 
 
-def test_child_shards_of_another_shard_end_nothing(reading, faults):
+def test_child_shards_of_another_shard_do_not_confirm_the_end(reading, faults):
     other = {
         "ShardId": "shardId-000000000009",
         "ParentShards": ["shardId-000000000008"],
@@ -186,7 +184,7 @@ def test_child_shards_of_another_shard_end_nothing(reading, faults):
 
 @pytest.mark.parametrize("operation", ["GetRecords", "GetShardIterator"])
 @pytest.mark.parametrize("days", [-3650, 3650])
-def test_one_wrong_date_is_not_the_time_of_a_tip(reading, faults, operation, days):
+def test_one_wrong_date_header_does_not_become_the_time_of_the_tip(reading, faults, operation, days):
     faults.skew_date(days * 86_400, operation, times=1)
     before = reading._client.describe().service_time
     assert data(reading) == list(range(6))
@@ -194,7 +192,7 @@ def test_one_wrong_date_is_not_the_time_of_a_tip(reading, faults, operation, day
     assert before <= reading.tip_time <= reading._client.describe().service_time
 
 
-def test_dates_that_stay_wrong_are_the_shards_own_failure(reading, faults):
+def test_date_headers_that_stay_wrong_fail_the_shard(reading, faults):
     faults.skew_date(86_400)
     with pytest.raises(ReadFailed, match="ServiceTimeUncertain"):
         data(reading)

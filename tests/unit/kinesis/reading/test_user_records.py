@@ -1,4 +1,4 @@
-"""Aggregates in a shard's range: read as their sub-records, and cut between any two of them."""
+"""Aggregates are read as sub-records, and a range may end between any two of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def together(*data, key=None):
 
 
 def damaged(*data):
-    """An aggregate that lost a bit on its way."""
+    """An aggregate with one flipped bit."""
     sound = together(*data)
     return sound[:-1] + bytes([sound[-1] ^ 1])
 
@@ -39,12 +39,12 @@ def damaged(*data):
 ENTRIES = [b"0", together(b"1", b"2", b"3"), b"4", together(b"5"), together(b"6", b"7")]
 ITEMS = [b"%d" % item for item in range(8)]
 PLACES = [(0, None), (1, 0), (1, 1), (1, None), (2, None), (3, None), (4, 0), (4, None)]
-"""After each of the items: the entry that is read, and the sub-record if that is not its last."""
+"""The position after each item: the index of its entry, and of its sub-record unless that is the last one."""
 
 
 @pytest.fixture
 def put(kinesis, stream):
-    """Puts records into the test's stream, of one shard; gives their sequence numbers."""
+    """Put records into the test's stream, which has one shard; return their sequence numbers."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(*data):
@@ -57,7 +57,7 @@ def put(kinesis, stream):
 
 @pytest.fixture
 def reading_of(client):
-    """A reading of the test's shard."""
+    """Create a reading of the test's shard."""
 
     def reading_of(start=BEGINNING, hash_range=ALL_KEYS, max_bad_records=None, **bounds):
         range_ = ShardRange(SHARD, start, Bounds(**bounds), hash_range, max_bad_records=max_bad_records)
@@ -67,17 +67,17 @@ def reading_of(client):
 
 
 def data(reading):
-    """What a reading hands out, to its end."""
+    """Read to the end of the range and return the data."""
     return [record.data for record in chain.from_iterable(reading)]
 
 
 def position_after(items, numbers):
-    """Where a reading is that has handed out so many of `ITEMS`."""
+    """The position of a reading that has returned this number of `ITEMS`."""
     entry, sub = PLACES[items - 1]
     return Position.after(numbers[entry], sub)
 
 
-# What comes out
+# Sub-records
 
 
 def test_batches_have_a_row_for_each_sub_record_with_its_place_in_the_aggregate(put, reading_of):
@@ -90,7 +90,7 @@ def test_batches_have_a_row_for_each_sub_record_with_its_place_in_the_aggregate(
     assert batch["error"].to_pylist() == [None] * 8
 
 
-def test_sub_records_are_what_is_counted(put, reading_of):
+def test_sub_records_are_counted_one_by_one(put, reading_of):
     put(*ENTRIES)
     reading = reading_of()
     assert data(reading) == ITEMS
@@ -100,12 +100,12 @@ def test_sub_records_are_what_is_counted(put, reading_of):
 
 
 @pytest.mark.parametrize("payload", [b"\x00\xff\xfe", b"", MAGIC])
-def test_payload_of_a_sub_record_is_left_alone(put, reading_of, payload):
+def test_the_payload_of_a_sub_record_is_unchanged(put, reading_of, payload):
     put(together(b"a", payload, b"b"))
     assert data(reading_of()) == [b"a", payload, b"b"]
 
 
-def test_aggregate_of_more_sub_records_than_a_page_has_records_comes_whole(put, reading_of):
+def test_an_aggregate_larger_than_the_page_limit_is_read_completely(put, reading_of):
     items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
     put(b"before", together(*items), b"after")
     reading = reading_of()
@@ -114,7 +114,7 @@ def test_aggregate_of_more_sub_records_than_a_page_has_records_comes_whole(put, 
     assert [record.sub_sequence_number for record in records[1:-1]] == list(range(len(items)))
 
 
-def test_aggregate_of_more_sub_records_than_a_page_has_records_is_cut_near_its_end(put, reading_of):
+def test_a_range_may_end_inside_an_aggregate_larger_than_the_page_limit(put, reading_of):
     items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
     (number,) = put(together(*items))
     reading = reading_of(max_records=reading_module.PAGE_LIMIT + 48)
@@ -127,7 +127,7 @@ def test_aggregate_of_more_sub_records_than_a_page_has_records_is_cut_near_its_e
 
 
 @pytest.mark.parametrize("items", range(1, 9))
-def test_most_records_end_inside_an_aggregate_and_the_next_reading_goes_on_exactly(put, reading_of, items):
+def test_max_records_may_end_inside_an_aggregate_and_the_next_reading_resumes_exactly(put, reading_of, items):
     numbers = put(*ENTRIES)
     reading = reading_of(max_records=items)
     assert data(reading) == ITEMS[:items]
@@ -136,7 +136,7 @@ def test_most_records_end_inside_an_aggregate_and_the_next_reading_goes_on_exact
 
 
 @pytest.mark.parametrize("items", range(1, 9))
-def test_most_bytes_end_inside_an_aggregate_and_the_next_reading_goes_on_exactly(put, reading_of, items):
+def test_max_bytes_may_end_inside_an_aggregate_and_the_next_reading_resumes_exactly(put, reading_of, items):
     numbers = put(*ENTRIES)
     reading = reading_of(max_bytes=items)
     assert data(reading) == ITEMS[:items]
@@ -145,7 +145,7 @@ def test_most_bytes_end_inside_an_aggregate_and_the_next_reading_goes_on_exactly
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_steps_through_aggregates_give_each_sub_record_once(put, reading_of, step):
+def test_short_ranges_return_each_sub_record_once(put, reading_of, step):
     put(*ENTRIES)
     position, read = BEGINNING, []
     while len(read) < len(ITEMS):
@@ -159,7 +159,7 @@ def test_steps_through_aggregates_give_each_sub_record_once(put, reading_of, ste
     assert data(reading_of(position)) == []
 
 
-def test_first_sub_record_is_taken_whatever_its_bytes(put, reading_of):
+def test_the_first_sub_record_is_read_even_if_it_exceeds_max_bytes(put, reading_of):
     (number,) = put(together(b"0", b"large", b"2"))
     reading = reading_of(Position.after(number, 0), max_bytes=1)
     assert data(reading) == [b"large"]
@@ -184,7 +184,7 @@ def test_start_at_an_aggregate_is_its_first_sub_record(put, reading_of):
     assert data(reading_of(start)) == [b"1", b"2"]
 
 
-def test_failed_reading_from_inside_an_aggregate_moves_nothing(put, reading_of, faults):
+def test_a_failed_reading_from_inside_an_aggregate_keeps_its_position(put, reading_of, faults):
     (number,) = put(together(b"0", b"1"))
     start = Position.after(number, 0)
     faults.fail(code="AccessDeniedException", status=400)
@@ -194,7 +194,7 @@ def test_failed_reading_from_inside_an_aggregate_moves_nothing(put, reading_of, 
     assert reading.position == start
 
 
-def test_aggregate_that_arrived_at_until_is_left_out_whole(clocked, stream):
+def test_an_aggregate_that_arrived_at_until_is_excluded_completely(clocked, stream):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     first = clocked.kinesis.put_record(StreamName=stream, Data=together(b"0", b"1"), PartitionKey="k")
     clocked.clock.advance(0.001)
@@ -208,7 +208,7 @@ def test_aggregate_that_arrived_at_until_is_left_out_whole(clocked, stream):
     assert data(ShardReading(client, ShardRange(SHARD, reading.position, later, ALL_KEYS))) == [b"2", b"3"]
 
 
-def test_lag_of_a_cut_inside_an_aggregate_is_the_aggregates_age(clocked, stream):
+def test_the_lag_inside_an_aggregate_is_the_age_of_the_aggregate(clocked, stream):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.kinesis.put_record(StreamName=stream, Data=together(b"0", b"1"), PartitionKey="k")
     clocked.clock.advance(30)
@@ -218,7 +218,7 @@ def test_lag_of_a_cut_inside_an_aggregate_is_the_aggregates_age(clocked, stream)
     assert reading.millis_behind_latest == 30_000
 
 
-def test_closed_shard_cut_inside_its_last_aggregate_is_not_at_its_end(put, reading_of, kinesis, stream):
+def test_a_bound_inside_the_last_aggregate_of_a_closed_shard_is_not_its_end(put, reading_of, kinesis, stream):
     put(together(b"0", b"1"))
     kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=str(1 << 127))
     reading = reading_of(max_records=1)
@@ -227,17 +227,17 @@ def test_closed_shard_cut_inside_its_last_aggregate_is_not_at_its_end(put, readi
     assert (data(rest), rest.end) == ([b"1"], RangeEnd.SHARD_END)
 
 
-# A consumer that dies
+# A consumer that stops early
 
 
 @pytest.fixture
 def short_lists(monkeypatch):
-    """A page comes in several lists, each of no more aggregates than make three records."""
+    """Return a page in several lists, each of as many aggregates as make three records."""
     monkeypatch.setattr(reading_module, "PAGE_LIMIT", 3)
 
 
 @pytest.mark.usefixtures("short_lists")
-def test_consumer_that_dies_between_two_lists_of_a_page_goes_on_after_what_it_was_given(put, reading_of):
+def test_a_consumer_that_stops_within_a_page_resumes_after_the_records_it_received(put, reading_of):
     numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
     reading = reading_of()
     lists = iter(reading)
@@ -249,7 +249,7 @@ def test_consumer_that_dies_between_two_lists_of_a_page_goes_on_after_what_it_wa
 
 
 @pytest.mark.usefixtures("short_lists")
-def test_consumer_that_dies_after_each_list_is_given_everything_once(put, reading_of):
+def test_a_consumer_that_stops_after_each_list_receives_each_record_once(put, reading_of):
     put(*ENTRIES)
     position, read = BEGINNING, []
     while len(read) < len(ITEMS):
@@ -262,7 +262,7 @@ def test_consumer_that_dies_after_each_list_is_given_everything_once(put, readin
 
 
 @pytest.mark.usefixtures("short_lists")
-def test_bound_in_a_later_list_of_a_page_is_as_exact(put, reading_of):
+def test_a_bound_in_a_later_list_of_a_page_is_exact(put, reading_of):
     numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
     reading = reading_of(max_records=5)
     assert data(reading) == [b"0", b"1", b"2", b"3", b"4"]
@@ -271,7 +271,7 @@ def test_bound_in_a_later_list_of_a_page_is_as_exact(put, reading_of):
 
 
 @pytest.mark.usefixtures("short_lists")
-def test_reading_from_inside_an_aggregate_drops_its_read_part_in_the_first_list_alone(put, reading_of):
+def test_a_resumed_reading_skips_sub_records_only_in_its_first_list(put, reading_of):
     numbers = put(together(b"0", b"1"), together(b"2", b"3"), together(b"4", b"5"))
     assert data(reading_of(Position.after(numbers[0], 0))) == [b"1", b"2", b"3", b"4", b"5"]
 
@@ -279,22 +279,22 @@ def test_reading_from_inside_an_aggregate_drops_its_read_part_in_the_first_list_
 # Damaged aggregates, and sub-records of other shards
 
 
-def test_aggregate_whose_md5_does_not_match_is_one_marked_record_among_its_neighbours(put, reading_of):
-    torn = damaged(b"1", b"2")
-    numbers = put(together(b"0"), torn, b"3")
+def test_an_aggregate_with_a_wrong_md5_is_one_marked_record(put, reading_of):
+    bad = damaged(b"1", b"2")
+    numbers = put(together(b"0"), bad, b"3")
     reading = reading_of()
     records = list(chain.from_iterable(reading))
     assert [(record.data, record.sub_sequence_number, record.error) for record in records] == [
         (b"0", 0, None),
-        (torn, 0, WRONG_MD5),
+        (bad, 0, WRONG_MD5),
         (b"3", 0, None),
     ]
-    assert (reading.records, reading.bytes) == (3, 2 + len(torn))
+    assert (reading.records, reading.bytes) == (3, 2 + len(bad))
     assert (reading.bad_records, reading.outside_hash_range) == (1, 0)
     assert reading.position == Position.after(numbers[-1])
 
 
-def test_sub_records_of_another_shard_are_marked_and_counted_apart_from_damaged_ones(put, reading_of):
+def test_sub_records_of_another_shard_are_marked_and_counted_separately_from_damaged_records(put, reading_of):
     mixed = aggregate(
         [UserRecord("k", b"0", "7"), UserRecord("k", b"1", "8"), UserRecord("k", b"2", str(LAST_KEY))]
     )
@@ -306,7 +306,7 @@ def test_sub_records_of_another_shard_are_marked_and_counted_apart_from_damaged_
     assert (reading.bad_records, reading.outside_hash_range) == (1, 2)
 
 
-def test_what_a_bound_leaves_out_is_not_counted(put, reading_of):
+def test_records_beyond_a_bound_are_not_counted(put, reading_of):
     put(together(b"0", b"1", key=str(LAST_KEY)), damaged(b"2"))
     reading = reading_of(hash_range=("0", "7"), max_records=1)
     assert data(reading) == [b"0"]
@@ -318,7 +318,7 @@ MIXED = [b"0", BAD[0], together(b"1", b"2"), BAD[1], BAD[2], b"3", BAD[3], b"4"]
 
 
 @pytest.mark.parametrize(
-    ("most", "read", "next_"),
+    ("allowed", "read", "next_"),
     [
         (0, [b"0"], 1),
         (1, [b"0", BAD[0], b"1", b"2"], 3),
@@ -327,46 +327,46 @@ MIXED = [b"0", BAD[0], together(b"1", b"2"), BAD[1], BAD[2], b"3", BAD[3], b"4"]
     ],
 )
 @pytest.mark.parametrize("page_size", [1, 10])
-def test_range_ends_before_the_bad_record_that_is_one_too_many(
-    put, reading_of, faults, most, read, next_, page_size
+def test_a_range_ends_before_the_bad_record_that_exceeds_max_bad_records(
+    put, reading_of, faults, allowed, read, next_, page_size
 ):
     numbers = put(*MIXED)
     faults.page_size(page_size)
-    reading = reading_of(max_bad_records=most)
+    reading = reading_of(max_bad_records=allowed)
     taken = []
     with pytest.raises(TooManyBadRecords) as caught:
         taken.extend(chain.from_iterable(reading))
     assert [record.data for record in taken] == read
-    assert (reading.records, reading.bad_records, reading.end) == (len(read), most, None)
+    assert (reading.records, reading.bad_records, reading.end) == (len(read), allowed, None)
     assert reading.position == Position.after(numbers[next_ - 1])
     assert caught.value.shard_id == SHARD
     assert f"record {numbers[next_]} is damaged ({WRONG_MD5})" in str(caught.value)
-    assert f"max_bad_records allows {most} in a run" in str(caught.value)
+    assert f"max_bad_records allows {allowed} in a run" in str(caught.value)
 
 
-@pytest.mark.parametrize("most", [4, 5, None])
-def test_as_many_bad_records_as_allowed_are_read_with_all_the_rest(put, reading_of, most):
+@pytest.mark.parametrize("allowed", [4, 5, None])
+def test_as_many_bad_records_as_allowed_are_read_with_all_the_rest(put, reading_of, allowed):
     put(*MIXED)
-    reading = reading_of(max_bad_records=most)
+    reading = reading_of(max_bad_records=allowed)
     assert data(reading) == [b"0", BAD[0], b"1", b"2", BAD[1], BAD[2], b"3", BAD[3], b"4"]
     assert (reading.bad_records, reading.end) == (4, RangeEnd.TIP)
 
 
-def test_sub_records_of_another_shard_are_no_bad_records(put, reading_of):
+def test_sub_records_of_another_shard_are_not_bad_records(put, reading_of):
     put(together(b"0", b"1", key=str(LAST_KEY)))
     reading = reading_of(hash_range=("0", "7"), max_bad_records=0)
     assert data(reading) == [b"0", b"1"]
     assert reading.end is RangeEnd.TIP
 
 
-def test_range_whose_bound_is_met_before_the_bad_record_is_no_failed_one(put, reading_of):
+def test_a_range_that_ends_before_the_bad_record_does_not_fail(put, reading_of):
     put(b"0", damaged(b"1"))
     reading = reading_of(max_bad_records=0, max_bytes=1)
     assert data(reading) == [b"0"]
     assert reading.end is RangeEnd.BOUND
 
 
-def test_bad_record_that_arrived_after_the_range_is_no_failure_of_it(clocked, stream):
+def test_a_bad_record_that_arrived_after_until_does_not_fail_the_range(clocked, stream):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.kinesis.put_record(StreamName=stream, Data=b"0", PartitionKey="k")
     clocked.clock.advance(1)
