@@ -1,4 +1,4 @@
-"""Columns made of their bytes are those that pyarrow makes of the values."""
+"""Columns built from buffers equal the columns that pyarrow builds from the values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_texts(values):
 
 
 @given(st.lists(WORDS.filter(str.isascii)))
-def test_texts_of_ascii_alone(values):
+def test_ascii_texts(values):
     same(columns.texts(values), values, pa.string())
 
 
@@ -57,6 +57,6 @@ def test_same_integer(value, count):
     same(columns.same_integer(value, count), [value] * count, pa.int64())
 
 
-def test_half_a_surrogate_pair_is_no_text():
+def test_half_a_surrogate_pair_is_refused():
     with pytest.raises(UnicodeEncodeError):
         columns.texts(["fine", "\ud800"])

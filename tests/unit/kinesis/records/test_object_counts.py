@@ -1,4 +1,4 @@
-"""Objects per record, as counts that no machine changes. Each guards against its growth."""
+"""Objects per record: counts that do not depend on the machine and must not grow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.wire import WirePage
 
 RECORDS = 10_000
-MOST_BLOCKS = 5  # its number, arrival, payload, key; and its share of the lists
+MAX_BLOCKS = 5  # sequence number, arrival, data, key, and a share of the lists
 
 
 def page() -> bytes:
@@ -33,18 +33,18 @@ def page() -> bytes:
     return json.dumps({"Records": records, "MillisBehindLatest": 0, "NextShardIterator": "n"}).encode()
 
 
-def test_a_parsed_record_is_four_objects_that_the_collector_never_sees():
+def test_a_parsed_record_is_four_objects_that_the_garbage_collector_does_not_track():
     body, decoder = page(), msgspec.json.Decoder(WirePage)
     gc.collect()
     seen, blocks = len(gc.get_objects()), sys.getallocatedblocks()
     records = decoder.decode(body).to_result().records
     grown = sys.getallocatedblocks() - blocks
-    assert grown / RECORDS <= MOST_BLOCKS
+    assert grown / RECORDS <= MAX_BLOCKS
     assert len(gc.get_objects()) - seen < 100
     assert len(records) == RECORDS
 
 
-def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
+def test_the_checksum_of_a_page_needs_one_crc(monkeypatch):
     records = msgspec.json.decode(page(), type=WirePage).to_result().records
     assert {len(number) for number in records.numbers} == {len(records.numbers[0])}
     taken = []
@@ -53,7 +53,7 @@ def test_the_checksum_of_a_page_takes_one_crc(monkeypatch):
     assert len(taken) == 1
 
 
-def test_a_batch_keeps_no_object_for_each_record():
+def test_a_batch_keeps_no_python_object_per_record():
     records = msgspec.json.decode(page(), type=WirePage).to_result().records
     checksums(records)
     record_batch("stream", "shard", records)

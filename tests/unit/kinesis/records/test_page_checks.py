@@ -1,4 +1,4 @@
-"""Pages that cannot be what the service has: refused whole, asked for again, and the shard's own error."""
+"""Implausible pages are refused, requested again, and finally fail their shard."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 @pytest.fixture(autouse=True)
 def virtual(client):
-    """The reader's time, which passes only where it waits."""
+    """A clock that advances only when the reader waits."""
     virtual = VirtualTime()
     set_timing(client, clock=virtual)
     return virtual
 
 
-@pytest.fixture(params=[False, True], ids=["own HTTP", "SDK"])
+@pytest.fixture(params=[False, True], ids=["direct", "SDK"])
 def client(stream, settings, request):
     return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
 
 
 @pytest.fixture
 def put(kinesis, stream):
-    """Puts records into the test's stream, of one shard; gives their sequence numbers."""
+    """Put records into the test's stream, which has one shard; return their sequence numbers."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(*data):
@@ -70,7 +70,7 @@ def data(reading):
 
 
 @pytest.mark.parametrize("back", [1, 2, 3])
-def test_repeated_page_is_asked_for_again_and_doubles_and_loses_nothing(put, reading_of, faults, back):
+def test_a_repeated_page_is_requested_again_without_loss_or_duplicates(put, reading_of, faults, back):
     numbers = put(b"0", b"1", b"2", b"3", b"4", b"5")
     faults.page_size(2)
     faults.repeat_page(back=back, after=1, times=2)
@@ -82,7 +82,7 @@ def test_repeated_page_is_asked_for_again_and_doubles_and_loses_nothing(put, rea
     assert [each["StartingSequenceNumber"] for each in again] == [numbers[1]] * 2
 
 
-def test_page_that_stays_repeated_is_the_shards_own_error(put, reading_of, faults):
+def test_a_page_that_stays_repeated_fails_the_shard(put, reading_of, faults):
     numbers = put(b"0", b"1", b"2", b"3")
     faults.page_size(2)
     faults.repeat_page(after=1)
@@ -105,14 +105,14 @@ def test_first_page_before_an_explicit_start_is_refused(put, reading_of, faults,
     assert faults.count("GetRecords") == 2
 
 
-def test_page_that_begins_with_the_aggregate_in_which_a_read_goes_on_is_accepted(put, reading_of, faults):
+def test_a_page_that_begins_with_the_partly_read_aggregate_is_accepted(put, reading_of, faults):
     numbers = put(aggregate([UserRecord("k", b"0"), UserRecord("k", b"1"), UserRecord("k", b"2")]), b"3")
     reading = reading_of(Position.after(numbers[0], 0))
     assert data(reading) == [b"1", b"2", b"3"]
     assert faults.count("GetRecords") == 1
 
 
-def test_page_before_the_aggregate_in_which_a_read_goes_on_is_refused(put, reading_of, faults):
+def test_a_page_that_begins_before_the_partly_read_aggregate_is_refused(put, reading_of, faults):
     numbers = put(b"0", aggregate([UserRecord("k", b"1"), UserRecord("k", b"2")]), b"3")
     faults.repeat_page(times=1)
     assert data(reading_of(Position.after(numbers[1], 0))) == [b"2", b"3"]
@@ -135,9 +135,7 @@ NUMBER = 10**55
         (Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"), [1, NUMBER]),
     ],
 )
-def test_pages_are_compared_with_positions_as_numbers_and_as_the_position_includes_its_record(
-    position, accepted
-):
+def test_the_first_number_of_a_page_is_compared_with_the_position_as_an_integer(position, accepted):
     refused = {1, NUMBER - 1, NUMBER} - set(accepted) if position.sequence_number else set()
     for number in accepted:
         check_follows("orders", str(number), position)
@@ -150,7 +148,7 @@ def test_pages_are_compared_with_positions_as_numbers_and_as_the_position_includ
 # The order within a page
 
 
-def test_page_whose_numbers_do_not_ascend_is_asked_for_again(put, reading_of, faults):
+def test_a_page_whose_numbers_do_not_ascend_is_requested_again(put, reading_of, faults):
     put(b"0", b"1", b"2")
     faults.reverse_page(times=2)
     assert data(reading_of()) == [b"0", b"1", b"2"]
@@ -172,7 +170,7 @@ def test_numbers_that_do_not_ascend_are_found(numbers):
     st.integers(0, 127),
 )
 def test_numbers_ascend_if_and_only_if_each_is_above_the_one_before(steps, length, digit):
-    """Numbers of one length that differ from a digit on, in steps of 0 to 3, some of them falling."""
+    """The numbers have one length and differ from one digit on, in steps of 0 to 3, some descending."""
     unit = 10 ** (digit % length)
     numbers = [10 ** (length - 1) + step * unit + place * (step % 2) for place, step in enumerate(steps, 1)]
     records = Records.of([Record(str(number), 1.0, b"", "k") for number in numbers])
@@ -189,14 +187,14 @@ def test_numbers_that_ascend_are_accepted(numbers):
     checked(Records.of([Record(str(number), 1.0, b"", "k") for number in numbers]))
 
 
-# Arrivals, and other times
+# Arrival times and lag
 
 
 WRONG_ARRIVALS = [1e20, -1e20, 1e308, -1.0, math.nan, math.inf, -math.inf, LATEST_ARRIVAL]
 
 
 @pytest.mark.parametrize("seconds", WRONG_ARRIVALS)
-def test_arrival_that_no_calendar_has_is_the_shards_own_error(put, reading_of, faults, seconds):
+def test_an_arrival_out_of_range_fails_the_shard(put, reading_of, faults, seconds):
     put(b"0", b"1")
     faults.wrong_arrival(seconds)
     reading = reading_of()
@@ -206,27 +204,27 @@ def test_arrival_that_no_calendar_has_is_the_shards_own_error(put, reading_of, f
 
 
 @pytest.mark.parametrize("seconds", WRONG_ARRIVALS)
-def test_arrival_that_no_calendar_has_is_asked_for_again(put, reading_of, faults, seconds):
+def test_a_page_with_an_arrival_out_of_range_is_requested_again(put, reading_of, faults, seconds):
     put(b"0", b"1")
     faults.wrong_arrival(seconds, times=2)
     assert data(reading_of()) == [b"0", b"1"]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-3, 1_763_659_200.123, math.nextafter(LATEST_ARRIVAL, 0)])
-def test_every_arrival_of_the_calendar_is_accepted_and_becomes_a_time(seconds):
+def test_every_arrival_in_range_is_accepted_and_converted(seconds):
     records = checked(Records.of([Record("1", seconds, b"", "k")]))
     assert records[0].arrival.year in {1970, 2025, 9997, 9998}
     record_batch("orders", SHARD, records)["approximate_arrival_timestamp"].to_pylist()
 
 
-def test_message_names_the_record_and_its_arrival():
+def test_the_error_names_the_record_and_its_arrival():
     records = [Record("1", 1.0, b"", "k"), Record("2", 1e20, b"", "k"), Record("3", 1e21, b"", "k")]
     with pytest.raises(ValueError, match=r"the arrival 1e\+20 of record 2 is outside the years 1970 to 9997"):
         checked(Records.of(records))
 
 
 @pytest.mark.parametrize("milliseconds", [10**20, -(10**20), 3_200_000_000_000])
-def test_lag_of_more_than_a_century_is_the_shards_own_error(put, reading_of, faults, milliseconds):
+def test_a_lag_of_more_than_a_century_fails_the_shard(put, reading_of, faults, milliseconds):
     put(b"0")
     faults.answer("GetRecords", lambda _, answer: answer.but(MillisBehindLatest=milliseconds))
     with pytest.raises(ReadFailed, match="IncompleteBody"):

@@ -1,4 +1,4 @@
-"""Pages and records: what the wire has is what comes out, and half a page is none."""
+"""Parsing pages and records: every byte is preserved, and a truncated page is refused."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def first_page(client):
 @pytest.mark.parametrize(
     "data",
     [bytes(range(256)), b"", b"\x00", "é€😀".encode(), b"\xa5" * ((1 << 20) - 1)],
-    ids=["every byte", "empty", "zero", "utf-8", "a mebibyte with its key"],
+    ids=["every byte", "empty", "zero", "utf-8", "1 MiB including the key"],
 )
-def test_data_comes_out_byte_for_byte(kinesis, stream, client, data):
+def test_data_is_preserved_byte_for_byte(kinesis, stream, client, data):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
     (record,) = first_page(client).records
@@ -52,7 +52,7 @@ def test_every_millisecond_of_a_second_is_read_exactly(second):
             assert Record("1", arrival, b"", "k").arrival_ms == second * 1000 + ms, text
 
 
-def test_page_is_what_plain_boto3_reads(kinesis, stream, client):
+def test_a_page_has_the_same_records_as_with_boto3(kinesis, stream, client):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_records(
         StreamName=stream,
@@ -87,9 +87,17 @@ def test_page_is_what_plain_boto3_reads(kinesis, stream, client):
         b'{"Records": [{"SequenceNumber": "1", "ApproximateArri',
         b"<html>proxy</html>",
     ],
-    ids=["nothing", "empty", "without records", "null records", "without lag", "cut", "no json"],
+    ids=[
+        "empty body",
+        "empty object",
+        "without records",
+        "null records",
+        "without lag",
+        "truncated",
+        "not JSON",
+    ],
 )
-def test_body_that_is_no_whole_page_is_a_failed_call(kinesis, stream, client, faults, body):
+def test_a_body_that_is_not_a_complete_page_fails_the_call(kinesis, stream, client, faults, body):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.answer("GetRecords", lambda _, answer: answer.with_body(body))
     with pytest.raises(CallFailed) as caught:
@@ -98,7 +106,7 @@ def test_body_that_is_no_whole_page_is_a_failed_call(kinesis, stream, client, fa
 
 
 @pytest.mark.parametrize("data", ["eA", "eA=", "e!A=", "eA==eA==", "e A=", "é€==", "eA=\n"])
-def test_data_that_are_no_base64_make_no_page(kinesis, stream, client, faults, data):
+def test_data_that_is_not_base64_fails_the_call(kinesis, stream, client, faults, data):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     record = {
         "SequenceNumber": "1",
@@ -111,7 +119,7 @@ def test_data_that_are_no_base64_make_no_page(kinesis, stream, client, faults, d
         first_page(client)
 
 
-def test_every_cut_of_a_page_is_noticed(kinesis, stream, client, faults):
+def test_every_truncation_of_a_page_is_detected(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=b"data", PartitionKey="k")
     whole = []
@@ -124,7 +132,7 @@ def test_every_cut_of_a_page_is_noticed(kinesis, stream, client, faults):
             first_page(client)
 
 
-def test_explicit_nulls_are_as_good_as_absent(kinesis, stream, client, faults):
+def test_explicit_nulls_are_treated_as_absent(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     record = {
         "SequenceNumber": "1",
@@ -140,7 +148,7 @@ def test_explicit_nulls_are_as_good_as_absent(kinesis, stream, client, faults):
     assert page.next_shard_iterator is None
 
 
-def test_members_of_a_newer_service_are_passed_over(kinesis, stream, client, faults):
+def test_unknown_members_are_ignored(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     record = {
         "SequenceNumber": "1",

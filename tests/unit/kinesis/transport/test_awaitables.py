@@ -1,4 +1,4 @@
-"""What work waits for, waited out."""
+"""Awaitables: pauses, sockets, threads and memory."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ def fill(end):
             end.send(bytes(1 << 16))
 
 
-# Waiting all out
+# Running until complete
 
 
-def test_work_gives_its_result_after_all_its_waits():
+def test_the_result_is_returned_after_all_waits():
     began = time.monotonic()
 
-    def work():
+    def generator():
         yield Pause(0.05)
         return (yield from waits_of(Pause(0.05)))
 
-    assert run_until_complete(work()) == "over"
+    assert run_until_complete(generator()) == "over"
     assert time.monotonic() - began >= 0.1
 
 
-def test_what_work_raises_is_raised():
-    def work():
+def test_an_error_of_the_generator_is_raised():
+    def generator():
         yield Pause(0)
         raise KeyError("k")
 
     with pytest.raises(KeyError):
-        run_until_complete(work())
+        run_until_complete(generator())
 
 
 @pytest.mark.parametrize("to_send", [False, True])
-def test_a_socket_that_is_ready_is_not_timed_out(ends, to_send):
+def test_a_socket_that_is_ready_does_not_time_out(ends, to_send):
     near, far = ends
     far.send(b"x")
     wait = SocketWait(near, to_send, seconds=5)
@@ -75,7 +75,7 @@ def test_a_socket_that_is_ready_is_not_timed_out(ends, to_send):
 
 
 @pytest.mark.parametrize("to_send", [False, True])
-def test_a_socket_that_is_not_ready_in_time_is_timed_out(ends, to_send):
+def test_a_socket_that_is_not_ready_in_time_times_out(ends, to_send):
     near, far = ends
     if to_send:
         fill(near)
@@ -87,7 +87,7 @@ def test_a_socket_that_is_not_ready_in_time_is_timed_out(ends, to_send):
     assert time.monotonic() - began >= 0.05
 
 
-def test_what_a_thread_was_for_is_done_and_tells_its_result_or_error():
+def test_a_thread_wait_has_the_result_or_error_of_its_function():
     wait = ThreadWait(threading.get_ident)
     run_until_complete(waits_of(wait))
     assert wait.result() == threading.get_ident()
@@ -97,40 +97,40 @@ def test_what_a_thread_was_for_is_done_and_tells_its_result_or_error():
         wrong.result()
 
 
-def test_room_that_nobody_will_make_is_an_error_and_not_waited_for():
+def test_memory_that_will_never_be_released_is_an_error():
     with pytest.raises(RuntimeError, match="no memory is available"):
         run_until_complete(waits_of(MemoryWait(lambda: False)))
 
 
-# By a thread
+# Threads
 
 
-def test_what_blocks_is_one_wait_and_done_in_it():
+def test_a_blocking_function_runs_within_one_thread_wait():
     done = []
 
     def blocks():
         done.append(1)
-        return "given"
+        return "result"
 
-    work = to_thread(blocks)
-    wait = next(work)
+    generator = to_thread(blocks)
+    wait = next(generator)
     assert isinstance(wait, ThreadWait)
     assert not done
     wait.block()
     with pytest.raises(StopIteration) as end:
-        next(work)
-    assert (end.value.value, done) == ("given", [1])
+        next(generator)
+    assert (end.value.value, done) == ("result", [1])
 
 
-def test_what_is_raised_by_a_thread_is_raised_by_the_work():
+def test_an_error_of_the_thread_is_raised_by_the_generator():
     with pytest.raises(KeyError):
         run_until_complete(to_thread(lambda: {}["k"]))
 
 
-# A socket, when it can
+# Non-blocking sockets
 
 
-def test_what_can_be_done_at_once_waits_for_nothing(ends):
+def test_an_operation_that_succeeds_immediately_does_not_wait(ends):
     with pytest.raises(StopIteration) as end:
         next(call_when_ready(lambda: "done", ends[0], 5))
     assert end.value.value == "done"
@@ -140,36 +140,36 @@ def test_what_can_be_done_at_once_waits_for_nothing(ends):
     ("error", "to_send"),
     [(BlockingIOError, False), (ssl.SSLWantReadError, False), (ssl.SSLWantWriteError, True)],
 )
-def test_it_waits_for_what_it_is_told_and_tries_again(ends, error, to_send):
-    tries = [error(), error(), None]
+def test_an_operation_that_would_block_waits_for_the_socket_and_is_retried(ends, error, to_send):
+    attempts = [error(), error(), None]
 
     def do():
-        wrong = tries.pop(0)
+        wrong = attempts.pop(0)
         if wrong:
             raise wrong
         return "done"
 
-    work = call_when_ready(do, ends[0], 7)
-    waits = [next(work), next(work)]
+    generator = call_when_ready(do, ends[0], 7)
+    waits = [next(generator), next(generator)]
     assert [(wait.socket, wait.to_send, wait.seconds) for wait in waits] == [(ends[0], to_send, 7)] * 2
     with pytest.raises(StopIteration) as end:
-        next(work)
-    assert (end.value.value, tries) == ("done", [])
+        next(generator)
+    assert (end.value.value, attempts) == ("done", [])
 
 
-def test_what_comes_later_is_received(ends):
+def test_data_that_arrives_later_is_received(ends):
     near, far = ends
-    work = call_when_ready(lambda: near.recv(5), near, 5)
-    wait = next(work)
+    generator = call_when_ready(lambda: near.recv(5), near, 5)
+    wait = next(generator)
     far.send(b"later")
     wait.block()
     with pytest.raises(StopIteration) as end:
-        next(work)
+        next(generator)
     assert end.value.value == b"later"
 
 
 @pytest.mark.parametrize("error", [BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError])
-def test_what_cannot_be_done_in_time_is_a_time_out_that_keeps_nothing_of_the_tries(ends, error):
+def test_a_timeout_has_no_context_of_earlier_attempts(ends, error):
     def do():
         raise error
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_done_in_time_is_a_time_out_that_keeps_nothing_of_the_tri
     assert raised.value.__context__ is None
 
 
-def test_a_socket_is_waited_for_once_before_anything_is_tried(ends):
+def test_wait_for_socket_waits_once(ends):
     waited = wait_for_socket(ends[0], 7)
     wait = next(waited)
     assert (wait.socket, wait.to_send, wait.seconds) == (ends[0], False, 7)
@@ -188,7 +188,7 @@ def test_a_socket_is_waited_for_once_before_anything_is_tried(ends):
         run_until_complete(wait_for_socket(ends[0], 0.05))
 
 
-def test_what_is_wrong_with_a_connection_is_raised_as_it_is(ends):
+def test_a_connection_error_is_raised_unchanged(ends):
     def reset():
         raise ConnectionResetError
 
@@ -196,11 +196,11 @@ def test_what_is_wrong_with_a_connection_is_raised_as_it_is(ends):
         run_until_complete(call_when_ready(reset, ends[0], 5))
 
 
-# In time
+# Socket timeouts
 
 
 @pytest.mark.parametrize(("own", "within"), [(30, 0.05), (0.05, 30)])
-def test_work_done_in_time_waits_for_no_socket_for_longer_than_it_or_the_work_says(ends, own, within):
+def test_the_shorter_of_two_socket_timeouts_applies(ends, own, within):
     near, _ = ends
     began = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -208,28 +208,28 @@ def test_work_done_in_time_waits_for_no_socket_for_longer_than_it_or_the_work_sa
     assert 0.05 <= time.monotonic() - began < 5
 
 
-def test_work_done_in_time_gives_its_result_after_waits_of_any_kind(ends):
+def test_with_socket_timeout_passes_other_waits_through_and_returns_the_result(ends):
     near, far = ends
     far.send(b"x")
-    limiter = MemoryWait(lambda: True)
-    told = []
+    memory = MemoryWait(lambda: True)
+    sent = []
 
-    def work():
-        told.extend([(yield Pause(9)), (yield limiter)])
+    def generator():
+        sent.extend([(yield Pause(9)), (yield memory)])
         yield from wait_for_socket(near, 30)
         return "over"
 
-    steps = with_socket_timeout(work(), 0.05)
-    assert [next(steps), next(steps)] == [Pause(9), limiter]
+    steps = with_socket_timeout(generator(), 0.05)
+    assert [next(steps), next(steps)] == [Pause(9), memory]
     assert next(steps).seconds == 0.05
     with pytest.raises(StopIteration, match="over"):
         next(steps)
-    assert told == [None, None]
+    assert sent == [None, None]
 
 
-def test_work_done_in_time_is_closed_with_it():
-    work = waits_of(Pause(0))
-    steps = with_socket_timeout(work, 1)
+def test_closing_with_socket_timeout_closes_the_generator():
+    generator = waits_of(Pause(0))
+    steps = with_socket_timeout(generator, 1)
     next(steps)
     steps.close()
-    assert work.gi_frame is None
+    assert generator.gi_frame is None

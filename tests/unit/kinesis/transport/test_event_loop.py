@@ -1,4 +1,4 @@
-"""Many pieces of work by one thread: nobody is held back, and nobody is forgotten."""
+"""The event loop runs many generators in one thread: none delays the others, and none is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = 30
 
 @pytest.fixture
 def pair():
-    """Opens two ends that do not block."""
+    """Open pairs of connected non-blocking sockets."""
     with ExitStack() as stack:
 
         def opened():
@@ -34,30 +34,30 @@ def pair():
         yield opened
 
 
-def run(*works, at_once=10, seconds=10):
-    """Do them, within a time."""
+def run(*generators, concurrency=10, seconds=10):
+    """Run generators to their end, within a time limit."""
     raised = []
 
     def work():
         try:
-            EventLoop(at_once).run(works)
+            EventLoop(concurrency).run(generators)
         except BaseException as error:  # noqa: BLE001  # raised below
             raised.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
-    assert not thread.is_alive(), "it did not end"
+    assert not thread.is_alive(), "the event loop did not end"
     if raised:
         raise raised[0]
 
 
-def noting(told, name, *waits):
-    """Work that tells before each of its waits and at its end."""
+def recording(events, name, *waits):
+    """Record an event before each wait and at the end."""
     for number, wait in enumerate(waits):
-        told.append((name, number))
+        events.append((name, number))
         yield wait
-    told.append((name, len(waits)))
+    events.append((name, len(waits)))
 
 
 def to_read(end, seconds=LONG):
@@ -67,94 +67,94 @@ def to_read(end, seconds=LONG):
 # Order and places
 
 
-def test_works_begin_in_their_order():
-    told = []
-    run(*[noting(told, name) for name in "dacb"], at_once=2)
-    assert [name for name, _ in told] == list("dacb")
+def test_generators_start_in_the_given_order():
+    events = []
+    run(*[recording(events, name) for name in "dacb"], concurrency=2)
+    assert [name for name, _ in events] == list("dacb")
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_no_more_than_so_many_are_under_way_at_once(at_once):
-    under_way, most = set(), []
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_no_more_generators_than_the_concurrency_run_at_once(concurrency):
+    running, most = set(), []
 
     def work(number):
-        under_way.add(number)
-        most.append(len(under_way))
+        running.add(number)
+        most.append(len(running))
         yield ThreadWait(lambda: time.sleep(0.001))
-        under_way.remove(number)
+        running.remove(number)
 
-    run(*map(work, range(10)), at_once=at_once)
-    assert max(most) == at_once
-
-
-def test_one_that_pauses_gives_its_place_to_others():
-    told = []
-    run(noting(told, "a", Pause(0.5)), noting(told, "b", Pause(0)), at_once=1)
-    assert told == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
+    run(*map(work, range(10)), concurrency=concurrency)
+    assert max(most) == concurrency
 
 
-def test_one_that_paused_takes_its_place_again_only_once_one_is_free():
-    told = []
+def test_a_paused_generator_gives_its_slot_to_others():
+    events = []
+    run(recording(events, "a", Pause(0.5)), recording(events, "b", Pause(0)), concurrency=1)
+    assert events == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
+
+
+def test_a_paused_generator_continues_only_once_a_slot_is_free():
+    events = []
     waits = [ThreadWait(lambda: time.sleep(0.05)), ThreadWait(lambda: None)]
-    run(noting(told, "a", Pause(0)), noting(told, "b", *waits), at_once=1)
-    assert told == [("a", 0), ("b", 0), ("b", 1), ("b", 2), ("a", 1)]
+    run(recording(events, "a", Pause(0)), recording(events, "b", *waits), concurrency=1)
+    assert events == [("a", 0), ("b", 0), ("b", 1), ("b", 2), ("a", 1)]
 
 
-def test_one_that_paused_and_those_under_way_are_no_more_than_so_many():
-    under_way, most = set(), []
+def test_generators_that_continue_after_a_pause_count_toward_the_concurrency():
+    running, most = set(), []
 
     def work(number):
         for seconds in (0.002, 0, 0.001):
-            under_way.add(number)
-            most.append(len(under_way))
+            running.add(number)
+            most.append(len(running))
             yield ThreadWait(lambda: time.sleep(0.001))
-            under_way.remove(number)
+            running.remove(number)
             yield Pause(seconds)
 
-    run(*map(work, range(12)), at_once=4)
+    run(*map(work, range(12)), concurrency=4)
     assert max(most) == 4
     assert len(most) == 36
 
 
 def test_a_pause_lasts_as_long_as_it_says():
     began = time.monotonic()
-    run(noting([], "a", Pause(0.2)))
+    run(recording([], "a", Pause(0.2)))
     assert 0.2 <= time.monotonic() - began < 5
 
 
-def test_pauses_end_in_the_order_of_their_ends():
-    told = []
-    run(*[noting(told, seconds, Pause(seconds)) for seconds in (0.9, 0.3, 0.6)])
-    assert [name for name, number in told if number] == [0.3, 0.6, 0.9]
+def test_generators_continue_in_the_order_in_which_their_pauses_end():
+    events = []
+    run(*[recording(events, seconds, Pause(seconds)) for seconds in (0.9, 0.3, 0.6)])
+    assert [name for name, number in events if number] == [0.3, 0.6, 0.9]
 
 
-def test_pauses_of_others_hold_nobody_back():
+def test_pauses_run_concurrently():
     began = time.monotonic()
-    run(*[noting([], number, Pause(0.1), Pause(0.1)) for number in range(50)], at_once=1)
+    run(*[recording([], number, Pause(0.1), Pause(0.1)) for number in range(50)], concurrency=1)
     assert time.monotonic() - began < 5  # and not 10
 
 
-def test_no_work_is_done_at_once():
+def test_running_no_generators_returns_immediately():
     run()
 
 
 # Sockets
 
 
-def test_others_go_on_while_one_waits_for_a_socket(pair):
-    (near, far), told = pair(), []
+def test_others_continue_while_one_generator_waits_for_a_socket(pair):
+    (near, far), events = pair(), []
 
     def sends():
-        yield from noting(told, "other", Pause(0), ThreadWait(lambda: None))
+        yield from recording(events, "other", Pause(0), ThreadWait(lambda: None))
         far.send(b"x")
 
-    run(noting(told, "waits", to_read(near)), sends())
-    assert told[-1] == ("waits", 1)
-    assert told.index(("waits", 0)) < told.index(("other", 0))
+    run(recording(events, "waits", to_read(near)), sends())
+    assert events[-1] == ("waits", 1)
+    assert events.index(("waits", 0)) < events.index(("other", 0))
 
 
 def fill(end):
-    """Send until no more can be sent; how many bytes."""
+    """Send until the buffer is full; return the number of bytes."""
     sent = 0
     with suppress(BlockingIOError):
         while True:
@@ -162,31 +162,31 @@ def fill(end):
     return sent
 
 
-def test_who_waits_to_send_goes_on_once_there_is_space(pair):
-    (near, far), told = pair(), []
+def test_a_wait_to_send_ends_when_the_socket_is_writable(pair):
+    (near, far), events = pair(), []
     sent = fill(near)
 
     def reads():
         yield Pause(0)
-        told.append("reads")
+        events.append("reads")
         left = sent
         while left:
             left -= len(far.recv(1 << 16))
 
-    run(noting(told, "sends", SocketWait(near, to_send=True, seconds=LONG)), reads())
-    assert told == [("sends", 0), "reads", ("sends", 1)]
+    run(recording(events, "sends", SocketWait(near, to_send=True, seconds=LONG)), reads())
+    assert events == [("sends", 0), "reads", ("sends", 1)]
 
 
-def test_who_waits_to_send_does_not_go_on_for_what_can_be_read(pair):
+def test_a_wait_to_send_does_not_end_when_the_socket_is_only_readable(pair):
     near, far = pair()
     fill(near)
     far.send(b"x")
     wait = SocketWait(near, to_send=True, seconds=0.05)
-    run(noting([], "sends", wait))
+    run(recording([], "sends", wait))
     assert wait.timed_out
 
 
-def test_a_socket_is_waited_for_as_often_as_asked(pair):
+def test_a_socket_can_be_waited_for_repeatedly(pair):
     (near, far), got = pair(), []
 
     def receives():
@@ -204,7 +204,7 @@ def test_a_socket_is_waited_for_as_often_as_asked(pair):
     run(receives(), sends())
 
 
-def test_only_who_waited_too_long_is_timed_out(pair):
+def test_only_the_socket_that_is_not_ready_times_out(pair):
     (slow, _silent), (near, far) = pair(), pair()
     waits = [to_read(slow, 0.1), to_read(near, 0.1)]
     ended = []
@@ -225,25 +225,25 @@ def test_only_who_waited_too_long_is_timed_out(pair):
 
 
 @pytest.mark.parametrize("order", [(0.1, 0.3, LONG), (LONG, 0.3, 0.1), (0.3, LONG, 0.1)])
-def test_each_waits_for_its_socket_for_a_time_of_its_own(pair, order):
+def test_each_wait_for_a_socket_has_its_own_timeout(pair, order):
     opened = {seconds: pair() for seconds in order}
-    told = {}
+    timed_out = {}
 
     def waiting(seconds):
         near, _ = opened[seconds]
         wait = to_read(near, seconds)
         yield wait
-        told[seconds] = wait.timed_out
+        timed_out[seconds] = wait.timed_out
         if seconds == 0.3:
             opened[LONG][1].send(b"x")
 
     began = time.monotonic()
     run(*map(waiting, order))
-    assert told == {0.1: True, 0.3: True, LONG: False}
+    assert timed_out == {0.1: True, 0.3: True, LONG: False}
     assert 0.3 <= time.monotonic() - began < 5
 
 
-def test_the_time_of_a_socket_begins_anew_with_each_wait(pair):
+def test_the_timeout_of_a_socket_restarts_with_each_wait(pair):
     near, far = pair()
     waits = [to_read(near, 1.0) for _ in range(12)]
 
@@ -261,9 +261,9 @@ def test_the_time_of_a_socket_begins_anew_with_each_wait(pair):
     assert not any(wait.timed_out for wait in waits)
 
 
-@pytest.mark.parametrize("by", ["pause", "socket", "thread", "room"])
-def test_what_came_during_anothers_long_step_is_in_time(pair, by):
-    """Whatever the other one waited for before that step."""
+@pytest.mark.parametrize("by", ["pause", "socket", "thread", "memory"])
+def test_data_that_arrives_during_a_long_step_of_another_generator_does_not_time_out(pair, by):
+    """This holds for each kind of wait before the long step."""
     (near, far), (other, others_far) = pair(), pair()
     wait = to_read(near, 0.5)
     limiter = MemoryLimiter(1)
@@ -272,104 +272,104 @@ def test_what_came_during_anothers_long_step_is_in_time(pair, by):
         pass
 
     def long_step():
-        if by == "room":
+        if by == "memory":
             yield from limiter.reservation().acquire(1)
         else:
             yield {"pause": Pause(0.02), "socket": to_read(other), "thread": ThreadWait(lambda: None)}[by]
-        time.sleep(0.6)  # it is at work
+        time.sleep(0.6)  # a long computation
         far.send(b"x")
 
-    def lets():
+    def unblocks():
         yield Pause(0.02)
         others_far.send(b"x")
         held.release()
 
-    run(noting([], "waits", wait), long_step(), lets())
+    run(recording([], "waits", wait), long_step(), unblocks())
     assert not wait.timed_out
 
 
 # Threads
 
 
-def test_others_go_on_while_one_waits_for_a_thread():
-    told, let = [], threading.Event()
+def test_others_continue_while_one_generator_waits_for_a_thread():
+    events, unblocked = [], threading.Event()
 
-    def lets():
-        yield from noting(told, "other", Pause(0), Pause(0))
-        let.set()
+    def unblocks():
+        yield from recording(events, "other", Pause(0), Pause(0))
+        unblocked.set()
 
-    run(noting(told, "waits", ThreadWait(lambda: let.wait(5))), lets())
-    assert told == [("waits", 0), ("other", 0), ("other", 1), ("other", 2), ("waits", 1)]
+    run(recording(events, "waits", ThreadWait(lambda: unblocked.wait(5))), unblocks())
+    assert events == [("waits", 0), ("other", 0), ("other", 1), ("other", 2), ("waits", 1)]
 
 
-def test_what_a_thread_gives_or_raises_comes_back():
-    came = []
+def test_the_result_or_error_of_a_thread_is_returned():
+    results = []
 
     def fail():
         raise KeyError("k")
 
     def work():
-        came.append((yield from to_thread(threading.get_ident)))
+        results.append((yield from to_thread(threading.get_ident)))
         with pytest.raises(KeyError):
             yield from to_thread(fail)
-        came.append(threading.get_ident())
+        results.append(threading.get_ident())
 
     run(work())
-    in_thread, own = came
+    in_thread, own = results
     assert in_thread != own
 
 
-def test_several_wait_for_threads_at_once():
+def test_several_generators_wait_for_threads_at_once():
     together = threading.Barrier(5)
     waits = [ThreadWait(lambda: together.wait(5)) for _ in range(5)]
-    run(*[noting([], number, wait) for number, wait in enumerate(waits)], at_once=5)
+    run(*[recording([], number, wait) for number, wait in enumerate(waits)], concurrency=5)
     assert sorted(wait.result() for wait in waits) == list(range(5))
 
 
 # Memory limiter
 
 
-def test_room_is_given_in_the_order_of_coming_and_only_when_there_is_some():
-    limiter, told, holding = MemoryLimiter(100), [], set()
+def test_memory_is_reserved_first_in_first_out_and_only_when_available():
+    limiter, events, holding = MemoryLimiter(100), [], set()
 
     def work(name, amount):
-        told.append(f"{name} comes")
+        events.append(f"{name} requests")
         reservation = limiter.reservation()
         yield from reservation.acquire(amount)
         holding.add((name, amount))
         assert sum(amount for _, amount in holding) <= 100
-        told.append(f"{name} has")
+        events.append(f"{name} holds")
         yield ThreadWait(lambda: time.sleep(0.02))
         holding.remove((name, amount))
         reservation.release()
 
     run(work("a", 60), work("b", 80), work("c", 10), work("d", 90))
-    comes, has = [f"{name} comes" for name in "bcd"], [f"{name} has" for name in "bcd"]
-    assert told == ["a comes", "a has", *comes, *has]
+    requests, holds = [f"{name} requests" for name in "bcd"], [f"{name} holds" for name in "bcd"]
+    assert events == ["a requests", "a holds", *requests, *holds]
 
 
-def test_others_go_on_while_one_waits_for_room():
-    limiter, told = MemoryLimiter(1), []
+def test_others_continue_while_one_generator_waits_for_memory():
+    limiter, events = MemoryLimiter(1), []
     held = limiter.reservation()
     for _ in held.acquire(1):
         pass
 
-    def leaves():
-        yield from noting(told, "other", Pause(0.01), ThreadWait(lambda: None), Pause(0))
+    def releases():
+        yield from recording(events, "other", Pause(0.01), ThreadWait(lambda: None), Pause(0))
         held.release()
 
     def waits():
         yield from limiter.reservation().acquire(1)
-        told.append("has")
+        events.append("holds")
 
-    run(waits(), leaves(), at_once=2)
-    assert told[-2:] == [("other", 3), "has"]
-
-
-# Hurry
+    run(waits(), releases(), concurrency=2)
+    assert events[-2:] == [("other", 3), "holds"]
 
 
-def test_hurry_ends_a_long_pause():
+# Canceled pauses
+
+
+def test_cancel_pauses_ends_a_long_pause():
     loop, paused = EventLoop(1), threading.Event()
 
     def work():
@@ -379,7 +379,7 @@ def test_hurry_ends_a_long_pause():
 
     def cancel_pauses():
         paused.wait(5)
-        time.sleep(0.05)  # it has gone to sleep
+        time.sleep(0.05)  # the loop is sleeping
         loop.cancel_pauses()
 
     thread = threading.Thread(target=cancel_pauses)
@@ -390,21 +390,21 @@ def test_hurry_ends_a_long_pause():
     assert time.monotonic() - began < LONG / 2
 
 
-def test_hurry_before_the_beginning_ends_all_pauses_and_after_the_end_does_nothing():
+def test_cancel_pauses_before_the_run_ends_all_pauses_and_after_it_does_nothing():
     loop = EventLoop(1)
     loop.cancel_pauses()
     began = time.monotonic()
-    loop.run([noting([], number, Pause(LONG)) for number in range(3)])
+    loop.run([recording([], number, Pause(LONG)) for number in range(3)])
     loop.cancel_pauses()
     assert time.monotonic() - began < LONG / 2
 
 
-def test_hurry_does_not_end_the_wait_for_a_socket(pair):
+def test_cancel_pauses_does_not_end_a_wait_for_a_socket(pair):
     near, _ = pair()
     loop, wait = EventLoop(1), to_read(near, 0.1)
     loop.cancel_pauses()
     began = time.monotonic()
-    loop.run([noting([], "waits", wait)])
+    loop.run([recording([], "waits", wait)])
     assert wait.timed_out
     assert time.monotonic() - began >= 0.1
 
@@ -413,32 +413,32 @@ def test_hurry_does_not_end_the_wait_for_a_socket(pair):
 
 
 class Wrong(Exception):
-    """A work's own."""
+    """The error of a failing generator."""
 
 
 def fails(*waits):
-    yield from noting([], "fails", *waits)
+    yield from recording([], "fails", *waits)
     raise Wrong
 
 
 def descriptors():
-    """Those that are open, each with what it is of."""
+    """The open file descriptors and their targets."""
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # that of the folder itself
+        with suppress(FileNotFoundError):  # the descriptor of the folder itself
             found.add((descriptor.name, str(descriptor.readlink())))
     return found
 
 
 @contextmanager
 def no_more_descriptors():
-    """None is open at the end that was not at the beginning. Those of other tests' servers may close."""
+    """Assert that no new descriptor stays open. Servers of other tests may close theirs."""
     before = descriptors()
     yield
     assert descriptors() <= before
 
 
-def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
+def test_an_error_of_one_generator_is_raised_and_the_others_are_closed(pair):
     (near, _), ended, in_thread = pair(), [], []
     limiter = MemoryLimiter(1)
     held = limiter.reservation()
@@ -455,22 +455,28 @@ def test_an_error_of_one_work_is_raised_and_the_others_are_closed(pair):
         finally:
             ended.append((name, *in_thread))
 
-    def takes():
+    def reserves():
         try:
             yield from limiter.reservation().acquire(1)
         finally:
-            ended.append(("room", *in_thread))
+            ended.append(("memory", *in_thread))
 
     waits = {"socket": to_read(near), "thread": ThreadWait(slow), "pause": Pause(LONG)}
-    works = [work(name, wait) for name, wait in waits.items()]
+    generators = [work(name, wait) for name, wait in waits.items()]
     with pytest.raises(Wrong):
-        run(*works, takes(), fails(ThreadWait(lambda: None)), work("not begun", Pause(0)), at_once=4)
-    # Also while a thread had something of theirs, none was closed.
-    assert sorted(ended) == [(name, "over") for name in ("pause", "room", "socket", "thread")]
+        run(
+            *generators,
+            reserves(),
+            fails(ThreadWait(lambda: None)),
+            work("not started", Pause(0)),
+            concurrency=4,
+        )
+    # No generator was closed while a thread was still running.
+    assert sorted(ended) == [(name, "over") for name in ("memory", "pause", "socket", "thread")]
     assert not limiter._waiting
 
 
-def test_an_error_while_others_are_closed_leaves_none_open():
+def test_an_error_while_closing_one_generator_leaves_no_other_open():
     ended = []
 
     def wrong_at_the_end(name):
@@ -485,39 +491,42 @@ def test_an_error_while_others_are_closed_leaves_none_open():
     assert sorted(ended) == ["a", "b"]
 
 
-def test_no_thread_is_left():
-    for works in ([noting([], "a", ThreadWait(lambda: None))], [fails(ThreadWait(lambda: None))]):
+def test_no_thread_remains_after_a_run():
+    for generators in ([recording([], "a", ThreadWait(lambda: None))], [fails(ThreadWait(lambda: None))]):
         before = set(threading.enumerate())
         with ExitStack() as stack:
-            if works[0].__name__ == "fails":
+            if generators[0].__name__ == "fails":
                 stack.enter_context(pytest.raises(Wrong))
-            EventLoop(2).run(works)
+            EventLoop(2).run(generators)
         assert set(threading.enumerate()) <= before
 
 
-def test_no_descriptor_is_left_after_success_or_error(pair):
+def test_no_descriptor_remains_after_success_or_error(pair):
     near, far = pair()
     far.send(b"x")
     with no_more_descriptors():
-        EventLoop(2).run([noting([], "a", to_read(near), ThreadWait(lambda: None), Pause(0))])
+        EventLoop(2).run([recording([], "a", to_read(near), ThreadWait(lambda: None), Pause(0))])
     near.recv(1)
     with no_more_descriptors(), pytest.raises(Wrong):
-        EventLoop(3).run([noting([], "a", to_read(near)), fails(ThreadWait(lambda: None))])
+        EventLoop(3).run([recording([], "a", to_read(near)), fails(ThreadWait(lambda: None))])
 
 
-def test_where_all_wait_for_room_nobody_would_make_any_and_that_is_raised():
+def test_a_deadlock_on_memory_is_raised_as_an_error():
     with pytest.raises(RuntimeError, match="no memory is available"):
-        run(noting([], "a", MemoryWait(lambda: False)), noting([], "b", Pause(0), MemoryWait(lambda: False)))
+        run(
+            recording([], "a", MemoryWait(lambda: False)),
+            recording([], "b", Pause(0), MemoryWait(lambda: False)),
+        )
 
 
 # All together
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
+def test_every_generator_ends_and_runs_each_step_once_in_order(pair, seed):
     chance = random.Random(seed)
     limiter = RecordingLimiter(100)
-    under_way, most, told = set(), [], {number: [] for number in range(40)}
+    running, most, events = set(), [], {number: [] for number in range(40)}
 
     def receives():
         near, far = pair()
@@ -530,7 +539,7 @@ def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
         assert not wait.timed_out
         near.recv(1)
 
-    def sits():
+    def reserves_memory():
         reservation = limiter.reservation()
         yield from reservation.acquire(chance.choice([1, 30, 60, 200]))
         yield ThreadWait(lambda: None)
@@ -538,15 +547,15 @@ def test_all_works_end_and_each_step_is_done_once_in_its_order(pair, seed):
 
     def work(number):
         for step in range(10):
-            under_way.add(number)
-            most.append(len(under_way))
-            told[number].append(step)
-            yield from chance.choice([receives, sits])()
-            under_way.remove(number)
+            running.add(number)
+            most.append(len(running))
+            events[number].append(step)
+            yield from chance.choice([receives, reserves_memory])()
+            running.remove(number)
             yield Pause(chance.choice([0, 0.001, 0.003]))
 
-    at_once = chance.choice([1, 3, 40])
-    run(*map(work, told), at_once=at_once, seconds=30)
-    assert all(steps == list(range(10)) for steps in told.values())
-    assert max(most) <= at_once
+    concurrency = chance.choice([1, 3, 40])
+    run(*map(work, events), concurrency=concurrency, seconds=30)
+    assert all(steps == list(range(10)) for steps in events.values())
+    assert max(most) <= concurrency
     assert limiter.max_reserved <= 100

@@ -1,4 +1,4 @@
-"""Calls over the wire: connections, proxies and TLS as the SDK has them; its names for what goes wrong."""
+"""HTTP calls: connections, proxies and TLS work as with the SDK, and errors have the SDK's codes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ directly_and_by_the_sdk = pytest.mark.parametrize("by_sdk", [False, True], ids=[
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
-    """None but the test's own."""
+    """Remove the proxies of the environment."""
     for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-IMPATIENT = {"read_timeout": 0.2, "connect_timeout": 0.2}
+SHORT_TIMEOUTS = {"read_timeout": 0.2, "connect_timeout": 0.2}
 
 
 def client_of(url, by_sdk=False, **timeouts):
@@ -53,7 +53,7 @@ def call(client):
 
 
 def code_of(client):
-    """What a call that fails fails with."""
+    """Make a call that fails and return its error code."""
     with pytest.raises(CallFailed) as raised:
         call(client)
     return raised.value.code
@@ -62,7 +62,7 @@ def code_of(client):
 # Connections
 
 
-def test_a_request_is_whole_and_names_its_host_once():
+def test_a_request_has_each_header_once_and_its_body():
     with RawPeer(Sent(SIZED)) as peer:
         call(client_of(peer.url))
         head, _, body = peer.requests[0].partition(b"\r\n\r\n")
@@ -84,7 +84,7 @@ def test_a_request_is_whole_and_names_its_host_once():
 
 
 @pytest.mark.parametrize("path", ["", "/", "/kinesis", "/k\xe4se", "/a b", "/?x=y z", "/a?b#c"])
-def test_a_path_is_asked_for_as_the_sdk_does(path):
+def test_the_path_of_the_endpoint_is_requested_as_by_the_sdk(path):
     with RawPeer(Sent(SIZED)) as peer:
         for by_sdk in (False, True):
             call(client_of(peer.url + path, by_sdk))
@@ -92,7 +92,7 @@ def test_a_path_is_asked_for_as_the_sdk_does(path):
     assert ours == sdks
 
 
-def test_a_request_goes_out_in_one_piece(monkeypatch):
+def test_a_request_is_sent_in_one_piece(monkeypatch):
     pieces = []
     sendall = socket.socket.sendall
 
@@ -109,7 +109,7 @@ def test_a_request_goes_out_in_one_piece(monkeypatch):
 
 
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED, SIZED.replace(b"200", b"503")])
-def test_calls_share_a_connection_that_is_kept(sent):
+def test_calls_share_one_keep_alive_connection(sent):
     with RawPeer(Sent(sent)) as peer:
         client = client_of(peer.url)
         for _ in range(3):
@@ -127,7 +127,7 @@ def test_calls_share_a_connection_that_is_kept(sent):
         Sent(SIZED, Then.RESET),
     ],
 )
-def test_a_connection_that_has_ended_is_opened_anew(sent):
+def test_a_closed_connection_is_reopened(sent):
     with RawPeer(sent) as peer:
         client = client_of(peer.url)
         for _ in range(3):
@@ -148,7 +148,7 @@ def test_a_connection_that_has_ended_is_opened_anew(sent):
         Sent(b"<html>\r\n\r\n"),
     ],
 )
-def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
+def test_a_connection_is_not_reused_after_a_failed_call(sent):
     with RawPeer(sent, Sent(SIZED)) as peer:
         client = client_of(peer.url, read_timeout=2)
         code_of(client)
@@ -156,12 +156,12 @@ def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
         assert peer.connections == 2
 
 
-def test_an_answer_may_take_longer_than_a_connection():
+def test_a_response_may_take_longer_than_the_connect_timeout():
     with RawPeer(Sent(SIZED, after=0.5)) as peer:
         call(client_of(peer.url, connect_timeout=0.2))
 
 
-def test_a_connection_that_the_sdk_used_is_opened_anew_within_the_time_for_that(monkeypatch):
+def test_a_reopened_connection_of_the_sdk_has_the_connect_timeout(monkeypatch):
     given = []
     create_connection = urllib3.util.connection.create_connection
 
@@ -177,7 +177,7 @@ def test_a_connection_that_the_sdk_used_is_opened_anew_within_the_time_for_that(
     assert given == [3, 3]
 
 
-def test_the_sdk_uses_the_same_connections():
+def test_the_sdk_and_direct_calls_share_a_connection():
     with RawPeer(Sent(SIZED)) as peer:
         client = client_of(peer.url)
         call(client)
@@ -186,7 +186,7 @@ def test_the_sdk_uses_the_same_connections():
         assert (len(peer.requests), peer.connections) == (3, 1)
 
 
-def test_the_sdk_waits_for_the_answer_on_a_connection_of_a_direct_call():
+def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
     with RawPeer(Sent(SIZED), Sent(SIZED, after=0.2)) as peer:
         client = client_of(peer.url, read_timeout=7)
         call(client)
@@ -196,7 +196,7 @@ def test_the_sdk_waits_for_the_answer_on_a_connection_of_a_direct_call():
         assert (len(peer.requests), peer.connections) == (2, 1)
 
 
-def test_a_call_that_is_given_up_does_not_leave_its_connection_to_others():
+def test_the_connection_of_an_abandoned_call_is_not_reused():
     with RawPeer(Sent(SIZED, after=0.2), Sent(SIZED)) as peer:
         client = client_of(peer.url)
         getting = client.getting_records("i", 10)
@@ -208,18 +208,18 @@ def test_a_call_that_is_given_up_does_not_leave_its_connection_to_others():
         assert (len(peer.requests), peer.connections) == (2, 2)
 
 
-# What goes wrong, by its name
+# Error codes
 
 
 @directly_and_by_the_sdk
-def test_an_endpoint_that_nobody_serves_is_named_so(by_sdk):
+def test_a_refused_connection_is_an_endpoint_connection_error(by_sdk):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     assert code_of(client_of(f"http://127.0.0.1:{port}", by_sdk)) == "EndpointConnectionError"
 
 
 @directly_and_by_the_sdk
-def test_a_host_that_is_unknown_is_named_so(by_sdk, monkeypatch):
+def test_an_unknown_host_is_an_endpoint_connection_error(by_sdk, monkeypatch):
     getaddrinfo = socket.getaddrinfo
 
     def unknown(host, *arguments, **named):
@@ -232,14 +232,14 @@ def test_a_host_that_is_unknown_is_named_so(by_sdk, monkeypatch):
 
 
 @directly_and_by_the_sdk
-def test_an_endpoint_that_takes_no_connection_in_time_is_named_so(by_sdk):
+def test_an_endpoint_that_does_not_accept_in_time_is_a_connect_timeout_error(by_sdk):
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         address = full.getsockname()
         waiting = [socket.socket() for _ in range(4)]
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(address)
-        client = client_of(f"http://127.0.0.1:{address[1]}", by_sdk, **IMPATIENT)
+        client = client_of(f"http://127.0.0.1:{address[1]}", by_sdk, **SHORT_TIMEOUTS)
         assert code_of(client) == "ConnectTimeoutError"
         for each in waiting:
             each.close()
@@ -247,38 +247,38 @@ def test_an_endpoint_that_takes_no_connection_in_time_is_named_so(by_sdk):
 
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("data", [b"", HEAD])
-def test_an_answer_that_does_not_come_in_time_is_named_so(by_sdk, data):
+def test_a_response_that_does_not_arrive_in_time_is_a_read_timeout_error(by_sdk, data):
     with RawPeer(Sent(data, Then.HOLD)) as peer:
-        assert code_of(client_of(peer.url, by_sdk, **IMPATIENT)) == "ReadTimeoutError"
+        assert code_of(client_of(peer.url, by_sdk, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
 
 
-def test_a_body_that_does_not_come_in_time_is_named_so():
+def test_a_body_that_does_not_arrive_in_time_is_a_read_timeout_error():
     with RawPeer(Sent(LONG, Then.HOLD)) as peer:
-        assert code_of(client_of(peer.url, **IMPATIENT)) == "ReadTimeoutError"
+        assert code_of(client_of(peer.url, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
 
 
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("then", [Then.END, Then.RESET])
-def test_a_connection_that_ends_before_the_answer_is_named_so(by_sdk, then):
+def test_a_connection_closed_before_the_response_is_a_connection_closed_error(by_sdk, then):
     with RawPeer(Sent(b"", then)) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "ConnectionClosedError"
 
 
-def test_a_connection_that_is_reset_within_the_body_is_named_so():
+def test_a_connection_reset_within_the_body_is_a_connection_closed_error():
     with RawPeer(Sent(LONG, Then.RESET)) as peer:
         assert code_of(client_of(peer.url)) == "ConnectionClosedError"
 
 
-def test_what_is_no_http_is_told_as_it_is():
+def test_a_response_that_is_not_http_is_an_http_client_error():
     with RawPeer(Sent(b"220 mail ready\r\n\r\n")) as peer, pytest.raises(CallFailed) as raised:
         call(client_of(peer.url))
     assert raised.value.code == "HTTPClientError"
     assert "the response is not HTTP/1.1" in str(raised.value)
 
 
-def test_an_answer_that_stops_is_not_kept_by_its_error():
+def test_the_error_of_a_partial_response_does_not_keep_its_body():
     with RawPeer(Sent(LONG + bytes(500_000), Then.HOLD)) as peer, pytest.raises(CallFailed) as raised:
-        call(client_of(peer.url, **IMPATIENT))
+        call(client_of(peer.url, **SHORT_TIMEOUTS))
     kept, error = [], raised.value
     while error is not None:
         kept += [value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values()]
@@ -287,13 +287,13 @@ def test_an_answer_that_stops_is_not_kept_by_its_error():
     assert max(len(each) for each in kept if isinstance(each, (bytes, bytearray, memoryview, str))) < 100_000
 
 
-def test_credentials_with_a_line_break_are_neither_sent_nor_told(monkeypatch):
+def test_credentials_with_a_line_break_are_neither_sent_nor_shown_in_the_error(monkeypatch):
     monkeypatch.setenv("AWS_SESSION_TOKEN", "hidden\r\nX-Evil: 1")
     with RawPeer(Sent(SIZED)) as peer, pytest.raises(CallFailed, match="X-Amz-Security-Token") as raised:
         call(client_of(peer.url))
     assert not peer.requests
     assert "hidden" not in str(raised.value)
-    assert raised.value.code == "ParamValidationError"  # which no reading tries again
+    assert raised.value.code == "ParamValidationError"  # which a reading does not retry
 
 
 # TLS
@@ -301,13 +301,13 @@ def test_credentials_with_a_line_break_are_neither_sent_nor_told(monkeypatch):
 
 @pytest.fixture(scope="module")
 def authority():
-    """Who certifies a server on loopback."""
+    """A certificate authority for servers on loopback."""
     return trustme.CA()
 
 
 @pytest.fixture
 def tls(authority):
-    """What such a server speaks TLS with."""
+    """The TLS context of such a server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     return context
@@ -315,14 +315,14 @@ def tls(authority):
 
 @pytest.fixture
 def trusted(authority, monkeypatch, tmp_path):
-    """The SDK is told to trust that authority."""
+    """Make the SDK trust that authority."""
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "authority.pem"))
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED])
-def test_calls_by_tls_share_a_connection(tls, sent):
+def test_calls_over_tls_share_a_connection(tls, sent):
     with RawPeer(Sent(sent), tls=tls) as peer:
         client = client_of(peer.url)
         for _ in range(3):
@@ -331,7 +331,7 @@ def test_calls_by_tls_share_a_connection(tls, sent):
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_long_body_comes_by_tls_as_it_is(tls):
+def test_a_long_body_is_received_over_tls(tls):
     page = PAGE + b" " * 1_000_000
     sent = HEAD + f"Content-Length: {len(page)}\r\n\r\n".encode() + page
     with RawPeer(Sent(sent), tls=tls) as peer:
@@ -339,7 +339,7 @@ def test_a_long_body_comes_by_tls_as_it_is(tls):
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_second_answer_by_tls_is_not_given_to_the_next_call(tls):
+def test_a_second_response_over_tls_is_not_returned_to_the_next_call(tls):
     head, _, body = SIZED.partition(b"\r\n\r\n")
     twice = Sent(head + b"\r\n\r\n", more=body + SIZED.replace(b'"i"', b'"x"'))
     with RawPeer(twice, Sent(SIZED), tls=tls) as peer:
@@ -349,7 +349,7 @@ def test_a_second_answer_by_tls_is_not_given_to_the_next_call(tls):
 
 
 @directly_and_by_the_sdk
-def test_a_certificate_that_nobody_vouches_for_is_named_so_and_nothing_is_sent(tls, by_sdk):
+def test_an_untrusted_certificate_is_an_ssl_error_and_nothing_is_sent(tls, by_sdk):
     with RawPeer(Sent(SIZED), tls=tls) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
         assert not peer.requests
@@ -357,7 +357,7 @@ def test_a_certificate_that_nobody_vouches_for_is_named_so_and_nothing_is_sent(t
 
 @directly_and_by_the_sdk
 @pytest.mark.usefixtures("trusted")
-def test_a_certificate_of_another_host_is_named_so_and_nothing_is_sent(authority, by_sdk):
+def test_a_certificate_of_another_host_is_an_ssl_error_and_nothing_is_sent(authority, by_sdk):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.2").configure_cert(context)
     with RawPeer(Sent(SIZED), tls=context) as peer:
@@ -365,7 +365,7 @@ def test_a_certificate_of_another_host_is_named_so_and_nothing_is_sent(authority
         assert not peer.requests
 
 
-def test_a_peer_that_ends_within_the_handshake_is_a_connection_that_was_closed():
+def test_a_peer_that_closes_during_the_handshake_is_a_connection_closed_error():
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
 
         def ends():
@@ -382,7 +382,7 @@ def test_a_peer_that_ends_within_the_handshake_is_a_connection_that_was_closed()
 
 
 class Tunnel:
-    """A proxy on loopback that connects to one peer, whatever is asked for, and notes what is asked."""
+    """A proxy on loopback that connects every request to one peer and records the requests."""
 
     def __init__(self, peer, tls=None):
         self.asked = []
@@ -399,7 +399,7 @@ class Tunnel:
 
     def __exit__(self, *_):
         for end in (self._listening, *self._open):
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # already closed
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
@@ -407,7 +407,7 @@ class Tunnel:
             end.close()
 
     def _serve(self):
-        with suppress(OSError):  # the end of listening
+        with suppress(OSError):  # the listening socket was closed
             while True:
                 near, _ = self._listening.accept()
                 if self._tls:
@@ -429,7 +429,7 @@ class Tunnel:
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_a_proxy_of_plain_http_is_asked_for_the_whole_url(monkeypatch):
+def test_an_http_proxy_is_sent_the_full_url(monkeypatch):
     with RawPeer(Sent(SIZED)) as peer:
         monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@{peer.address}")
         client = client_of("http://kinesis.example")
@@ -444,7 +444,7 @@ def test_a_proxy_of_plain_http_is_asked_for_the_whole_url(monkeypatch):
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_proxy_by_tls_is_asked_for_the_whole_url_of_plain_http(monkeypatch, tls):
+def test_a_proxy_over_tls_is_sent_the_full_url_of_an_http_endpoint(monkeypatch, tls):
     with RawPeer(Sent(SIZED), tls=tls) as peer:
         monkeypatch.setenv("HTTP_PROXY", peer.url)
         call(client_of("http://kinesis.example/a#b"))
@@ -452,7 +452,7 @@ def test_a_proxy_by_tls_is_asked_for_the_whole_url_of_plain_http(monkeypatch, tl
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_proxy_tunnels_tls_and_its_password_stays_with_it(authority, monkeypatch):
+def test_tls_is_tunneled_and_the_proxys_password_is_not_sent_to_the_endpoint(authority, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kinesis.example").configure_cert(context)
     with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer) as tunnel:
@@ -470,7 +470,7 @@ def test_a_proxy_tunnels_tls_and_its_password_stays_with_it(authority, monkeypat
 
 @pytest.mark.usefixtures("trusted")
 @directly_and_by_the_sdk
-def test_a_proxy_by_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
+def test_a_proxy_over_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kinesis.example").configure_cert(context)
     with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer, tls) as tunnel:
@@ -483,7 +483,7 @@ def test_a_proxy_by_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
 
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch, by_sdk, scheme):
+def test_an_unreachable_proxy_is_a_proxy_connection_error_without_its_password(monkeypatch, by_sdk, scheme):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     monkeypatch.setenv(f"{scheme}_proxy", f"http://user:secret@127.0.0.1:{port}")
@@ -493,7 +493,7 @@ def test_a_proxy_that_nobody_serves_is_named_so_without_its_password(monkeypatch
     assert "secret" not in f"{raised.value}{raised.value.__cause__}"
 
 
-def test_a_proxy_that_connects_slowly_holds_no_other_work_back(monkeypatch):
+def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
     codes = []
 
     def calls(client):
@@ -514,13 +514,13 @@ def test_a_proxy_that_connects_slowly_holds_no_other_work_back(monkeypatch):
 
 
 @directly_and_by_the_sdk
-def test_a_proxy_that_refuses_is_named_so(monkeypatch, by_sdk):
+def test_a_proxy_that_refuses_is_a_proxy_connection_error(monkeypatch, by_sdk):
     with RawPeer(Sent(b"HTTP/1.1 407 No\r\n\r\n", Then.END)) as peer:
         monkeypatch.setenv("https_proxy", f"http://{peer.address}")
         assert code_of(client_of("https://kinesis.example", by_sdk)) == "ProxyConnectionError"
 
 
-def test_an_endpoint_that_needs_no_proxy_is_called_itself(monkeypatch):
+def test_an_endpoint_in_no_proxy_is_called_directly(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with RawPeer(Sent(SIZED)) as peer:
@@ -528,7 +528,7 @@ def test_an_endpoint_that_needs_no_proxy_is_called_itself(monkeypatch):
 
 
 @pytest.mark.parametrize("proxy", ["http://user:secret@proxy:port", "http://:80"])
-def test_a_proxy_that_cannot_be_meant_is_invalid_input_without_its_password(monkeypatch, proxy):
+def test_an_invalid_proxy_is_invalid_input_without_its_password(monkeypatch, proxy):
     monkeypatch.setenv("http_proxy", proxy)
     with pytest.raises(InvalidInput) as raised:
         client_of("http://kinesis.example")

@@ -1,4 +1,4 @@
-"""The memory that pages take together: never more than there is, and nobody waits for ever."""
+"""The memory limiter: reservations never exceed its size, and no waiter starves."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
-def begun(work):
-    """What some work waits for, for a first time; None if it is over."""
-    return next(work, None)
+def next_wait(generator):
+    """The next wait of a generator; None if it has ended."""
+    return next(generator, None)
 
 
-def test_never_more_than_there_is_and_all_are_served():
+def test_reservations_never_exceed_the_size_and_every_waiter_is_served():
     limiter, served, held = RecordingLimiter(100), [], {}
 
-    def work(number):
+    def generator(number):
         reservation = limiter.reservation()
         for size in (number * 7 % 100, 100, 250, 1):
             yield from reservation.acquire(size)
@@ -48,66 +48,66 @@ def test_never_more_than_there_is_and_all_are_served():
             reservation.release()
             yield Pause(number % 3 * 0.001)
 
-    EventLoop(16).run([work(number) for number in range(40)])
+    EventLoop(16).run([generator(number) for number in range(40)])
     assert len(served) == 160
     assert limiter.max_reserved == 100
 
 
-def test_who_asks_for_more_than_all_of_it_waits_until_it_is_alone():
+def test_a_reservation_larger_than_the_size_waits_until_it_is_the_only_one():
     limiter = RecordingLimiter(100)
     small, large = limiter.reservation(), limiter.reservation()
     run_until_complete(small.acquire(1))
     waiting = large.acquire(1000)
-    wait = begun(waiting)
+    wait = next_wait(waiting)
     assert not wait.is_over()
     small.release()
     assert wait.is_over()
-    assert begun(waiting) is None
+    assert next_wait(waiting) is None
     assert limiter.max_reserved == 100
 
 
-def test_a_large_one_is_not_passed_by_small_ones_for_ever():
+def test_a_large_reservation_is_not_overtaken_by_later_small_ones():
     limiter = MemoryLimiter(100)
     holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
     run_until_complete(holder.acquire(60))
     larges, smalls = large.acquire(80), small.acquire(10)
-    first, second = begun(larges), begun(smalls)
+    first, second = next_wait(larges), next_wait(smalls)
     assert not second.is_over()
     holder.release()
     assert [first.is_over(), second.is_over()] == [True, False]
-    assert begun(larges) is None
+    assert next_wait(larges) is None
     assert second.is_over()
-    assert begun(smalls) is None
+    assert next_wait(smalls) is None
 
 
-def test_who_goes_while_it_waits_is_waited_for_no_longer():
+def test_a_waiter_that_is_closed_no_longer_delays_others():
     limiter = MemoryLimiter(100)
     holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
     run_until_complete(holder.acquire(60))
     larges, smalls = large.acquire(80), small.acquire(10)
-    _, wait = begun(larges), begun(smalls)
+    _, wait = next_wait(larges), next_wait(smalls)
     larges.close()
     assert wait.is_over()
-    assert begun(smalls) is None
+    assert next_wait(smalls) is None
     holder.release()
     small.release()
     run_until_complete(limiter.reservation().acquire(100))
 
 
-def test_who_waits_holds_nothing_meanwhile():
+def test_a_waiter_holds_no_memory():
     limiter = MemoryLimiter(100)
     one, other = limiter.reservation(), limiter.reservation()
     run_until_complete(one.acquire(50))
     run_until_complete(other.acquire(50))
     ones, others = one.acquire(100), other.acquire(100)
-    _, wait = begun(ones), begun(others)
-    assert begun(ones) is None
+    _, wait = next_wait(ones), next_wait(others)
+    assert next_wait(ones) is None
     assert not wait.is_over()
     one.release()
-    assert begun(others) is None
+    assert next_wait(others) is None
 
 
-def test_a_seat_that_is_taken_again_holds_the_new_page_alone():
+def test_a_second_acquire_replaces_the_first():
     limiter = MemoryLimiter(100)
     reservation = limiter.reservation()
     run_until_complete(reservation.acquire(90))
@@ -127,7 +127,7 @@ def page(client, limiter):
     return run_until_complete(getting_page(client, limiter))
 
 
-def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, client, faults):
+def test_a_page_reserves_memory_in_proportion_to_its_body(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
     bodies = []
@@ -138,7 +138,7 @@ def test_a_page_takes_what_its_body_takes_before_it_is_read(kinesis, stream, cli
 
 
 @pytest.mark.parametrize("by_sdk", [False, True])
-def test_a_body_is_not_read_before_there_is_room(kinesis, stream, settings, by_sdk):
+def test_a_body_is_not_read_before_memory_is_available(kinesis, stream, settings, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=bytes(1_000_000), PartitionKey="k")
     client = StreamClient(stream, replace(settings, sdk_parser=by_sdk))
@@ -154,7 +154,7 @@ def test_a_body_is_not_read_before_there_is_room(kinesis, stream, settings, by_s
     assert len(run_until_complete(reading).records) == 1
 
 
-def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream, settings):
+def test_a_page_read_by_the_sdk_reserves_memory_for_the_largest_body(kinesis, stream, settings):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     client = StreamClient(
         stream, ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=True)
@@ -165,7 +165,7 @@ def test_a_page_that_the_sdk_reads_takes_as_much_as_the_largest(kinesis, stream,
 
 
 def kept_by(error):
-    """What an error's frames in the package keep."""
+    """The values that an error's frames in the package keep alive."""
     while error is not None:
         for frame, _ in walk_tb(error.__traceback__):
             if "kinesis_assets" in frame.f_code.co_filename:
@@ -175,7 +175,7 @@ def kept_by(error):
 
 @pytest.mark.parametrize("by_sdk", [False, True])
 @pytest.mark.parametrize("wrong", ["data", "number", "date", "refused"])
-def test_a_page_that_fails_is_not_kept_by_its_error(
+def test_the_error_of_an_invalid_page_does_not_keep_the_page(
     kinesis, stream, settings, faults, monkeypatch, wrong, by_sdk
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -204,7 +204,7 @@ def test_a_page_that_fails_is_not_kept_by_its_error(
 
 
 @pytest.mark.parametrize("by_sdk", [False, True])
-def test_a_page_that_is_repeated_is_not_kept_by_its_shards_error(kinesis, stream, settings, faults, by_sdk):
+def test_the_error_of_a_repeated_page_does_not_keep_the_page(kinesis, stream, settings, faults, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     put = [kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k") for _ in range(2)]
     faults.repeat_page()
@@ -217,7 +217,7 @@ def test_a_page_that_is_repeated_is_not_kept_by_its_shards_error(kinesis, stream
 
 
 @pytest.mark.parametrize("on_wire", [False, True])
-def test_a_body_cut_on_its_way_is_a_failed_call(kinesis, stream, settings, faults, on_wire):
+def test_a_truncated_body_fails_the_call(kinesis, stream, settings, faults, on_wire):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
     faults.cut_body(kept=0.5, on_wire=on_wire)

@@ -1,4 +1,4 @@
-"""Without a private name of botocore or urllib3 the SDK makes the calls, and a warning names it."""
+"""If a private name of botocore or urllib3 is missing, the SDK makes the calls and a warning names it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NAMES = [
 
 
 def hide(patch, owner, name):
-    """Let an owner have no such name for the modules of this package, while the SDK itself goes on."""
+    """Hide a name of an owner from the modules of this package, but not from the SDK."""
     module, _, kind = owner.partition(":")
     hidden = getattr(import_module(module), kind) if kind else import_module(module)
     is_module = isinstance(hidden, ModuleType)
@@ -85,13 +85,13 @@ def three_records(kinesis, stream):
 
 
 def read(client):
-    """A shard's data, and what ended its range."""
+    """A shard's data and the reason for the end of its range."""
     range_ = ShardRange(SHARD, Position.parse("TRIM_HORIZON"), Bounds(), ("0", str((1 << 128) - 1)))
     reading = ShardReading(client, range_)
     return [record.data for records in reading for record in records], reading.end
 
 
-def test_with_every_name_the_calls_are_made_directly_without_a_warning(stream, settings, caplog):
+def test_calls_are_made_directly_without_a_warning_if_every_name_exists(stream, settings, caplog):
     client = StreamClient(stream, settings)
     assert not client.settings.sdk_parser
     assert caplog.messages == []
@@ -167,7 +167,7 @@ def test_the_package_loads_and_reads_where_every_private_name_is_missing(kinesis
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_answer_that_is_no_json_is_a_failed_call_where_the_sdks_own_error_has_no_name(monkeypatch):
+def test_the_parser_error_falls_back_to_value_error(monkeypatch):
     with monkeypatch.context() as patch:
         hide(patch, "botocore.parsers", "ResponseParserError")
         assert sdk_internals.parser_error() is ValueError

@@ -1,4 +1,4 @@
-"""Direct calls: they hold nobody back; signed, sent and refused as the SDK's are."""
+"""Direct calls: signed and sent like the SDK's, with the same errors, without delaying other generators."""
 
 from __future__ import annotations
 
@@ -32,65 +32,65 @@ PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
 
 @dataclass
 class Endpoint:
-    """An HTTP server that gives one answer to all calls.
+    """An HTTP server that returns one response to all calls.
 
     Attributes:
         url: Its address.
-        status: Of the answer.
+        status: The status of the response.
         body: Its body.
-        asked: Set when a request has come; the answer's head follows once
-        head_let: is set, and then
-        head_sent: is; the body follows once
-        body_let: is set.
-        paths: Of the calls that came.
+        requested: Set when a request has arrived.
+        send_head: Set by a test so that the head is sent.
+        head_sent: Set when the head has been sent.
+        send_body: Set by a test so that the body is sent.
+        paths: The paths of the requests.
     """
 
     url: str = ""
     status: int = 200
     body: bytes = PAGE
-    asked: threading.Event = field(default_factory=threading.Event)
-    head_let: threading.Event = field(default_factory=threading.Event)
+    requested: threading.Event = field(default_factory=threading.Event)
+    send_head: threading.Event = field(default_factory=threading.Event)
     head_sent: threading.Event = field(default_factory=threading.Event)
-    body_let: threading.Event = field(default_factory=threading.Event)
+    send_body: threading.Event = field(default_factory=threading.Event)
     paths: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
 def endpoint():
-    told = Endpoint()
-    told.head_let.set()
-    told.body_let.set()
+    state = Endpoint()
+    state.send_head.set()
+    state.send_body.set()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
-            told.paths.append(self.path)
-            told.asked.set()
-            told.head_let.wait()
-            self.send_response_only(told.status)
+            state.paths.append(self.path)
+            state.requested.set()
+            state.send_head.wait()
+            self.send_response_only(state.status)
             self.send_header("Date", formatdate(usegmt=True))
-            self.send_header("Content-Length", str(len(told.body)))
+            self.send_header("Content-Length", str(len(state.body)))
             self.end_headers()
             self.wfile.flush()
-            told.head_sent.set()
-            told.body_let.wait()
-            self.wfile.write(told.body)
+            state.head_sent.set()
+            state.send_body.wait()
+            self.wfile.write(state.body)
 
         def log_message(self, *_):
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True  # a connection stays open between calls
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
-    told.url = f"http://127.0.0.1:{server.server_port}"
+    state.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield told
+        yield state
     finally:
-        told.head_let.set()
-        told.body_let.set()
+        state.send_head.set()
+        state.send_body.set()
         server.shutdown()
         serving.join()
         server.socket.close()
@@ -98,12 +98,12 @@ def endpoint():
 
 @pytest.fixture
 def served(endpoint, settings):
-    """A client of it."""
+    """A client of the endpoint."""
     return StreamClient("orders", ClientSettings(settings.region_name, endpoint.url), attempts=1)
 
 
-def read_beside(client, come, let):
-    """A page, for which other work waits until one event, and then sets another one."""
+def read_concurrently(client, arrived, resume):
+    """Read a page while another generator waits for one event and then sets another."""
     pages = []
 
     def reads():
@@ -111,44 +111,44 @@ def read_beside(client, come, let):
         pages.append(page)
 
     def others():
-        assert (yield from to_thread(lambda: come.wait(5)))
+        assert (yield from to_thread(lambda: arrived.wait(5)))
         assert not pages
-        let.set()
+        resume.set()
 
     EventLoop(2).run([reads(), others()])
     return pages[0]
 
 
-@pytest.mark.parametrize(("before", "let"), [("asked", "head_let"), ("head_sent", "body_let")])
-def test_others_go_on_while_an_answer_comes_slowly(endpoint, served, before, let):
-    getattr(endpoint, let).clear()
-    page = read_beside(served, getattr(endpoint, before), getattr(endpoint, let))
+@pytest.mark.parametrize(("before", "resume"), [("requested", "send_head"), ("head_sent", "send_body")])
+def test_others_continue_during_a_slow_response(endpoint, served, before, resume):
+    getattr(endpoint, resume).clear()
+    page = read_concurrently(served, getattr(endpoint, before), getattr(endpoint, resume))
     assert page.next_shard_iterator == "i"
 
 
-def test_others_go_on_while_new_credentials_come_slowly(served):
+def test_others_continue_while_credentials_are_refreshed(served):
     signer = served._get_records._signing.signer
-    asked, come = threading.Event(), threading.Event()
+    requested, arrived = threading.Event(), threading.Event()
 
     class Refreshed:
         def __init__(self, credentials):
             self._credentials = credentials
 
         def refresh_needed(self):
-            return not come.is_set()
+            return not arrived.is_set()
 
         def get_frozen_credentials(self):
-            asked.set()
-            assert come.wait(5)
+            requested.set()
+            assert arrived.wait(5)
             return self._credentials.get_frozen_credentials()
 
     signer._credentials = Refreshed(signer._credentials)
-    assert read_beside(served, asked, come)
+    assert read_concurrently(served, requested, arrived)
 
 
-@pytest.mark.parametrize("key", [{"PartitionKey": "partitionKey-1"}, {}], ids=["with keys", "without"])
+@pytest.mark.parametrize("key", [{"PartitionKey": "partitionKey-1"}, {}], ids=["with keys", "without keys"])
 @pytest.mark.parametrize("size", [100, 1000, 100_000])
-def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
+def test_a_page_needs_no_more_memory_than_its_reservation(endpoint, served, size, key):
     data = base64.b64encode(bytes(size)).decode()
     number = 49590338271490256608559692538361571095921575989136588898  # as AWS gives them
     records = [
@@ -161,11 +161,11 @@ def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
     tracemalloc.start()
     try:
         page, _ = served.get_records("i", 10_000)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert len(page.records) == 4_000_000 // size
-    assert most <= MEMORY_PER_BODY_BYTE * len(endpoint.body)
+    assert peak <= MEMORY_PER_BODY_BYTE * len(endpoint.body)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +179,20 @@ def test_a_page_takes_no_more_memory_than_its_seat(endpoint, served, size, key):
         (300, b"{}"),
     ],
 )
-def test_an_error_that_is_not_the_services_own_is_a_failed_call(endpoint, served, status, body):
+def test_an_error_response_that_is_not_from_kinesis_fails_the_call(endpoint, served, status, body):
     endpoint.status, endpoint.body = status, body
     with pytest.raises(CallFailed) as raised:
         served.get_records("i", 10)
     assert raised.value.status == status
 
 
-def test_an_endpoint_with_a_path_is_called_there(endpoint, settings):
+def test_the_path_of_the_endpoint_is_requested(endpoint, settings):
     client = StreamClient("orders", ClientSettings(settings.region_name, f"{endpoint.url}/kinesis"))
     client.get_records("i", 10)
     assert endpoint.paths == ["/kinesis"]
 
 
-def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings, monkeypatch):
+def test_a_client_with_the_sdks_parser_needs_no_signed_call(kinesis, stream, settings, monkeypatch):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     monkeypatch.setattr("kinesis_assets.kinesis.client.SignedCall", None)
     client = StreamClient(stream, replace(settings, sdk_parser=True))
@@ -204,7 +204,7 @@ def test_a_client_of_the_sdk_alone_needs_nothing_of_it(kinesis, stream, settings
     ("code", "status"),
     [("ProvisionedThroughputExceededException", 400), ("ExpiredIteratorException", 400), ("Broken", 500)],
 )
-def test_a_refusal_has_its_code_and_status(kinesis, stream, client, faults, code, status):
+def test_an_error_response_has_its_code_and_status(kinesis, stream, client, faults, code, status):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
     faults.answer("GetRecords", lambda _, answer: answer.error(code, status))
@@ -214,22 +214,22 @@ def test_a_refusal_has_its_code_and_status(kinesis, stream, client, faults, code
 
 
 @pytest.mark.parametrize("date", [None, "", "yesterday"])
-def test_an_answer_without_a_date_is_a_failed_call(kinesis, stream, client, monkeypatch, date):
+def test_a_response_without_a_valid_date_fails_the_call(kinesis, stream, client, monkeypatch, date):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
     call = SignedCall.__call__
 
-    def otherwise_dated(*arguments):
+    def with_other_date(*arguments):
         return (yield from call(*arguments))[0], date
 
-    monkeypatch.setattr(SignedCall, "__call__", otherwise_dated)
+    monkeypatch.setattr(SignedCall, "__call__", with_other_date)
     with pytest.raises(CallFailed, match="invalid Date"):
         client.get_records(iterator, 10)
 
 
 @pytest.fixture
 def recording():
-    """A service that gives every call the same answer, and keeps what was sent."""
+    """A service that returns the same response to every call and records the requests."""
     body = PAGE.replace(b"{", b'{"ShardIterator": "i", ', 1)
     head = f"HTTP/1.1 200 OK\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(body)}\r\n\r\n"
     with RawPeer(Sent(head.encode() + body)) as peer:
@@ -237,7 +237,7 @@ def recording():
 
 
 def parsed(request):
-    """A request's first line, its headers by their names in lower case, its body."""
+    """A request's first line, its headers by lower-case name, and its body."""
     head, _, body = request.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
@@ -245,7 +245,7 @@ def parsed(request):
 
 
 def assert_alike(ours, sdks):
-    """Two requests say the same to the service, by the same signer."""
+    """Assert that two requests are equivalent and have the same signer."""
     (our_line, our_headers, our_body), (sdks_line, sdks_headers, sdks_body) = parsed(ours), parsed(sdks)
     assert our_line == sdks_line
     assert json.loads(our_body) == json.loads(sdks_body)
@@ -255,7 +255,7 @@ def assert_alike(ours, sdks):
     assert mine == its
 
 
-def test_get_records_is_asked_for_as_the_sdk_does(recording):
+def test_get_records_is_requested_as_by_the_sdk(recording):
     client = StreamClient("orders", ClientSettings("us-east-1", recording.url))
     client.get_records("i", 10)
     client._client.get_records(ShardIterator="i", Limit=10)
@@ -271,31 +271,33 @@ def test_get_records_is_asked_for_as_the_sdk_does(recording):
     ],
     ids=lambda position: position.kind,
 )
-def test_get_shard_iterator_is_asked_for_as_the_sdk_does(recording, position):
-    for attempts in (1, 2):  # directly; by the SDK, which tries again by itself
+def test_get_shard_iterator_is_requested_as_by_the_sdk(recording, position):
+    for attempts in (1, 2):  # directly, then by the SDK with its retries
         client = StreamClient("orders", ClientSettings("us-east-1", recording.url), attempts=attempts)
         assert client.shard_iterator(SHARD, position) == "i"
     assert "amz-sdk-request" not in parsed(recording.requests[0])[1]
     assert_alike(*recording.requests)
 
 
-@pytest.mark.parametrize("token", [None, "of a session"])
-def test_what_comes_over_the_wire_is_what_was_signed(recording, monkeypatch, token):
+@pytest.mark.parametrize("token", [None, "session token"])
+def test_the_signature_matches_the_request_that_was_sent(recording, monkeypatch, token):
     if token:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
     StreamClient("orders", ClientSettings("us-east-1", recording.url)).get_records("i", 10)
     _, headers, body = parsed(recording.requests[0])
-    told = headers["authorization"]
-    signed = told.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    authorization = headers["authorization"]
+    signed = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     request = AWSRequest("POST", recording.url, {name: headers[name] for name in signed}, body)
     signer = SigV4Auth(Credentials("test", "test", token), "kinesis", "us-east-1")
-    came = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: came)
+    signed_at = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: signed_at)
     signer.add_auth(request)
-    assert request.headers["Authorization"] == told
+    assert request.headers["Authorization"] == authorization
 
 
-def test_the_sdk_tries_again_for_an_iterator_where_the_caller_does_not(kinesis, stream, settings, faults):
+def test_get_shard_iterator_is_retried_only_by_a_client_with_several_attempts(
+    kinesis, stream, settings, faults
+):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
     with pytest.raises(CallFailed, match="InternalFailure"):
