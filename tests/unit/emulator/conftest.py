@@ -1,3 +1,5 @@
+"""Fixtures for the tests of the embedded Kinesis."""
+
 import http.client
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from kinesis_assets.emulator import LocalKinesis
 
 
 class Clock:
-    """Stands still until it is told to advance."""
+    """A clock that does not move until `advance` is called."""
 
     def __init__(self) -> None:
         self.seconds = 1_800_000_000.0
@@ -27,7 +29,7 @@ class Clock:
 
 
 class Stream:
-    """A stream of the test's own, by the calls that tests make most."""
+    """The test's stream, with methods for the most frequent calls."""
 
     def __init__(self, client: Any, name: str) -> None:
         self.client = client
@@ -116,7 +118,7 @@ def connect() -> Callable[[LocalKinesis], Any]:
             region_name=local.region,
             aws_access_key_id="any",
             aws_secret_access_key="any",  # noqa: S106 - nothing is signed for anyone
-            # The endpoint is to answer, not the client on its own.
+            # The endpoint must validate and fail the request, not the client.
             config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
         )
 
@@ -141,7 +143,7 @@ def create(client: Any, clock: Clock, names: Iterator[str]) -> Iterator[Callable
         stream = Stream(client, next(names))
         client.create_stream(StreamName=stream.name, ShardCount=shard_count)
         created.append(stream.name)
-        clock.advance(1)  # What is created in one millisecond is moved a millisecond on.
+        clock.advance(1)  # Streams created in the same millisecond are dated one millisecond later.
         return stream
 
     yield create
@@ -156,7 +158,7 @@ def stream(create: Callable[[], Stream]) -> Stream:
 
 @pytest.fixture
 def send(local: LocalKinesis) -> Callable[..., tuple[http.client.HTTPResponse, bytes]]:
-    """A request of any body and headers."""
+    """Send a request with any body and headers."""
 
     def send(body: bytes, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", local.port)
@@ -171,7 +173,7 @@ def send(local: LocalKinesis) -> Callable[..., tuple[http.client.HTTPResponse, b
 
 @pytest.fixture
 def call(send: Callable[..., Any]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """A request as it is on the wire, past what boto3 makes of it."""
+    """Send a request as it is on the wire, without boto3."""
 
     def call(operation: str, **members: Any) -> tuple[int, dict[str, Any]]:
         response, answer = send(

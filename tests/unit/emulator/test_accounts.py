@@ -1,4 +1,4 @@
-"""Streams of other accounts: reached by their ARN alone, and only as far as their owner allows."""
+"""Streams of other accounts: accessible only by ARN, and only as far as their owner allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ = ["DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"]
 
 
 def client_of(local, account_id):
-    """A client of an account: its access key id is the account's."""
+    """A client of an account, whose ID is the access key ID."""
     return boto3.client(
         "kinesis",
         endpoint_url=local.endpoint_url,
@@ -45,7 +45,7 @@ def name_in(arn):
 
 
 def read(client, arn):
-    """All records, every call by the ARN where it takes one."""
+    """Read all records, with the ARN in every call that accepts one."""
     client.describe_stream_summary(StreamARN=arn)
     page = client.list_shards(StreamARN=arn, MaxResults=1)
     shards = page["Shards"] + client.list_shards(NextToken=page["NextToken"])["Shards"]
@@ -57,7 +57,7 @@ def read(client, arn):
     return [record["Data"] for record in found]
 
 
-def test_an_account_has_streams_of_its_own_under_its_own_arns(arn, client):
+def test_streams_of_an_account_have_its_id_in_their_arns(arn, client):
     assert arn.split(":")[4] == OWNER
     client.create_stream(StreamName=name_in(arn), ShardCount=1)
     mine = client.describe_stream_summary(StreamName=name_in(arn))["StreamDescriptionSummary"]
@@ -66,7 +66,7 @@ def test_an_account_has_streams_of_its_own_under_its_own_arns(arn, client):
     client.delete_stream(StreamName=name_in(arn))
 
 
-def test_an_account_lists_its_own_streams_alone(arn, client, owner):
+def test_an_account_lists_only_its_own_streams(arn, client, owner):
     assert name_in(arn) in owner.list_streams(Limit=1000)["StreamNames"]
     assert name_in(arn) not in client.list_streams(Limit=1000)["StreamNames"]
 
@@ -82,7 +82,7 @@ def test_a_shared_stream_is_not_found_by_its_name(local, arn, client, refused):
         client.describe_stream_summary(StreamName=name_in(arn))
 
 
-def test_an_iterator_of_a_shared_stream_needs_its_arn_beside_it(local, arn, client, refused):
+def test_an_iterator_of_a_shared_stream_must_be_used_with_the_arn(local, arn, client, refused):
     local.share(arn)
     of_shard = {"ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
     iterator = client.get_shard_iterator(StreamARN=arn, **of_shard)["ShardIterator"]
@@ -90,26 +90,26 @@ def test_an_iterator_of_a_shared_stream_needs_its_arn_beside_it(local, arn, clie
         client.get_records(ShardIterator=iterator)
 
 
-def test_a_stream_that_nobody_shared_is_refused_as_one_that_is_not_there(arn, client):
-    told = set()
+def test_a_stream_that_is_not_shared_is_refused_like_a_missing_one(arn, client):
+    errors = set()
     for each in (arn, arn + "-not-there"):
         with pytest.raises(ClientError) as refusal:
             client.describe_stream_summary(StreamARN=each)
         error = refusal.value.response["Error"]
-        told.add((error["Code"], error["Message"].replace(each, "ARN")))
-    ((code, message),) = told
+        errors.add((error["Code"], error["Message"].replace(each, "ARN")))
+    ((code, message),) = errors
     assert code == "AccessDeniedException"
     assert "no resource-based policy allows the kinesis:DescribeStreamSummary action" in message
 
 
 @pytest.mark.parametrize("action", READ)
-def test_each_call_needs_its_own_right(local, arn, client, refused, action):
+def test_each_call_needs_its_own_permission(local, arn, client, refused, action):
     local.share(arn, [f"kinesis:{each}" for each in READ if each != action])
     with refused("AccessDeniedException", f"kinesis:{action}"):
         read(client, arn)
 
 
-def test_who_may_read_may_not_put(local, arn, client, refused):
+def test_permission_to_read_does_not_include_permission_to_put(local, arn, client, refused):
     local.share(arn)
     with refused("AccessDeniedException"):
         client.put_record(StreamARN=arn, Data=b"mine", PartitionKey="k")
@@ -117,14 +117,14 @@ def test_who_may_read_may_not_put(local, arn, client, refused):
     client.put_record(StreamARN=arn, Data=b"mine", PartitionKey="k")
 
 
-def test_a_stream_is_shared_with_the_account_that_is_named(local, arn, client, refused):
+def test_a_stream_is_shared_only_with_the_given_account(local, arn, client, refused):
     local.share(arn, account_id=OTHERS)
     assert read(client_of(local, OTHERS), arn) == [b"theirs"]
     with refused("AccessDeniedException"):
         read(client, arn)
 
 
-def test_a_stream_that_is_not_there_cannot_be_shared(local, arn):
+def test_a_missing_stream_cannot_be_shared(local, arn):
     with pytest.raises(ResourceNotFoundException):
         local.share(arn + "-not-there")
 
@@ -149,16 +149,16 @@ BY_ARN = {
     "update_max_record_size": {"MaxRecordSizeInKiB": 1024},
     "delete_stream": {},
 }
-"""Every operation that takes an ARN, and what else it needs; GetRecords needs an iterator too."""
+"""Every operation that accepts an ARN, with its other arguments; GetRecords also needs an iterator."""
 
 
 def test_the_table_has_every_operation_that_takes_an_arn(client):
-    takes = {
+    expected = {
         name
         for name, operation in OPERATIONS.items()
         if any(field.encode_name == "StreamARN" for field in inspect.type_info(operation).fields)
     }
-    assert {client.meta.method_to_api_mapping[name] for name in BY_ARN} | {"GetRecords"} == takes
+    assert {client.meta.method_to_api_mapping[name] for name in BY_ARN} | {"GetRecords"} == expected
 
 
 @pytest.mark.parametrize("operation", BY_ARN)

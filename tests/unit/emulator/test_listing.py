@@ -1,3 +1,5 @@
+"""ListShards: pagination, tokens and shard filters."""
+
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +11,7 @@ def at(moment):
 
 @pytest.fixture
 def split_at(create, clock):
-    """A stream of two shards, and the moment a minute later when the first of them was split."""
+    """A stream of two shards, and the time one minute later at which the first of them was split."""
     stream = create(2)
     clock.advance(60)
     moment = clock()
@@ -19,7 +21,7 @@ def split_at(create, clock):
 
 
 def pages(client, stream, size, **more):
-    """Page through by NextToken alone."""
+    """Request all pages with NextToken only."""
     page = client.list_shards(StreamName=stream.name, MaxResults=size, **more)
     listed = [page["Shards"]]
     while "NextToken" in page:
@@ -33,7 +35,7 @@ def test_every_shard_is_listed_by_shard_id(split_at):
     assert stream.numbers() == [0, 1, 2, 3]
 
 
-def test_pages_follow_each_other_by_the_token_alone(create, client):
+def test_pages_are_requested_with_the_token_only(create, client):
     assert pages(client, create(5), 2) == [[0, 1], [2, 3], [4]]
 
 
@@ -58,7 +60,7 @@ def test_a_page_holds_1000_shards(create, client):
         ("ShardFilter", {"Type": "AT_LATEST"}),
     ],
 )
-def test_a_token_goes_with_nothing_that_names_a_stream_or_shards(create, client, refused, name, value):
+def test_a_token_cannot_be_combined_with_a_stream_or_shards(create, client, refused, name, value):
     token = client.list_shards(StreamName=create(2).name, MaxResults=1)["NextToken"]
     with refused("InvalidArgumentException", f"NextToken and {name} cannot be provided together."):
         client.list_shards(NextToken=token, **{name: value})
@@ -69,7 +71,7 @@ def test_neither_token_nor_stream_is_refused(client, refused):
         client.list_shards()
 
 
-def test_a_token_is_good_for_300_seconds(create, client, clock, refused):
+def test_a_token_is_valid_for_300_seconds(create, client, clock, refused):
     token = client.list_shards(StreamName=create(2).name, MaxResults=1)["NextToken"]
     clock.advance(300)
     client.list_shards(NextToken=token)
@@ -87,7 +89,7 @@ def test_each_page_renews_the_token(create, client, clock):
 
 
 @pytest.mark.parametrize("token", ["nonsense", "AAAA"])
-def test_what_is_no_token_is_refused(client, refused, token):
+def test_an_invalid_token_is_refused(client, refused, token):
     with refused("InvalidArgumentException", "Invalid NextToken."):
         client.list_shards(NextToken=token)
 
@@ -101,13 +103,13 @@ def test_a_token_does_not_outlive_its_stream(create, client, refused):
         client.list_shards(NextToken=token)
 
 
-def test_the_exclusive_start_is_left_out(create, client):
+def test_the_exclusive_start_is_not_listed(create, client):
     stream = create(4)
     listed = pages(client, stream, 2, ExclusiveStartShardId="shardId-000000000000")
     assert listed == [[1, 2], [3]]
 
 
-def test_the_creation_timestamp_tells_streams_of_one_name_apart(stream, client, clock, refused):
+def test_the_creation_timestamp_distinguishes_streams_of_the_same_name(stream, client, clock, refused):
     created = client.describe_stream(StreamName=stream.name)["StreamDescription"]["StreamCreationTimestamp"]
     clock.advance(10)
     client.delete_stream(StreamName=stream.name)
@@ -123,7 +125,7 @@ def test_after_shard_id_lists_the_shards_that_follow(split_at):
     assert stream.numbers("AFTER_SHARD_ID", ShardId="shardId-000000000001") == [2, 3]
 
 
-def test_at_trim_horizon_lists_what_was_open_then(split_at):
+def test_at_trim_horizon_lists_the_shards_that_were_open_then(split_at):
     stream, _ = split_at
     assert stream.numbers("AT_TRIM_HORIZON") == [0, 1]
 
@@ -133,23 +135,23 @@ def test_from_trim_horizon_lists_everything(split_at):
     assert stream.numbers("FROM_TRIM_HORIZON") == [0, 1, 2, 3]
 
 
-def test_at_latest_lists_what_is_open(split_at):
+def test_at_latest_lists_the_open_shards(split_at):
     stream, _ = split_at
     assert stream.numbers("AT_LATEST") == [1, 2, 3]
 
 
-def test_at_latest_leaves_out_a_shard_closed_this_millisecond(stream):
+def test_at_latest_excludes_a_shard_closed_in_this_millisecond(stream):
     stream.split()
     assert stream.numbers("AT_LATEST") == [1, 2]
 
 
-def test_at_timestamp_lists_what_was_open_then(split_at):
+def test_at_timestamp_lists_the_shards_that_were_open_then(split_at):
     stream, moment = split_at
     assert stream.numbers("AT_TIMESTAMP", Timestamp=at(moment - 10)) == [0, 1]
     assert stream.numbers("AT_TIMESTAMP", Timestamp=at(moment + 10)) == [1, 2, 3]
 
 
-def test_from_timestamp_lists_what_was_open_then_or_opened_later(split_at):
+def test_from_timestamp_lists_the_shards_that_were_open_then_or_opened_later(split_at):
     stream, moment = split_at
     assert stream.numbers("FROM_TIMESTAMP", Timestamp=at(moment - 10)) == [0, 1, 2, 3]
     assert stream.numbers("FROM_TIMESTAMP", Timestamp=at(moment + 10)) == [1, 2, 3]
@@ -166,7 +168,7 @@ def test_from_timestamp_lists_what_was_open_then_or_opened_later(split_at):
         ({"Type": "FROM_TIMESTAMP", "Timestamp": at(0)}, [[0], [1], [2], [3]]),
     ],
 )
-def test_a_filter_holds_over_all_pages(split_at, client, shard_filter, numbers):
+def test_a_filter_applies_to_all_pages(split_at, client, shard_filter, numbers):
     stream, _ = split_at
     assert pages(client, stream, 1, ShardFilter=shard_filter) == numbers
 
@@ -189,6 +191,8 @@ def test_a_reshard_between_pages_hides_no_shard(create, client):
         {"Type": "AT_TRIM_HORIZON", "Timestamp": at(0)},
     ],
 )
-def test_a_filter_that_lacks_its_value_or_has_anothers_is_refused(stream, client, refused, shard_filter):
+def test_a_filter_without_its_value_or_with_the_value_of_another_is_refused(
+    stream, client, refused, shard_filter
+):
     with refused("InvalidArgumentException", shard_filter["Type"]):
         client.list_shards(StreamName=stream.name, ShardFilter=shard_filter)

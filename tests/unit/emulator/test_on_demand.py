@@ -1,4 +1,4 @@
-"""On-demand streams, and records that the service distributes by itself."""
+"""On-demand streams and automatic record distribution."""
 
 import pytest
 
@@ -9,14 +9,14 @@ PROVISIONED = {"StreamMode": "PROVISIONED"}
 
 @pytest.fixture
 def on_demand(stream, client):
-    """The test's stream, of one shard, on demand."""
+    """The test's stream, which has one shard and is on demand."""
     client.update_stream_mode(StreamARN=stream.arn, StreamModeDetails=ON_DEMAND)
     return stream
 
 
 @pytest.fixture
 def distribute(on_demand, client):
-    """Sets the stream's record distribution strategy."""
+    """Set the stream's record distribution strategy."""
 
     def distribute(strategy):
         client.update_stream_record_distribution_strategy(
@@ -30,7 +30,7 @@ def summary(client, name):
     return client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
 
 
-def test_an_on_demand_stream_has_four_shards_and_places_by_key_unless_it_is_told(client):
+def test_an_on_demand_stream_has_four_shards_and_distributes_by_partition_key_by_default(client):
     client.create_stream(StreamName="on-demand", StreamModeDetails=ON_DEMAND)
     found = summary(client, "on-demand")
     assert found["OpenShardCount"] == 4
@@ -51,10 +51,10 @@ def test_a_provisioned_stream_has_no_strategy(stream, client, refused):
             StreamARN=stream.arn, RecordDistributionStrategy=AUTO
         )
     with refused("InvalidArgumentException", "on-demand"):
-        client.create_stream(StreamName="unborn", ShardCount=1, RecordDistributionStrategy=AUTO)
+        client.create_stream(StreamName="refused", ShardCount=1, RecordDistributionStrategy=AUTO)
 
 
-def test_the_strategy_is_set_by_arn_alone(on_demand, call):
+def test_the_strategy_is_set_only_by_arn(on_demand, call):
     status, answer = call(
         "UpdateStreamRecordDistributionStrategy",
         StreamName=on_demand.name,
@@ -63,7 +63,7 @@ def test_the_strategy_is_set_by_arn_alone(on_demand, call):
     assert (status, answer["__type"]) == (400, "ValidationException")
 
 
-def test_the_shards_of_an_on_demand_stream_are_the_services(on_demand, client, refused):
+def test_an_on_demand_stream_cannot_be_resharded(on_demand, client, refused):
     with refused("ValidationException", "provisioned"):
         on_demand.split()
     with refused("ValidationException", "provisioned"):
@@ -72,14 +72,16 @@ def test_the_shards_of_an_on_demand_stream_are_the_services(on_demand, client, r
     on_demand.split()
 
 
-def test_a_stream_that_is_provisioned_again_places_by_key(on_demand, client, distribute, refused):
+def test_a_stream_that_is_provisioned_again_distributes_by_partition_key(
+    on_demand, client, distribute, refused
+):
     distribute(AUTO)
     client.update_stream_mode(StreamARN=on_demand.arn, StreamModeDetails=PROVISIONED)
     with refused("ValidationException", "partitionKey"):
         client.put_record(StreamName=on_demand.name, Data=b"")
 
 
-def test_a_key_is_optional_under_auto_and_comes_back_as_it_was_given(on_demand, client, distribute):
+def test_a_key_is_optional_under_auto_and_returned_as_it_was_put(on_demand, client, distribute):
     distribute(AUTO)
     client.put_record(StreamName=on_demand.name, Data=b"0")
     client.put_records(
@@ -89,7 +91,7 @@ def test_a_key_is_optional_under_auto_and_comes_back_as_it_was_given(on_demand, 
     assert ["PartitionKey" in record for record in on_demand.read()] == [False, False, True]
 
 
-def test_a_key_is_required_again_after_auto_and_what_was_put_stays_without(
+def test_a_key_is_required_again_after_auto_and_earlier_records_keep_none(
     on_demand, client, distribute, refused
 ):
     distribute(AUTO)
@@ -104,7 +106,7 @@ def test_a_key_is_required_again_after_auto_and_what_was_put_stays_without(
     assert on_demand.data() == [b"0"]
 
 
-def test_keys_and_hash_keys_place_nothing_under_auto(create, client):
+def test_keys_and_hash_keys_do_not_select_the_shard_under_auto(create, client):
     stream = create(2)
     client.update_stream_mode(StreamARN=stream.arn, StreamModeDetails=ON_DEMAND)
     client.update_stream_record_distribution_strategy(StreamARN=stream.arn, RecordDistributionStrategy=AUTO)
@@ -112,7 +114,7 @@ def test_keys_and_hash_keys_place_nothing_under_auto(create, client):
     assert sorted(put) == ["shardId-000000000000"] * 2 + ["shardId-000000000001"] * 2
 
 
-def test_an_order_cannot_be_asked_for_under_auto(on_demand, distribute, refused):
+def test_sequence_number_for_ordering_is_refused_under_auto(on_demand, distribute, refused):
     number = on_demand.put(b"0")["SequenceNumber"]
     distribute(AUTO)
     with refused("InvalidArgumentException", "SequenceNumberForOrdering"):

@@ -1,3 +1,5 @@
+"""The wire protocol: headers, validation errors, and conformance with the service's model."""
+
 import json
 from email.utils import parsedate_to_datetime
 
@@ -10,7 +12,7 @@ from kinesis_assets.emulator.operations import OPERATIONS
 JSON = "application/x-amz-json-1.1"
 LIST_STREAMS = "Kinesis_20131202.ListStreams"
 
-# What the service has and this endpoint has not, and where its bounds are not those of the model.
+# Members that this endpoint does not have, and bounds that differ from those of the service's model.
 LEFT_OUT = {
     "StreamId",  # reserved for future use
     "EnforceConsumerDeletion",  # there are no consumers
@@ -27,7 +29,7 @@ def model():
     return botocore.session.get_session().get_service_model("kinesis")
 
 
-def test_every_answer_has_the_headers_of_the_service(send, clock):
+def test_every_response_has_the_headers_of_the_service(send, clock):
     first, _ = send(b"{}", Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
     second, _ = send(b"{}", Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
     assert first.headers["Content-Type"] == JSON
@@ -55,7 +57,7 @@ def test_an_operation_without_a_result_has_an_empty_body(send, stream):
         {"X_Amz_Target": LIST_STREAMS},
     ],
 )
-def test_what_is_no_operation_in_json_is_refused(send, headers):
+def test_an_unknown_operation_or_content_type_is_refused(send, headers):
     response, body = send(b"{}", **headers)
     assert response.status == 400
     assert json.loads(body)["__type"] == "UnknownOperationException"
@@ -78,13 +80,13 @@ def test_the_content_type_may_have_parameters(send):
         b'{"ExclusiveStartStreamName": "\xff"}',
     ],
 )
-def test_a_body_that_is_not_of_the_type_is_refused(send, body):
+def test_a_body_that_does_not_match_the_type_is_refused(send, body):
     response, answer = send(body, Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
     assert response.status == 400
     assert json.loads(answer)["__type"] == "SerializationException"
 
 
-def test_unknown_members_and_nulls_are_passed_over(call):
+def test_unknown_members_and_nulls_are_ignored(call):
     status, _ = call("ListStreams", NoSuchMember=1, Limit=None)
     assert status == 200
 
@@ -120,7 +122,7 @@ def test_every_value_out_of_bounds_is_named(call):
     assert "enum value set: [AFTER_SEQUENCE_NUMBER, AT_SEQUENCE_NUMBER," in rest
 
 
-def test_a_value_out_of_bounds_in_a_list_is_named_by_its_place(call, stream):
+def test_a_value_out_of_bounds_in_a_list_is_named_by_its_index(call, stream):
     records = [{"Data": "", "PartitionKey": "key"}, {"Data": "", "PartitionKey": ""}]
     _, error = call("PutRecords", StreamName=stream.name, Records=records)
     assert "'records.2.member.partitionKey'" in error["message"]
@@ -135,7 +137,7 @@ def test_a_number_out_of_range_is_refused(call, stream, operation, limit):
 
 
 def bounds(kind):
-    """The bounds of a msgspec type, worded as the service's model has them."""
+    """The bounds of a msgspec type, in the terms of the service's model."""
     if isinstance(kind, inspect.UnionType):
         return bounds(next(choice for choice in kind.types if not isinstance(choice, inspect.NoneType)))
     names = {
@@ -187,7 +189,7 @@ def assert_fits(shape, value, path):
         assert type(value) is types[shape.type_name], path
 
 
-def test_every_answer_has_the_members_of_the_service_model(model, call, create):
+def test_every_response_has_the_members_of_the_service_model(model, call, create):
     stream = create(2)
     name = {"StreamName": stream.name}
     record = {"Data": "", "PartitionKey": "key", "ExplicitHashKey": "0"}

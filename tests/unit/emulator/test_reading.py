@@ -1,3 +1,5 @@
+"""GetShardIterator and GetRecords."""
+
 from datetime import UTC, datetime
 
 import pytest
@@ -6,7 +8,7 @@ MIB = 1024 * 1024
 
 
 def arrivals(stream, clock, *data):
-    """Put records a second apart; return the moment of each."""
+    """Put records one second apart; return the time of each."""
     moments = []
     for each in data:
         clock.advance(1)
@@ -29,7 +31,7 @@ def test_trim_horizon_reads_from_the_first_record(stream):
     assert first_data(stream, "TRIM_HORIZON") == [b"one", b"two"]
 
 
-def test_latest_reads_only_what_is_put_after_the_iterator_was_taken(stream):
+def test_latest_reads_only_records_put_after_the_iterator_was_requested(stream):
     stream.put(b"before")
     iterator = stream.iterator("LATEST")
     stream.put(b"after")
@@ -68,7 +70,7 @@ def test_at_timestamp_reads_from_the_first_record_at_or_after_it(stream, clock):
     assert first_data(stream, "AT_TIMESTAMP", Timestamp=at(two + 1)) == [b"three"]
 
 
-def test_at_timestamp_counts_in_milliseconds(stream, clock, call):
+def test_at_timestamp_has_millisecond_precision(stream, clock, call):
     clock.advance(0.001)
     stream.put(b"one")
     clock.advance(0.001)
@@ -88,7 +90,7 @@ def test_at_timestamp_before_the_trim_horizon_is_the_trim_horizon(stream, clock)
     assert first_data(stream, "AT_TIMESTAMP", Timestamp=at(one - 1_000_000)) == [b"one"]
 
 
-def test_at_timestamp_past_the_last_record_reads_what_comes(stream, clock):
+def test_at_timestamp_after_the_last_record_reads_later_records(stream, clock):
     arrivals(stream, clock, b"one")
     clock.advance(10)
     iterator = stream.iterator("AT_TIMESTAMP", Timestamp=at(clock()))
@@ -96,7 +98,7 @@ def test_at_timestamp_past_the_last_record_reads_what_comes(stream, clock):
     assert [record["Data"] for record in stream.page(iterator)["Records"]] == [b"two"]
 
 
-def test_at_timestamp_on_an_empty_shard_reads_what_comes(stream, clock):
+def test_at_timestamp_on_an_empty_shard_reads_later_records(stream, clock):
     clock.advance(10)
     iterator = stream.iterator("AT_TIMESTAMP", Timestamp=at(clock()))
     stream.put(b"one")
@@ -120,7 +122,7 @@ def test_a_sequence_number_iterator_needs_a_sequence_number(stream, refused, kin
 
 
 @pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
-def test_no_other_iterator_takes_a_sequence_number(stream, refused, kind):
+def test_no_other_iterator_accepts_a_sequence_number(stream, refused, kind):
     number = stream.put(b"")["SequenceNumber"]
     with refused("InvalidArgumentException", f"{kind} and also a StartingSequenceNumber"):
         stream.iterator(kind, StartingSequenceNumber=number)
@@ -140,14 +142,14 @@ def test_the_sequence_number_of_another_stream_is_refused(create, refused):
         stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=number)
 
 
-def test_a_number_that_is_no_sequence_number_is_refused(stream, refused):
+def test_an_invalid_sequence_number_is_refused(stream, refused):
     number = int(stream.put(b"")["SequenceNumber"])
     for other in ("0", "12345", str(number + 1), str(number * 10)):
         with refused("InvalidArgumentException", "is invalid"):
             stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=other)
 
 
-def test_a_sequence_number_not_yet_given_out_is_refused(create, refused):
+def test_a_sequence_number_that_is_not_yet_assigned_is_refused(create, refused):
     stream, twin = create(), create()
     stream.put(b"")
     one, two = (int(twin.put(b"")["SequenceNumber"]) for _ in range(2))
@@ -156,12 +158,12 @@ def test_a_sequence_number_not_yet_given_out_is_refused(create, refused):
         stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=str(unborn))
 
 
-def test_an_iterator_of_no_shard_is_refused(stream, refused):
+def test_an_iterator_of_an_unknown_shard_is_refused(stream, refused):
     with refused("ResourceNotFoundException", "shardId-000000000007"):
         stream.iterator(number=7)
 
 
-def test_an_iterator_can_be_taken_by_arn(stream, client):
+def test_an_iterator_can_be_requested_by_arn(stream, client):
     stream.put(b"one")
     iterator = client.get_shard_iterator(
         StreamARN=stream.arn, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
@@ -176,7 +178,7 @@ def test_an_iterator_of_another_stream_than_the_arn_is_refused(create, refused):
         stream.page(StreamARN=other.arn)
 
 
-def test_a_limit_cuts_the_page_and_the_next_iterator_goes_on_after_it(stream):
+def test_a_limit_shortens_the_page_and_the_next_iterator_continues_after_it(stream):
     for data in (b"one", b"two", b"three"):
         stream.put(data)
     page = stream.page(Limit=2)
@@ -229,14 +231,14 @@ def test_millis_behind_latest_is_never_0_while_there_is_more(stream):
     assert stream.page(Limit=1)["MillisBehindLatest"] == 1
 
 
-def test_arrival_is_the_time_of_the_put_to_the_millisecond(stream, clock):
+def test_the_arrival_is_the_time_of_the_put_in_milliseconds(stream, clock):
     clock.advance(0.1239)
     stream.put(b"")
     (record,) = stream.read()
     assert record["ApproximateArrivalTimestamp"].timestamp() == round(clock(), 3)
 
 
-def test_arrivals_never_go_back_though_the_clock_does(stream, clock):
+def test_arrivals_never_go_back_even_if_the_clock_does(stream, clock):
     stream.put(b"one")
     clock.advance(-30)
     stream.put(b"two")
@@ -245,7 +247,7 @@ def test_arrivals_never_go_back_though_the_clock_does(stream, clock):
     assert two >= one
 
 
-def test_an_iterator_is_good_for_300_seconds(stream, clock):
+def test_an_iterator_is_valid_for_300_seconds(stream, clock):
     stream.put(b"one")
     iterator = stream.iterator()
     clock.advance(300)
@@ -267,12 +269,12 @@ def test_each_page_renews_the_iterator(stream, clock):
 
 
 @pytest.mark.parametrize("iterator", ["nonsense", "AAAA", "kw=="])
-def test_what_is_no_iterator_is_refused(client, refused, iterator):
+def test_an_invalid_iterator_is_refused(client, refused, iterator):
     with refused("InvalidArgumentException", "Invalid ShardIterator."):
         client.get_records(ShardIterator=iterator)
 
 
-def test_a_pagination_token_is_no_iterator(create, client, refused):
+def test_a_pagination_token_is_refused_as_an_iterator(create, client, refused):
     stream = create(2)
     token = client.list_shards(StreamName=stream.name, MaxResults=1)["NextToken"]
     with refused("InvalidArgumentException", "Invalid ShardIterator."):

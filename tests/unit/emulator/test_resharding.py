@@ -1,3 +1,5 @@
+"""SplitShard, MergeShards and UpdateShardCount."""
+
 import pytest
 
 
@@ -63,7 +65,7 @@ def test_sequence_numbers_of_children_are_above_all_of_their_parents(create):
                 assert sequence(child) > sequence(shards[child[name]], "EndingSequenceNumber")
 
 
-def test_sequence_numbers_grow_over_reshards_within_a_second_and_over_the_16th_shard(create):
+def test_sequence_numbers_grow_across_reshards_within_a_second_and_beyond_16_shards(create):
     stream = create(15)
     stream.split(14)
     stream.split(15)
@@ -135,12 +137,12 @@ def test_latest_of_a_closed_shard_is_its_end(stream):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2**128 - 1])
-def test_a_split_needs_a_hash_key_well_inside_the_shard(stream, refused, at):
+def test_a_split_at_the_edge_of_a_shard_is_refused(stream, refused, at):
     with refused("InvalidArgumentException", "NewStartingHashKey"):
         stream.split(at=at)
 
 
-def test_shards_that_do_not_adjoin_cannot_be_merged(create, refused):
+def test_shards_that_are_not_adjacent_cannot_be_merged(create, refused):
     stream = create(3)
     with refused("InvalidArgumentException", "not an adjacent pair"):
         stream.merge(0, 2)
@@ -194,7 +196,7 @@ def test_halving_merges_every_pair_once(create):
     assert parents_of(stream) == {"0": [], "1": [], "2": [], "3": [], "4": ["0", "1"], "5": ["2", "3"]}
 
 
-def test_scaling_between_splits_and_then_merges_the_pieces(create):
+def test_scaling_by_other_factors_splits_shards_and_then_merges_the_parts(create):
     stream = create(2)
     stream.scale(3)
     assert parents_of(stream) == {
@@ -215,13 +217,13 @@ def test_uneven_shards_are_evened_out(stream):
 
 
 @pytest.mark.parametrize(("count", "target"), [(2, 5), (5, 2)])
-def test_one_scaling_does_no_more_than_double_or_halve(create, refused, count, target):
+def test_one_scaling_can_at_most_double_or_halve_the_shard_count(create, refused, count, target):
     stream = create(count)
     with refused("LimitExceededException", f"is {count}"):
         stream.scale(target)
 
 
-def test_records_stay_readable_over_several_reshards(create):
+def test_records_stay_readable_across_several_reshards(create):
     stream = create(1)
     expected = []
     for target in (2, 3, 2, 1):

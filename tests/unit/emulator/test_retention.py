@@ -1,3 +1,5 @@
+"""Retention: trimmed records and shards that disappear."""
+
 from datetime import UTC, datetime
 
 HOUR = 3600
@@ -12,7 +14,7 @@ def test_a_record_is_readable_until_its_retention_is_over(stream, clock):
     assert stream.data() == []
 
 
-def test_only_what_is_past_retention_is_trimmed(stream, clock):
+def test_only_records_past_their_retention_are_trimmed(stream, clock):
     stream.put(b"old")
     clock.advance(HOUR)
     stream.put(b"new")
@@ -20,7 +22,7 @@ def test_only_what_is_past_retention_is_trimmed(stream, clock):
     assert stream.data() == [b"new"]
 
 
-def test_an_iterator_on_trimmed_records_goes_on_with_the_oldest_left(stream, clock):
+def test_an_iterator_at_trimmed_records_continues_with_the_oldest_available_record(stream, clock):
     number = stream.put(b"one")["SequenceNumber"]
     stream.put(b"two")
     clock.advance(HOUR)
@@ -33,7 +35,7 @@ def test_an_iterator_on_trimmed_records_goes_on_with_the_oldest_left(stream, clo
     assert [record["Data"] for record in stream.page(again)["Records"]] == [b"three"]
 
 
-def test_sequence_numbers_go_on_growing_after_a_trim(stream, clock):
+def test_sequence_numbers_keep_growing_after_a_trim(stream, clock):
     old = stream.put(b"old")["SequenceNumber"]
     clock.advance(2 * DAY)
     assert int(stream.put(b"new")["SequenceNumber"]) > int(old)
@@ -47,14 +49,14 @@ def test_a_longer_retention_keeps_records_longer(stream, client, clock):
     assert stream.data() == [b"old"]
 
 
-def test_a_longer_retention_brings_nothing_back(stream, client, clock):
+def test_a_longer_retention_does_not_restore_trimmed_records(stream, client, clock):
     stream.put(b"old")
     clock.advance(DAY + 1)
     client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
     assert stream.data() == []
 
 
-def test_a_shorter_retention_trims_at_once(stream, client, clock):
+def test_a_shorter_retention_trims_immediately(stream, client, clock):
     client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
     stream.put(b"old")
     clock.advance(DAY + 1)
@@ -89,7 +91,7 @@ def test_a_child_names_its_parent_after_the_parent_disappeared(stream, clock):
     assert stream.shard(1)["ParentShardId"] == "shardId-000000000000"
 
 
-def test_shard_ids_count_on_after_shards_disappeared(stream, clock):
+def test_shard_ids_keep_counting_after_shards_disappeared(stream, clock):
     stream.split()
     clock.advance(DAY + 1)
     stream.merge(1, 2)

@@ -1,3 +1,5 @@
+"""The server: address, clock, middleware, start and stop."""
+
 import signal
 import socket
 import subprocess
@@ -13,12 +15,12 @@ from kinesis_assets.emulator import LocalKinesis
 SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
 
 
-def test_a_server_takes_requests_as_soon_as_it_is_entered(connect):
+def test_a_server_accepts_requests_as_soon_as_it_is_entered(connect):
     with LocalKinesis() as local:
         assert connect(local).list_streams()["StreamNames"] == []
 
 
-def test_a_server_can_be_put_on_a_given_port(connect):
+def test_a_server_can_listen_on_a_given_port(connect):
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
     with LocalKinesis(port) as local:
@@ -26,12 +28,12 @@ def test_a_server_can_be_put_on_a_given_port(connect):
         connect(local).list_streams()
 
 
-def test_a_port_in_use_is_told_at_once():
+def test_a_port_in_use_is_an_immediate_error():
     with closing(socket.create_server(("127.0.0.1", 0))) as taken, pytest.raises(OSError, match="in use"):
         LocalKinesis(taken.getsockname()[1]).__enter__()
 
 
-def test_a_stopped_server_is_gone(connect):
+def test_a_stopped_server_refuses_connections(connect):
     with LocalKinesis() as local:
         connect(local).list_streams()
     with pytest.raises(ConnectionRefusedError):
@@ -43,13 +45,13 @@ def test_only_the_loopback_address_is_bound(local):
     assert bound == ("127.0.0.1", local.port)
 
 
-def test_servers_share_nothing(connect):
+def test_servers_do_not_share_streams(connect):
     with LocalKinesis() as one, LocalKinesis() as other:
         connect(one).create_stream(StreamName="mine", ShardCount=1)
         assert connect(other).list_streams()["StreamNames"] == []
 
 
-def test_the_clock_is_that_of_the_machine_if_no_other_is_given(connect):
+def test_the_default_clock_is_that_of_the_machine(connect):
     with LocalKinesis() as local:
         client = connect(local)
         client.create_stream(StreamName="stream", ShardCount=1)
@@ -57,7 +59,7 @@ def test_the_clock_is_that_of_the_machine_if_no_other_is_given(connect):
     assert abs(created.timestamp() - time.time()) < 60
 
 
-def test_a_middleware_can_be_put_around_the_application(connect):
+def test_the_application_can_be_wrapped_in_middleware(connect):
     seen = []
 
     def wrap(app):
@@ -73,7 +75,7 @@ def test_a_middleware_can_be_put_around_the_application(connect):
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_serve_runs_until_it_is_told_to_stop(stop):
+def test_serve_runs_until_it_receives_a_signal(stop):
     command = [sys.executable, "-W", "error", "-c", SERVE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,3 +1,5 @@
+"""Creating, describing, listing and deleting streams, and their settings."""
+
 import pytest
 
 
@@ -36,7 +38,7 @@ def test_a_new_stream_has_the_defaults_of_the_service(stream, client):
     assert summary["OpenShardCount"] == 1
 
 
-def test_the_two_descriptions_and_the_list_agree(stream, client):
+def test_describe_stream_describe_stream_summary_and_list_streams_agree(stream, client):
     described, summary = describe(client, stream), summarize(client, stream)
     (listed,) = client.list_streams()["StreamSummaries"]
     assert {name: described[name] for name in listed} == listed
@@ -52,7 +54,7 @@ def test_a_stream_can_be_created_for_large_records(client, names):
     assert summary["MaxRecordSizeInKiB"] == 2048
 
 
-def test_a_name_is_taken_while_its_stream_lives(stream, client, refused):
+def test_a_name_is_in_use_until_its_stream_is_deleted(stream, client, refused):
     with refused(
         "ResourceInUseException", f"Stream {stream.name} under account 000000000000 already exists."
     ):
@@ -69,14 +71,14 @@ def test_an_account_has_at_most_20_000_open_shards(client, refused):
         client.create_stream(StreamName="unborn", ShardCount=20_001)
 
 
-def test_a_deleted_stream_is_gone(stream, client, refused):
+def test_a_deleted_stream_is_not_found(stream, client, refused):
     client.delete_stream(StreamARN=stream.arn)
     with refused("ResourceNotFoundException", stream.name):
         client.describe_stream(StreamName=stream.name)
     assert stream.name not in client.list_streams()["StreamNames"]
 
 
-def test_a_stream_created_again_is_empty_and_another_one(stream, client):
+def test_a_recreated_stream_is_empty_and_a_different_stream(stream, client):
     stream.put(b"old")
     before, shard = describe(client, stream), stream.shard()
     client.delete_stream(StreamName=stream.name)
@@ -87,7 +89,7 @@ def test_a_stream_created_again_is_empty_and_another_one(stream, client):
     assert new > old
 
 
-def test_streams_are_listed_by_name_a_page_at_a_time(create, client):
+def test_streams_are_listed_in_pages_by_name(create, client):
     names = [create().name for _ in range(5)]
     first = client.list_streams(Limit=2)
     assert first["StreamNames"] == names[:2]
@@ -119,7 +121,7 @@ def test_describe_stream_pages_by_shard_id(create, client):
     assert first["Shards"] + rest["Shards"] == stream.shards()
 
 
-def test_describe_stream_tells_at_most_100_shards(create, client):
+def test_describe_stream_returns_at_most_100_shards(create, client):
     stream = create(101)
     described = client.describe_stream(StreamName=stream.name, Limit=1000)["StreamDescription"]
     assert len(described["Shards"]) == 100
@@ -127,7 +129,7 @@ def test_describe_stream_tells_at_most_100_shards(create, client):
 
 
 @pytest.mark.parametrize("size", [1023, 10241])
-def test_the_maximum_record_size_is_within_1_and_10_mib(stream, client, refused, size):
+def test_the_maximum_record_size_is_between_1_and_10_mib(stream, client, refused, size):
     with refused("ValidationException", "'maxRecordSizeInKiB'"):
         client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=size)
 
@@ -140,14 +142,14 @@ def test_the_retention_can_be_increased_and_decreased(stream, client):
 
 
 @pytest.mark.parametrize(("hours", "word"), [(8761, "too long"), (23, "too short")])
-def test_the_retention_is_within_a_day_and_a_year(stream, client, refused, hours, word):
+def test_the_retention_is_between_a_day_and_a_year(stream, client, refused, hours, word):
     with refused("InvalidArgumentException", word):
         client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=hours)
     with refused("InvalidArgumentException", word):
         client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=hours)
 
 
-def test_an_increase_does_not_decrease_the_retention_nor_the_other_way(stream, client, refused):
+def test_an_increase_cannot_decrease_the_retention_and_vice_versa(stream, client, refused):
     client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
     with refused("InvalidArgumentException", "can not be shorter than existing retention period (48 hours)"):
         client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=24)

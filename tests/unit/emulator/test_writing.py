@@ -1,3 +1,5 @@
+"""PutRecord and PutRecords."""
+
 from base64 import b64encode
 from hashlib import md5
 
@@ -31,13 +33,13 @@ def test_records_of_a_batch_are_read_in_its_order(stream, client):
     ]
 
 
-def test_the_arn_is_as_good_as_the_name(stream, client):
+def test_the_arn_can_replace_the_name(stream, client):
     client.put_record(StreamARN=stream.arn, Data=b"one", PartitionKey="key")
     client.put_record(StreamARN=stream.arn, StreamName=stream.name, Data=b"two", PartitionKey="key")
     assert stream.data() == [b"one", b"two"]
 
 
-def test_the_arn_of_another_stream_than_the_named_one_is_refused(create, client, refused):
+def test_an_arn_and_a_name_of_different_streams_are_refused(create, client, refused):
     stream, other = create(), create()
     with refused("InvalidArgumentException"):
         client.put_record(StreamName=stream.name, StreamARN=other.arn, Data=b"", PartitionKey="key")
@@ -82,34 +84,34 @@ def test_a_batch_of_more_than_500_records_is_refused(stream, client, refused):
         client.put_records(StreamName=stream.name, Records=entries)
 
 
-def test_a_batch_takes_10_mib_and_no_more_keys_included(stream, client, refused):
+def test_a_batch_has_at_most_10_mib_including_partition_keys(stream, client, refused):
     entries = [{"Data": bytes(MIB - 10), "PartitionKey": "0123456789"}] * 10
     client.put_records(StreamName=stream.name, Records=entries)
     with refused("InvalidArgumentException", "10 MB"):
         client.put_records(StreamName=stream.name, Records=[*entries, {"Data": b"", "PartitionKey": "k"}])
 
 
-def test_a_record_takes_1_mib_and_no_more_key_included(stream, refused):
+def test_a_record_has_at_most_1_mib_including_its_partition_key(stream, refused):
     stream.put(bytes(MIB - 3))
     with refused("ValidationException", "'data'", "less than or equal to 1048576"):
         stream.put(bytes(MIB - 2))
 
 
-def test_a_refused_record_of_a_batch_is_named_and_nothing_of_the_batch_is_put(stream, client, refused):
+def test_an_invalid_record_is_named_and_its_batch_is_refused(stream, client, refused):
     entries = [{"Data": b"", "PartitionKey": "key"}, {"Data": bytes(MIB), "PartitionKey": "key"}]
     with refused("ValidationException", "records.2.member.data"):
         client.put_records(StreamName=stream.name, Records=entries)
     assert stream.data() == []
 
 
-def test_a_larger_maximum_record_size_lets_larger_records_in(stream, client):
+def test_a_larger_maximum_record_size_allows_larger_records(stream, client):
     client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=10240)
     stream.put(bytes(10 * MIB - 3))
     assert [len(data) for data in stream.data()] == [10 * MIB - 3]
 
 
 @pytest.mark.parametrize("data", ["YQ", "Y Q=", "YQ==\n", "é===", "===="])
-def test_data_that_is_no_base64_is_refused(stream, call, data):
+def test_data_that_is_not_base64_is_refused(stream, call, data):
     status, error = call("PutRecord", StreamName=stream.name, Data=data, PartitionKey="key")
     assert (status, error["__type"]) == (400, "SerializationException")
     assert stream.data() == []
@@ -122,7 +124,7 @@ def test_sizes_are_those_of_the_decoded_data(stream, call):
     assert status == 200
 
 
-def test_a_sequence_number_for_ordering_must_be_one(stream, refused):
+def test_an_invalid_sequence_number_for_ordering_is_refused(stream, refused):
     first = stream.put(b"one")
     stream.put(b"two", SequenceNumberForOrdering=first["SequenceNumber"])
     with refused("InvalidArgumentException", "ExclusiveMinimumSequenceNumber"):
@@ -140,6 +142,6 @@ def test_a_dry_run_puts_nothing(stream, client, refused):
     assert stream.data() == []
 
 
-def test_a_put_to_no_stream_is_refused(client, refused):
+def test_a_put_to_an_unknown_stream_is_refused(client, refused):
     with refused("ResourceNotFoundException", "Stream nowhere under account 000000000000 not found."):
         client.put_record(StreamName="nowhere", Data=b"", PartitionKey="key")
