@@ -43,7 +43,7 @@ docs: $(READY)
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+# The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)
 	@.ci/canary
 

@@ -80,9 +80,9 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
         definitions = build_kinesis_stream(STREAM, table=uri, endpoint_url=local.endpoint_url)
         with (
             dg.DagsterInstance.from_config(home) as instance,
-            StreamProject(STREAM, definitions).manager() as manager,
+            StreamProject(STREAM, definitions).open_stream() as opened,
         ):
-            client, policy = manager.client(), ReadPolicy()
+            client, policy = opened.client, ReadPolicy()
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
             ended = _finish_shards(uri, listing, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
@@ -94,7 +94,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
 
             def tick() -> None:
                 nonlocal cursor
-                cursor = evaluate(manager, instance, cursor).cursor
+                cursor = evaluate(opened, instance, cursor).cursor
 
             def plan() -> RunPlan:
                 asked, opened = open_shards, PositionedTable(uri)

@@ -86,6 +86,26 @@ class GracefulStop:
         if self.stop_requested:
             raise dg.DagsterExecutionInterruptedError
 
+    @contextmanager
+    def canceling(self, step: dg.StepExecutionContext) -> Iterator[None]:
+        """Delay interrupts as `delayed_interrupts` does, and make an interrupted run end as canceled.
+
+        Args:
+            step: A step of the run. Without this, only a stop that Dagster requested would end the run as
+                canceled, but not a signal from outside of Dagster, as at a shutdown.
+
+        Raises:
+            DagsterExecutionInterruptedError: The run was interrupted.
+        """
+        try:
+            with self.delayed_interrupts():
+                yield
+        finally:
+            if self.stop_requested:
+                run = step.instance.get_run_by_id(step.run_id)
+                if run is not None and run.status is dg.DagsterRunStatus.STARTED:
+                    step.instance.report_run_canceling(run, "The run's process received a signal to stop.")
+
     def _interrupted(self, *_: object) -> None:
         if self._late:
             raise dg.DagsterExecutionInterruptedError

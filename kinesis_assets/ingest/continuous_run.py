@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
-    from kinesis_assets.ingest.poll_interval import RunTiming
     from kinesis_assets.ingest.run import Land
+    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions
@@ -80,7 +80,7 @@ class ContinuousRun:
         self._shard_list = _ShardList(client, timing.max_listing_age)
         self._stopped = threading.Event()
         self._shards: dict[str, ShardTracker] = {}
-        self._iterations = 0
+        self._has_committed = False
         self._previous: StreamPositions | None = None
 
     def stop(self) -> None:
@@ -94,11 +94,11 @@ class ContinuousRun:
         if batch_id is not None:
             StopMarker(self._table.folder, batch_id).set()
 
-    def run(self, asked: Sequence[str]) -> None:
+    def run(self, plan: RunPlan) -> None:
         """Run until the time is over, another run replaces this one, all shards are finished, or `stop`.
 
         Args:
-            asked: Shard ids, parents before children.
+            plan: The plan of the first iteration. Later iterations read the next ranges of its shards.
 
         Raises:
             ShardsNotCommitted: Some shards are failing when the run ends. A shard that has been throttled
@@ -111,14 +111,15 @@ class ContinuousRun:
         settings, timing = self._client.settings, self._timing
         # With the SDK's own parser, the read timeout is fixed.
         within = settings.timing.read_timeout if settings.sdk_parser else timing.first_response_timeout
-        self._shards = {shard_id: ShardTracker(timing, settings.timing, within) for shard_id in asked}
+        self._shards = {shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.asked}
+        first: RunPlan | None = plan
         started = self._clock.monotonic()
         end = started + timing.ends_after
         while (now := self._clock.monotonic()) < end and not self._stopped.is_set():
             if all(shard.finished for shard in self._shards.values()):
                 break
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
-                plan = self._plan(due)
+                plan, first = self._for_iteration(first or self._plan(due)), None
                 may_end = now - started >= timing.may_end_after
                 if self._is_read_by_another_run(plan) and may_end:
                     break
@@ -141,6 +142,10 @@ class ContinuousRun:
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
         if plan.listing is not listing:
             self._shard_list.expire()  # it contradicts the table
+        return plan
+
+    def _for_iteration(self, plan: RunPlan) -> RunPlan:
+        """Limit the time that a plan's ranges may take to that of an iteration."""
         interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         ranges = {
@@ -176,13 +181,13 @@ class ContinuousRun:
                 plan,
                 by=self._by,
                 repeated=True,
-                # The tip times that the first iteration commits show other runs that this one is alive.
-                tip_refresh=TIP_REFRESH if self._iterations else timedelta(0),
+                # The tip times of its first commit show other runs that this one is alive.
+                tip_refresh=TIP_REFRESH if self._has_committed else timedelta(0),
             )
         finally:
             self.batch_id = None
-        self._iterations += 1
         if result.version is not None:
+            self._has_committed = True
             self._previous = None  # changes that the next plan finds may be this run's own
         finished = plan.expected.finished
         news = [

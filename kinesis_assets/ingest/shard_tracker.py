@@ -11,7 +11,7 @@ from kinesis_assets.ingest.outcome import ShardState
 if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.ingest.poll_interval import RunTiming
+    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.read_timing import ReadTiming
 

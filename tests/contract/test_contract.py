@@ -269,9 +269,9 @@ def test_every_listed_shard_is_frozen_before_anything_is_read(pipeline: Pipeline
 def test_latest_then_an_aborted_run_then_records_lands_them_all(pipeline: Pipeline) -> None:
     pipeline.create(2)
     project = pipeline.project(start="LATEST")
-    with project.manager() as manager:  # a run that plans, and dies before it reads
+    with project.open_stream() as opened:  # a run that plans, and dies before it reads
         asked = list(pipeline.listed())
-        plan_run(manager.client(), manager.positioned_table(), asked=asked, policy=manager.policy())
+        plan_run(opened.client, opened.table, asked=asked, policy=opened.policy)
     pipeline.put_many(100)
     pipeline.materialize(start="LATEST")
     pipeline.assert_exactly_once()

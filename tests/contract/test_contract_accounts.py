@@ -31,7 +31,7 @@ def shared(pipeline: Pipeline, local_kinesis: LocalKinesis) -> str:
         aws_access_key_id=OWNER,
         aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
     )
-    pipeline.create(2)
+    pipeline.kinesis.create_stream(StreamName=pipeline.stream, ShardCount=2)
     arn = f"arn:aws:kinesis:{local_kinesis.region}:{OWNER}:stream/{pipeline.stream}"
     local_kinesis.share(arn)
     return arn
@@ -67,8 +67,8 @@ def test_a_shared_stream_lands_exactly_once_by_its_arn_and_by_its_name_nothing_i
     pipeline.assert_exactly_once()
     assert not [call for call in faults.calls if "StreamName" in call.arguments]
     assert streams_in(pipeline) == {pipeline.stream}
-    with project.manager() as manager:
-        identity = manager.client().describe().identity
+    with project.open_stream() as opened:
+        identity = opened.client.describe().identity
     assert identity.arn == shared
     assert pipeline.table.snapshot().positions(identity) is not None
 

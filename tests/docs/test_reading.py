@@ -27,7 +27,7 @@ STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
 def test_the_stream_of_the_page_is_read_by_its_arn():
     attributes = yaml.safe_load(YAMLS[0])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
-    assert str(resources[io_manager_key("clicks")].client().address) == attributes["stream"]
+    assert str(resources[io_manager_key("clicks")].opened.client.address) == attributes["stream"]
 
 
 def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
@@ -64,7 +64,7 @@ def test_the_page_has_all_five_kinds_of_start():
 def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
-    assert resources[io_manager_key("clicks")].policy().starts == StartPositions.of(attributes["start"])
+    assert resources[io_manager_key("clicks")].opened.policy.starts == StartPositions.of(attributes["start"])
 
 
 def test_the_command_of_the_page_sets_what_it_says():

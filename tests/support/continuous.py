@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run_timing import RunTiming
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class Followed:
         return landing
 
     def run(self, *asked: str) -> Followed:
-        self.follow.run(asked)
+        bench = self.bench
+        self.follow.run(plan_run(bench.client, bench.table, asked=asked, policy=self.policy))
         return self
 
     @property

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
@@ -42,14 +42,16 @@ def report(_: object) -> None:
 
 settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
 client = StreamClient(arguments["stream"], settings)
+table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
 follow = ContinuousRun(
     task.land_group,
     client,
-    PositionedTable(arguments["table"], WRITING),
-    ReadPolicy(),
+    table,
+    policy,
     # Each iteration lists the shards, so that it passes the points of a list too.
     RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
     report=report,
     by="the test",
 )
-follow.run(arguments["shards"] or [shard.shard_id for shard in client.list_shards()])
+asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+follow.run(plan_run(client, table, asked=asked, policy=policy))

@@ -60,10 +60,8 @@ def materialized(instance, run):
 
 def numbers(project):
     """The sequence numbers in the table, sorted; none if there is no table."""
-    with project.manager() as manager:
-        table = DeltaTable(manager.positioned_table().folder.uri).to_pyarrow_table(
-            columns=["sequence_number"]
-        )
+    with project.open_stream() as opened:
+        table = DeltaTable(opened.table.folder.uri).to_pyarrow_table(columns=["sequence_number"])
     return sorted(table["sequence_number"].to_pylist(), key=int)
 
 
@@ -158,8 +156,8 @@ def test_a_run_that_is_not_told_to_stop_leaves_no_stop_object(project, source, s
     del spark
     source.create(1)
     start(project, A)
-    with project.manager() as manager:
-        assert not Path(manager.table, "_kinesis", "stops").exists()
+    with project.open_stream() as opened:
+        assert not Path(opened.settings.table, "_kinesis", "stops").exists()
 
 
 # What holds the interrupt back

@@ -87,8 +87,8 @@ def statuses(project: StreamProject, instance: dg.DagsterInstance) -> dict[str, 
 
 def rows(project: StreamProject) -> list[tuple[str, str]]:
     """(shard, sequence number) of all rows in the table, in order."""
-    with project.manager() as manager:
-        table = DeltaTable(manager.positioned_table().folder.uri)
+    with project.open_stream() as opened:
+        table = DeltaTable(opened.table.folder.uri)
     columns = table.to_pyarrow_table(columns=["shard_id", "sequence_number"]).to_pylist()
     return sorted((row["shard_id"], row["sequence_number"]) for row in columns)
 

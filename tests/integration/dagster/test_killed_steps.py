@@ -32,14 +32,14 @@ SECONDS = 240.0
 @contextmanager
 def running(daemon: Daemon, shard_id: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run in processes of its own, one for its step; all of them are killed at the end."""
-    with daemon.project.manager() as manager:
+    with daemon.project.open_stream() as opened:
         stream = {
-            "stream": manager.stream,
-            "table": manager.table,
-            "endpoint_url": manager.kinesis.endpoint_url,
+            "stream": opened.name,
+            "table": opened.settings.table,
+            "endpoint_url": opened.kinesis.endpoint_url,
         }
     program = [sys.executable, "-m", "dagster", "asset", "materialize"]
-    chosen = ["--select", raw_key(manager.stream).to_user_string(), "--partition", shard_id]
+    chosen = ["--select", raw_key(opened.name).to_user_string(), "--partition", shard_id]
     with log.open("ab") as file:
         process = subprocess.Popen(
             [*program, "-f", str(Path(__file__).parent / "several_processes.py"), *chosen],
@@ -82,8 +82,8 @@ def test_a_step_that_was_killed_with_its_run_is_ignored_and_the_next_run_lands_i
     assert run.status is Status.STARTED
     launched = home.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
     assert launched.records, "the step had no process of its own"
-    with project.manager() as manager:
-        beating = list(heartbeats(manager.positioned_table()))
+    with project.open_stream() as opened:
+        beating = list(heartbeats(opened.table))
     assert beating == ([run.run_id] if operation == "GetRecords" else [])
 
     ticking = Ticking(daemon)
@@ -93,5 +93,5 @@ def test_a_step_that_was_killed_with_its_run_is_ignored_and_the_next_run_lands_i
     assert home.get_run_by_id(run.run_id).status is Status.STARTED
     (facts,) = project.run(home, {PARTITION: A})
     assert (facts["state"], facts["rows"]) == ("committed", 30)
-    rows = DeltaTable(manager.table).to_pyarrow_table(columns=["sequence_number"])
+    rows = DeltaTable(opened.settings.table).to_pyarrow_table(columns=["sequence_number"])
     assert sorted(rows["sequence_number"].to_pylist()) == sorted(numbers)

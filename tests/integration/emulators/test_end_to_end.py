@@ -84,8 +84,8 @@ def run_until_stable(project: StreamProject, instance: dg.DagsterInstance) -> di
     """Materialize all shards until their positions and states no longer change, and return the states."""
     before: dict[str, Any] = {}
     for _ in range(MAX_RUNS):
-        with project.manager() as manager:
-            shard_ids = [shard.shard_id for shard in manager.client().list_shards()]
+        with project.open_stream() as opened:
+            shard_ids = [shard.shard_id for shard in opened.client.list_shards()]
         results = {result["shard"]: result for result in project.materialize(instance, shard_ids)}
         assert results.keys() == set(shard_ids)
         assert [result["error"] for result in results.values() if result["state"] == ShardState.FAILED] == []

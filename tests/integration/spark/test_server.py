@@ -343,3 +343,26 @@ def test_a_server_ends_with_who_kept_it_and_a_run_in_the_middle_says_so(
     assert f"Error: stream {stream}: the Spark job failed, nothing was committed" in err
     assert not DeltaTable(tmp_path / stream).to_pyarrow_table().num_rows
     awaited(lambda: not processes_with(marker), "processes are left")
+
+
+# A release of PySpark without the private names
+
+
+WITHOUT_NAMES = """
+from kinesis_assets.spark import pyspark_internals
+
+pyspark_internals.connect_port = pyspark_internals.java_process = lambda spark: None
+"""
+
+
+def test_a_server_without_pysparks_private_names_responds_on_a_free_port_and_ends_whole(
+    environment, tmp_path, monkeypatch, marker
+):
+    del environment
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_NAMES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("MARKER", marker)
+    with SparkServer(tmp_path / "log") as server:
+        require_answer(server.url)
+        assert processes_with(marker)
+    awaited(lambda: not processes_with(marker), "processes are left")

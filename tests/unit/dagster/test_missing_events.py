@@ -28,8 +28,8 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 
 def standing(daemon: Daemon) -> StreamPositions:
-    with daemon.project.manager() as manager:
-        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    opened = daemon.opened
+    found = opened.table.snapshot().positions(opened.client.describe().identity)
     assert found is not None
     return found
 
@@ -45,8 +45,8 @@ def fill(daemon: Daemon) -> Amendment:
         at=positions.identity.created,
         filled={A: positions.added[A]},
     )
-    with daemon.project.manager() as manager:
-        manager.positioned_table().snapshot().commit([], identity=positions.identity, amendment=amendment)
+    opened = daemon.opened
+    opened.table.snapshot().commit([], identity=positions.identity, amendment=amendment)
     return amendment
 
 
@@ -169,8 +169,8 @@ def test_a_past_that_cannot_be_read_stops_neither_runs_nor_the_events_of_commits
     source.put(A, 3)
     result = daemon.commit([A], None)
     amendment = fill(daemon)
-    with daemon.project.manager() as manager:
-        path = Path(manager.positioned_table().uri, "_kinesis", "past", f"{amendment.commit_id}.json")
+    opened = daemon.opened
+    path = Path(opened.table.uri, "_kinesis", "past", f"{amendment.commit_id}.json")
     content = path.read_bytes()
     path.write_text("{")
 

@@ -231,7 +231,7 @@ def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
     data = daemon.tick()
 
     assert not data.run_requests
-    assert data.skip_message == "every readable shard has an unfinished run"
+    assert data.skip_reason.skip_message == "every readable shard has an unfinished run"
 
 
 def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, instance):

@@ -31,3 +31,8 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     del tmp_path
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@pytest.fixture(autouse=True)
+def sdk_clients(shared_sdk_clients: None) -> None:
+    """No test here is about the SDK's client."""

@@ -27,6 +27,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill
 from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.table.table import PositionedTable
+
+pytestmark = pytest.mark.usefixtures("shared_sdk_clients")
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 LATER = 10**40
@@ -86,14 +88,33 @@ class Bench:
         return DeltaTable(self.table.uri).version()
 
 
-@pytest.fixture
-def bench(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
+def prepared(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     for key in ("0", str((1 << 128) - 1)):
-        for item in range(3):
-            kinesis.put_record(StreamName=stream, Data=b"%d" % item, PartitionKey="k", ExplicitHashKey=key)
+        entries = [{"Data": b"%d" % item, "PartitionKey": "k", "ExplicitHashKey": key} for item in range(3)]
+        kinesis.put_records(StreamName=stream, Records=entries)
     bench = Bench(StreamClient(stream, settings), table)
     bench.run(unchanged, max_records=1)
+    return bench
+
+
+@pytest.fixture
+def bench(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
+    return prepared(kinesis, settings, stream, table)
+
+
+@pytest.fixture(scope="module")
+def unread(kinesis: Any, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A bench for all tests that commit nothing: rows are left to read."""
+    return prepared(kinesis, settings, "unread", PositionedTable(str(tmp_path_factory.mktemp("unread"))))
+
+
+@pytest.fixture(scope="module")
+def holed(kinesis: Any, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A bench for all replays that commit nothing: rows are left to fill in."""
+    bench = prepared(kinesis, settings, "holed", PositionedTable(str(tmp_path_factory.mktemp("holed"))))
+    bench.run(unchanged)
+    DeltaTable(bench.table.uri).delete("true")
     return bench
 
 
@@ -133,15 +154,15 @@ def test_a_pickle_in_the_place_of_a_manifest_is_not_run(bench: Bench, tmp_path: 
     ids=["empty", "no MessagePack", "a list", "two", "deep", "text", "another type"],
 )
 def test_what_is_no_manifest_fails_in_one_line_and_commits_nothing(
-    bench: Bench, content: bytes | str
+    unread: Bench, content: bytes | str
 ) -> None:
-    before = bench.version
+    before = unread.version
     with pytest.raises(
         LandingFailed, match=r"^stream .*: a Spark task returned an invalid manifest, "
     ) as raised:
-        bench.run(lambda _: content)
+        unread.run(lambda _: content)
     assert len(str(raised.value).splitlines()) == 1
-    assert bench.version == before
+    assert unread.version == before
 
 
 def test_a_manifest_that_is_too_large_is_not_decoded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,12 +322,17 @@ LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 def test_a_manifest_that_cannot_be_true_commits_nothing(
-    bench: Bench, lie: Callable[[Manifest], Manifest]
+    unread: Bench, lie: Callable[[Manifest], Manifest]
 ) -> None:
-    before = bench.version
+    before = unread.version
     with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
-        bench.run(lie)
-    assert bench.version == before
+        unread.run(lie)
+    assert unread.version == before
+
+
+def test_the_run_after_an_invalid_manifest_commits_the_records(bench: Bench) -> None:
+    with pytest.raises(LandingFailed):
+        bench.run(stats(rows=3))
     assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
 
 
@@ -348,14 +374,19 @@ FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 @pytest.mark.parametrize("lie", FILLING_LIES.values(), ids=FILLING_LIES.keys())
 def test_a_replays_manifest_that_cannot_be_true_commits_nothing(
-    bench: Bench, lie: Callable[[Manifest], Manifest]
+    holed: Bench, lie: Callable[[Manifest], Manifest]
 ) -> None:
+    before = holed.version
+    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+        holed.replay(lie)
+    assert holed.version == before
+
+
+def test_the_replay_after_an_invalid_manifest_fills_the_holes(bench: Bench) -> None:
     bench.run(unchanged)
     DeltaTable(bench.table.uri).delete("true")
-    before = bench.version
-    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
-        bench.replay(lie)
-    assert bench.version == before
+    with pytest.raises(LandingFailed):
+        bench.replay(stats(rows=4))
     assert [outcome.rows for outcome in bench.replay(unchanged).outcomes.values()] == [3, 3]
 
 
@@ -373,16 +404,16 @@ def test_a_shards_error_comes_back_as_its_class(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
-def test_no_other_class_is_made_of_an_error(bench: Bench, name: str) -> None:
+def test_no_other_class_is_made_of_an_error(unread: Bench, name: str) -> None:
     with pytest.raises(
         LandingFailed, match=f"nothing was committed: {name!r} is not the class of a shard's error"
     ):
-        bench.run(failed(name, A, "x"))
+        unread.run(failed(name, A, "x"))
 
 
-def test_another_shards_error_is_refused(bench: Bench) -> None:
+def test_another_shards_error_is_refused(unread: Bench) -> None:
     with pytest.raises(LandingFailed, match="another shard's error"):
-        bench.run(failed("ReadFailed", B, "x"))
+        unread.run(failed("ReadFailed", B, "x"))
 
 
 def test_an_error_of_a_server_is_one_line_without_control_characters(bench: Bench) -> None:

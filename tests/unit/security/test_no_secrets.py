@@ -98,7 +98,7 @@ def _files(table: PositionedTable) -> list[Any]:
 def test_definitions_show_no_secret() -> None:
     definitions = build_kinesis_stream("orders", table="s3://lake/orders", profile_name="reader")
     manager = (definitions.resources or {})[io_manager_key("orders")]
-    assert not found_in(manager, manager.kinesis, manager.pyspark, definitions)
+    assert not found_in(manager, manager.kinesis, manager.opened, definitions)
 
 
 # What carries a password is refused, and not repeated.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -47,11 +45,8 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    enter_race,
     freeze_all,
     listing,
-    race_to_commit,
-    race_to_freeze,
     rows_by_shard,
     shards,
     standing,
@@ -108,15 +103,6 @@ def never_landed(*_):
     raise OSError("connection refused")
 
 
-@pytest.fixture(scope="module")
-def racers():
-    """Processes that race each other."""
-    context = get_context("spawn")
-    barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
-        yield pool
-
-
 # Freezing
 
 
@@ -134,15 +120,6 @@ def test_second_freeze_changes_nothing_whatever_it_asks_for(table):
     again = freeze_all(table, shards("a", "b"), Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00Z"))
     assert again == first
     assert DeltaTable(table.folder.uri).version() == version
-
-
-def test_of_racing_freezes_one_holds_for_all(table, racers):
-    starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
-    results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
-    assert all(result == results[0] for result in results)
-    assert results[0] == standing(table)
-    operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
-    assert operations.count("WRITE") == 1
 
 
 def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
@@ -452,26 +429,6 @@ def test_conflict_leaves_the_files_for_vacuum(table, frozen):
     Attempt(table, frozen, {"a": 1}).commit()
     attempt.commit()
     assert Path(table.uri, attempt.files[0].path).is_file()
-
-
-def test_runs_on_different_shards_never_fail_each_other(table, racers):
-    names = [f"shard-{number}" for number in range(RACERS)]
-    freeze_all(table, shards(*names))
-    results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [2] * RACERS))
-    assert results == [(2, 0)] * RACERS
-    assert rows_by_shard(table) == {name: [1, 2, 3, 4, 5, 6] for name in names}
-    assert_rows_are_what_positions_say(table)
-
-
-@pytest.mark.usefixtures("frozen")
-def test_of_runs_on_one_shard_one_wins(table, racers):
-    rounds = 2
-    results = list(racers.map(race_to_commit, [table.uri] * RACERS, ["a"] * RACERS, [rounds] * RACERS))
-    won = sum(won for won, _ in results)
-    # A round begins when all stand at the barrier, each from where the round before left the table.
-    assert won == rounds
-    assert rows_by_shard(table) == {"a": list(range(1, 3 * won + 1))}
-    assert_rows_are_what_positions_say(table)
 
 
 # What ends an attempt

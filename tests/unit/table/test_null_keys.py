@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import duckdb
@@ -25,12 +23,9 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    enter_race,
     freeze_all,
     land,
-    race_to_commit,
     records,
-    rows_by_shard,
     shards,
     standing,
 )
@@ -171,17 +166,6 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
     without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert operations(old_table).count("CHANGE COLUMN") == 1
-
-
-def test_runs_that_change_an_old_table_at_once_all_land(old_table):
-    context = get_context("spawn")
-    barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
-        results = list(pool.map(race_to_commit, [old_table.uri] * RACERS, ["a", "b", "c", "c"], [1] * RACERS))
-    assert sum(won for won, _ in results) == 3
-    assert operations(old_table).count("CHANGE COLUMN") == 1
-    assert rows_by_shard(old_table) == {"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3], "c": [1, 2, 3]}
-    assert_rows_are_what_positions_say(old_table)
 
 
 # Readers and writers of old and new files in one table

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
 from support.continuous import PACE, A, B, C, D, Followed
 
@@ -87,6 +87,42 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
     assert 0 < first.outcomes[A].rows < 4000
 
 
+# The plan of its first iteration
+
+
+def test_the_first_iteration_executes_the_given_plan(bench):
+    bench.create()
+    bench.put(1)
+    followed = Followed(bench, last_round=1)
+    plan = bench.plan([A])
+    followed.follow.run(plan)
+    assert [result.batch_id for result in followed.told] == [plan.batch_id]
+
+
+def test_a_given_plan_that_another_run_has_overtaken_is_replaced_by_a_newer_one(bench):
+    bench.create()
+    bench.put(1)
+    followed = Followed(bench, last_round=2)
+    plan = bench.plan([A])
+    bench.run()
+    bench.put(2)
+    followed.follow.run(plan)
+    assert followed.events == [{A: ("committed", 1)}]
+    assert bench.items == [1, 2]
+
+
+def test_after_an_overtaken_plan_the_first_commit_still_shows_that_the_run_is_alive(bench):
+    bench.create()
+    bench.put(1)
+    followed = Followed(bench, last_round=3)
+    plan = bench.plan([A])
+    bench.run()
+    version = bench.version
+    bench.later(seconds=2)
+    followed.follow.run(plan)
+    assert (followed.events, bench.version) == ([], version + 1)
+
+
 # Time
 
 
@@ -98,16 +134,18 @@ def test_it_ends_after_its_time(bench):
 
 def test_shards_are_listed_seldom(bench, faults):
     bench.create()
+    plan = bench.plan([A])
     before = faults.count("ListShards")
-    Followed(bench, last_round=5).run(A)
+    Followed(bench, last_round=5).follow.run(plan)
     assert faults.count("ListShards") == before + 1
 
 
 def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(bench, faults):
     bench.create()
     bench.run()
+    plan = bench.plan([A])
     before = faults.count("DescribeStreamSummary")
-    Followed(bench, last_round=5).run(A)
+    Followed(bench, last_round=5).follow.run(plan)
     assert faults.count("DescribeStreamSummary") == before + 1
 
 

@@ -17,7 +17,7 @@ from kinesis_assets.errors import (
     ShardUnknown,
 )
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import PACE, A, B, Followed

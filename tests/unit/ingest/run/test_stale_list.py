@@ -205,8 +205,8 @@ def tick(bench):
     project = StreamProject.from_settings(
         bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
     )
-    with project.manager() as manager, dg.DagsterInstance.ephemeral() as instance:
-        return evaluate(manager, instance, None)
+    with project.open_stream() as opened, dg.DagsterInstance.ephemeral() as instance:
+        return evaluate(opened, instance, None)
 
 
 # Shards that are left out
