@@ -47,7 +47,9 @@ FAILURES = {
 
 def each_fault(faults):
     """Run a test once for each fault."""
-    return pytest.mark.parametrize("fault", faults.values(), ids=faults.keys())
+    marks = {"no response": pytest.mark.real_time}
+    cases = [pytest.param(fault, id=name, marks=marks.get(name, ())) for name, fault in faults.items()]
+    return pytest.mark.parametrize("fault", cases)
 
 
 @pytest.fixture

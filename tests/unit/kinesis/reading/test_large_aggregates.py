@@ -116,15 +116,17 @@ def records_and_pauses(steps):
             step.block()
 
 
-def test_steps_yield_pauses_and_never_sleep(put, client, faults, monkeypatch):
-    set_timing(client, seconds_between_calls=60.0)
-    here, sleep = threading.get_ident(), time.sleep
+class NeverAsleep:
+    """The machine's clock, on which nothing may sleep."""
 
-    def sleep_elsewhere(seconds):
-        assert threading.get_ident() != here, "a step slept"
-        sleep(seconds)
+    monotonic, time = staticmethod(time.monotonic), staticmethod(time.time)
 
-    monkeypatch.setattr(time, "sleep", sleep_elsewhere)
+    def sleep(self, seconds):
+        pytest.fail(f"a step slept {seconds} s")
+
+
+def test_steps_yield_pauses_and_never_sleep(put, client, faults):
+    set_timing(client, seconds_between_calls=60.0, clock=NeverAsleep())
     put(b"0", b"1")
     faults.page_size(1)
     pauses = [

@@ -327,6 +327,7 @@ def test_a_truncated_response_is_requested_again_without_loss_or_duplicates(put,
     assert faults.count("GetRecords") == 4
 
 
+@pytest.mark.real_time
 def test_a_reading_fails_after_bounded_attempts_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
@@ -339,6 +340,7 @@ def test_a_reading_fails_after_bounded_attempts_and_names_shard_and_position(put
     assert faults.count("GetRecords") == 1 + 6
 
 
+@pytest.mark.real_time
 def test_attempts_are_counted_per_page(put, reading_of, faults):
     put(*range(4))
     faults.page_size(1)
@@ -404,6 +406,7 @@ def test_transient_errors_neither_lose_nor_duplicate_records(put, reading_of, fa
     assert data(reading_of()) == [0, 1, 2, 3]
 
 
+@pytest.mark.real_time
 def test_at_most_five_pages_per_second_are_requested(put, reading_of, faults):
     put(*range(11))
     faults.page_size(1)
@@ -460,6 +463,7 @@ def worker_reading(worker):
     return lambda **fields: ShardReading(worker, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
 def test_throttling_is_retried_however_often_it_occurs(put, worker_reading, faults, code):
     put(*range(3))
@@ -483,6 +487,7 @@ def test_server_errors_are_retried(put, worker_reading, faults, status):
     assert data(worker_reading()) == [0, 1]
 
 
+@pytest.mark.real_time
 def test_empty_pages_that_approach_the_tip_are_not_a_stall(put, reading_of, faults, client):
     set_timing(client, stall_seconds=0.3)
     put(0)

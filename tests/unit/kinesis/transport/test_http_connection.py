@@ -137,6 +137,7 @@ def test_a_closed_connection_is_reopened(sent):
         assert peer.connections == 3
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(
     "sent",
     [

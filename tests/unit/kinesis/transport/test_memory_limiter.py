@@ -203,6 +203,7 @@ def test_the_error_of_an_invalid_page_does_not_keep_the_page(
     assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("by_sdk", [False, True])
 def test_the_error_of_a_repeated_page_does_not_keep_the_page(kinesis, stream, settings, faults, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
