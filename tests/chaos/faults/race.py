@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, standing
+from support.attempts import Attempt, current_positions
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
@@ -35,7 +35,7 @@ def race(uri: str, shard_ids: list[str], rounds: int) -> list[Entrant]:
     entrants = []
     for _ in range(rounds):
         _barrier.wait(timeout=60)
-        attempt = Attempt(table, standing(table), dict.fromkeys(shard_ids, 3))
+        attempt = Attempt(table, current_positions(table), dict.fromkeys(shard_ids, 3))
         _barrier.wait(timeout=60)
         result = attempt.commit()
         entrants.append(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.faults.race import Entrant, enter, race
-from support.attempts import assert_rows_are_what_positions_say, freeze_all, rows_by_shard, shards, standing
+from support.attempts import (
+    assert_rows_are_what_positions_say,
+    current_positions,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +50,7 @@ def test_eight_processes_on_one_shard_have_one_winner_each_round(
         for entrant in entrants:
             assert entrant is winner or str(winner.batch_id) in entrant.conflicts["hot"]
     assert rows_by_shard(table) == {"hot": list(range(1, 3 * ROUNDS + 1))}
-    assert standing(table).generation == ROUNDS
+    assert current_positions(table).generation == ROUNDS
     assert_rows_are_what_positions_say(table)
 
 
@@ -54,7 +60,7 @@ def test_eight_processes_on_a_shard_each_all_commit(
     for entrants in raced(pool, table, *[[name] for name in OWN]):
         assert [entrant.conflicts for entrant in entrants] == [{}] * RACERS
     assert rows_by_shard(table) == {name: list(range(1, 3 * ROUNDS + 1)) for name in OWN}
-    assert standing(table).generation == RACERS * ROUNDS
+    assert current_positions(table).generation == RACERS * ROUNDS
     assert_rows_are_what_positions_say(table)
 
 

@@ -12,7 +12,7 @@ import pytest
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 COMMANDS = {"version": ["--version"], "help": ["--help"], "help of a command": ["run", "--help"]}
@@ -28,10 +28,10 @@ def made(kinesis, stream, settings, table) -> None:
 
 
 @pytest.fixture(params=[*COMMANDS, "positions"])
-def command(request, of_stream, made) -> list[str]:
+def command(request, stream_options, made) -> list[str]:
     """A command line that prints."""
     del made
-    return COMMANDS.get(request.param) or ["positions", *of_stream]
+    return COMMANDS.get(request.param) or ["positions", *stream_options]
 
 
 def ended(command: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
@@ -46,13 +46,13 @@ def ended(command: list[str], redirection: str) -> subprocess.CompletedProcess[s
 def test_a_full_output(command):
     done = ended(command, "> /dev/full")
     assert done.returncode == 1
-    assert "standard output: No space left on device" in one_line(done.stderr)
+    assert "standard output: No space left on device" in single_line_error(done.stderr)
 
 
 def test_a_closed_output(command):
     done = ended(command, ">&-")
     assert done.returncode == 1
-    assert "standard output: Bad file descriptor" in one_line(done.stderr)
+    assert "standard output: Bad file descriptor" in single_line_error(done.stderr)
 
 
 def test_a_reader_that_goes_away(command):
@@ -63,7 +63,7 @@ def test_a_reader_that_goes_away(command):
     )
     os.close(writing)
     assert done.returncode == 1
-    assert "standard output: Broken pipe" in one_line(done.stderr)
+    assert "standard output: Broken pipe" in single_line_error(done.stderr)
 
 
 def test_a_reader_that_takes_one_line(command):
@@ -79,11 +79,11 @@ def test_a_closed_standard_error_changes_nothing(command):
     assert done.stdout
 
 
-def test_what_failed_before_the_output_is_named_too(of_stream, made):
+def test_what_failed_before_the_output_is_named_too(stream_options, made):
     del made
-    done = ended(["replay", *of_stream, "--from", "yesterday"], "> /dev/full")
+    done = ended(["replay", *stream_options, "--from", "yesterday"], "> /dev/full")
     assert done.returncode == 2
-    assert "use a sequence number or a time" in one_line(done.stderr)
+    assert "use a sequence number or a time" in single_line_error(done.stderr)
 
 
 def test_no_file_of_a_command_takes_the_place_of_a_closed_output(tmp_path):

@@ -24,13 +24,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def bad(script, of_stream, kinesis, stream, home, faults, tmp_path):
+def bad(script, stream_options, kinesis, stream, home, faults, tmp_path):
     """Runs a stream; the line by which that is refused as bad input."""
     del home
 
     def bad() -> str:
         kinesis.create_stream(StreamName=stream, ShardCount=1)
-        done = script("run", *of_stream)
+        done = script("run", *stream_options)
         assert (done.exit_code, done.out) == (2, "")
         assert re.fullmatch(r"Error: .+\n", done.err), done.err
         assert faults.count("GetRecords") == 0

@@ -9,7 +9,7 @@ import pytest
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 
 @pytest.fixture(autouse=True)
@@ -21,20 +21,20 @@ def written(table) -> set[Path]:
     return {path for path in Path(table.uri).rglob("*") if path.is_file()}
 
 
-def test_a_run(script, of_stream, kinesis, stream, table):
+def test_a_run(script, stream_options, kinesis, stream, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = script("run", *of_stream)
+    done = script("run", *stream_options)
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in one_line(done.err)
+    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
     assert not Path(table.uri).exists()
 
 
-def test_a_replay(script, of_stream, kinesis, stream, settings, table):
+def test_a_replay(script, stream_options, kinesis, stream, settings, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     freeze(table, listing, {each.shard_id: Position(PositionKind.TRIM_HORIZON) for each in listing.shards})
     before = written(table)
-    done = script("replay", *of_stream, "--from", "TRIM_HORIZON")
+    done = script("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in one_line(done.err)
+    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
     assert written(table) == before

@@ -19,9 +19,9 @@ def put(kinesis, stream) -> list[str]:
 
 
 @pytest.fixture
-def holed(cli, of_stream, put, tmp_path) -> list[str]:
+def holed(cli, stream_options, put, tmp_path) -> list[str]:
     """The same in a table that lacks the second."""
-    assert cli("run", *of_stream).exit_code == 0
+    assert cli("run", *stream_options).exit_code == 0
     deleted = DeltaTable(tmp_path / "table").delete(f"sequence_number = '{put[1]}'")
     assert deleted["num_deleted_rows"] == 1
     return put
@@ -29,8 +29,8 @@ def holed(cli, of_stream, put, tmp_path) -> list[str]:
 
 @pytest.mark.usefixtures("spark")
 class TestReplay:
-    def test_json_is_a_line_per_shard_with_exactly_the_named_fields(self, cli, of_stream, holed, stream):
-        done = cli("replay", *of_stream, "--from", "TRIM_HORIZON", "--json")
+    def test_json_is_a_line_per_shard_with_exactly_the_named_fields(self, cli, stream_options, holed, stream):
+        done = cli("replay", *stream_options, "--from", "TRIM_HORIZON", "--json")
 
         assert done.exit_code == 0, done.err
         assert [list(line) for line in done.lines] == [FIELDS, FIELDS]
@@ -47,17 +47,17 @@ class TestReplay:
         }
         assert (done.by_shard[B]["state"], done.by_shard[B]["rows"]) == ("unread", 0)
 
-    def test_a_span_of_sequence_numbers_of_a_shard(self, cli, of_stream, holed, tmp_path):
+    def test_a_span_of_sequence_numbers_of_a_shard(self, cli, stream_options, holed, tmp_path):
         span = ["--from", holed[1], "--to", holed[1], "--shard", A]
-        first = cli("replay", *of_stream, *span, "--json")
-        again = cli("replay", *of_stream, *span, "--json")
+        first = cli("replay", *stream_options, *span, "--json")
+        again = cli("replay", *stream_options, *span, "--json")
 
         assert [done.by_shard[A]["state"] for done in (first, again)] == ["filled", "whole"]
         assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 3
 
-    def test_what_cannot_be_read_ends_with_1_and_is_told(self, cli, of_stream, holed, faults):
+    def test_what_cannot_be_read_ends_with_1_and_is_told(self, cli, stream_options, holed, faults):
         faults.fail(status=400, code="AccessDeniedException", shard_id=A)
-        done = cli("replay", *of_stream, "--from", holed[0], "--shard", A, "--json")
+        done = cli("replay", *stream_options, "--from", holed[0], "--shard", A, "--json")
 
         assert done.exit_code == 1
         assert done.by_shard[A]["state"] == "failed"
@@ -65,9 +65,11 @@ class TestReplay:
         assert "AccessDenied" in done.by_shard[A]["error"]
 
     @pytest.mark.usefixtures("holed")
-    def test_a_shard_that_each_list_leaves_out_ends_with_1_beside_the_others(self, cli, of_stream, faults):
+    def test_a_shard_that_each_list_leaves_out_ends_with_1_beside_the_others(
+        self, cli, stream_options, faults
+    ):
         faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
-        done = cli("replay", *of_stream, "--from", "TRIM_HORIZON", "--json")
+        done = cli("replay", *stream_options, "--from", "TRIM_HORIZON", "--json")
 
         assert done.exit_code == 1
         assert (done.by_shard[A]["state"], done.by_shard[A]["error_class"]) == ("failed", "ShardVanished")
@@ -81,15 +83,15 @@ class TestReplay:
         ],
     )
     @pytest.mark.usefixtures("holed")
-    def test_a_span_that_does_not_fit_the_stream_ends_with_2(self, cli, of_stream, arguments, reason):
-        done = cli("replay", *of_stream, *arguments)
+    def test_a_span_that_does_not_fit_the_stream_ends_with_2(self, cli, stream_options, arguments, reason):
+        done = cli("replay", *stream_options, *arguments)
 
         assert (done.exit_code, done.out) == (2, "")
         assert reason in done.err
 
 
-def test_a_span_that_cannot_be_read_ends_with_2(cli, of_stream):
-    done = cli("replay", *of_stream, "--from", "yesterday")
+def test_a_span_that_cannot_be_read_ends_with_2(cli, stream_options):
+    done = cli("replay", *stream_options, "--from", "yesterday")
 
     assert (done.exit_code, done.out) == (2, "")
     assert "use a sequence number or a time" in done.err

@@ -18,14 +18,14 @@ SECONDS = 90
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_run_told_to_stop_commits_and_prints_what_it_had(
-    of_stream, kinesis, stream, faults, tmp_path, number
+    stream_options, kinesis, stream, faults, tmp_path, number
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     entries = [{"Data": b"%d" % item, "PartitionKey": "k"} for item in range(300)]
     kinesis.put_records(StreamName=stream, Records=entries)
     faults.page_size(1)  # a minute of pages
     with subprocess.Popen(
-        [Path(sys.prefix, "bin", "kinesis-assets"), "run", *of_stream, "--json"],
+        [Path(sys.prefix, "bin", "kinesis-assets"), "run", *stream_options, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -80,8 +80,8 @@ def test_a_run_is_kept_in_postgresql(postgres_port, source, settings, tmp_path, 
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     source.create(2)
     script = str(Path(sys.prefix, "bin", "kinesis-assets"))
-    of_stream = ["--stream", source.name, "--table", str(tmp_path / "table")]
-    command = [script, "run", *of_stream, "--endpoint-url", str(settings.endpoint_url)]
+    stream_options = ["--stream", source.name, "--table", str(tmp_path / "table")]
+    command = [script, "run", *stream_options, "--endpoint-url", str(settings.endpoint_url)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     with dg.DagsterInstance.get() as instance:
         assert type(instance.run_storage).__name__ == "PostgresRunStorage"

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import Attempt, freeze_all, shards, standing
+from support.attempts import Attempt, current_positions, freeze_all, shards
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ def test_opening_a_table_lists_only_what_follows_the_newest_checkpoint(requests)
     table = PositionedTable("s3://lake/raw")
     freeze_all(table, shards("a"))
     for _ in range(3):
-        Attempt(table, standing(table), {"a": 1}).commit()
+        Attempt(table, current_positions(table), {"a": 1}).commit()
     Upkeep(table).checkpoint()
     summed_up = table.snapshot().delta.version()
-    Attempt(table, standing(table), {"a": 1}).commit()
+    Attempt(table, current_positions(table), {"a": 1}).commit()
     before = len(requests.read_text().splitlines())
     table.snapshot()
     listings = [line for line in asked_since(requests, before) if "list-type=2" in line]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.token_service import BASE_KEY, EXTERNAL_ID, ROLE, Signers, Sts
+from support.token_service import BASE_KEY, EXTERNAL_ID, ROLE, SignedRequests, TokenService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,16 +37,20 @@ for _ in range(3):
 
 
 @pytest.fixture
-def signers_of(store: Signers, by_role: dict[str, str], tmp_path: Path) -> SignersOf:
+def signers_of(store: SignedRequests, role_environment: dict[str, str], tmp_path: Path) -> SignersOf:
     """The keys that sign three requests of a process with a profile."""
     script = tmp_path / "assume.py"
     script.write_text(ASSUME)
-    config = Path(by_role["AWS_CONFIG_FILE"])
+    config = Path(role_environment["AWS_CONFIG_FILE"])
     process = f"credential_process = {sys.executable} {script}"
     config.write_text(f"{config.read_text()}\n[profile process]\n{process}\n")
 
     def signers_of(profile: str, use: str) -> set[str | None]:
-        env = by_role | {"AWS_PROFILE": profile, "AWS_ENDPOINT_URL_S3": store.url, "AWS_ALLOW_HTTP": "true"}
+        env = role_environment | {
+            "AWS_PROFILE": profile,
+            "AWS_ENDPOINT_URL_S3": store.url,
+            "AWS_ALLOW_HTTP": "true",
+        }
         command = [sys.executable, "-c", USE.format(use=use)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
         assert len(store.keys) >= 3, done.stdout
@@ -62,17 +66,17 @@ def test_a_profile_with_keys_signs(signers_of: SignersOf, use: str) -> None:
 
 @pytest.mark.parametrize("use", [FILES, LOG], ids=["files", "log"])
 def test_a_profile_with_a_credential_process_signs_by_the_role_and_goes_on_when_it_ends(
-    signers_of: SignersOf, sts: Sts, use: str
+    signers_of: SignersOf, sts: TokenService, use: str
 ) -> None:
     keys = signers_of("process", use)
     assert len(keys) > 1
-    assert keys <= sts.ends.keys()
+    assert keys <= sts.expirations.keys()
 
 
 def test_a_profile_with_a_role_signs_for_the_log_alone(
-    signers_of: SignersOf, store: Signers, sts: Sts
+    signers_of: SignersOf, store: SignedRequests, sts: TokenService
 ) -> None:
     # https://github.com/apache/arrow/issues/41794: once that is solved, the page has one exception less.
     assert signers_of("reader", FILES) == {None}
     store.keys.clear()
-    assert signers_of("reader", LOG) <= sts.ends.keys()
+    assert signers_of("reader", LOG) <= sts.expirations.keys()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
@@ -43,15 +43,17 @@ def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[]
 
 
 @pytest.fixture
-def of_copy(of_stream: list[str], run: Callable[[], str], tmp_path: Path) -> list[str]:
+def of_copy(stream_options: list[str], run: Callable[[], str], tmp_path: Path) -> list[str]:
     """The options for a copy of the table's rows, of which there is one."""
     run()
     rows = DeltaTable(tmp_path / "table").to_pyarrow_table()
     write_deltalake(tmp_path / "copy", rows, partition_by=["arrival_date"])
-    return [str(tmp_path / "copy") if option == str(tmp_path / "table") else option for option in of_stream]
+    return [
+        str(tmp_path / "copy") if option == str(tmp_path / "table") else option for option in stream_options
+    ]
 
 
-def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: Run, of_copy, stream, tmp_path):
+def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: RunCommand, of_copy, stream, tmp_path):
     done = cli("adopt", *of_copy, "--json")
     assert done.exit_code == 0, done.err
     assert [list(line) for line in done.lines] == [FIELDS, FIELDS]
@@ -70,7 +72,7 @@ def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: Run, of_copy,
     assert DeltaTable(tmp_path / "copy").version() == 0
 
 
-def test_what_is_applied_is_in_the_table(cli: Run, of_copy):
+def test_what_is_applied_is_in_the_table(cli: RunCommand, of_copy):
     done = cli("adopt", *of_copy, "--by", "ann", "--apply", "--json")
     assert done.exit_code == 0, done.err
     assert all(line["applied"] for line in done.lines)
@@ -80,21 +82,21 @@ def test_what_is_applied_is_in_the_table(cli: Run, of_copy):
     }
 
 
-def test_a_restore_is_printed_and_accepted(cli: Run, of_stream, run, tmp_path):
+def test_a_restore_is_printed_and_accepted(cli: RunCommand, stream_options, run, tmp_path):
     run()
     before = DeltaTable(tmp_path / "table").version()
     run()
     DeltaTable(tmp_path / "table").restore(before)
-    done = cli("adopt", *of_stream, "--apply", "--json")
+    done = cli("adopt", *stream_options, "--apply", "--json")
     assert done.exit_code == 0, done.err
     (line,) = done.lines
     assert (line["version"], line["applied"]) == (before + 2, True)
     assert re.fullmatch(rf"version {before + 2} \(RESTORE, .+Z\)", line["state"])
-    assert cli("adopt", *of_stream).exit_code == 2
+    assert cli("adopt", *stream_options).exit_code == 2
 
 
-def test_where_there_is_nothing_to_adopt_it_ends_with_2(cli: Run, of_stream, run):
+def test_where_there_is_nothing_to_adopt_it_ends_with_2(cli: RunCommand, stream_options, run):
     run()
-    done = cli("adopt", *of_stream, "--apply")
+    done = cli("adopt", *stream_options, "--apply")
     assert (done.exit_code, done.out) == (2, "")
     assert re.fullmatch(r"Error: .+\n", done.err)

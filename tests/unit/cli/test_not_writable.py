@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import heartbeat, positions_chain
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 WRITING = {
     "run": ["run"],
@@ -56,30 +56,30 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("made", "no_session", "refused")
 @pytest.mark.parametrize("command", WRITING)
-def test_it_is_one_line_before_spark_is_started(cli, of_stream, command):
+def test_it_is_one_line_before_spark_is_started(cli, stream_options, command):
     name, *options = WRITING[command]
-    done = cli(name, *of_stream, *options)
+    done = cli(name, *stream_options, *options)
     assert done.exit_code == 1
-    assert "cannot be written to: read-only file system" in one_line(done.err)
+    assert "cannot be written to: read-only file system" in single_line_error(done.err)
 
 
 @pytest.mark.usefixtures("made", "refused")
 @pytest.mark.parametrize(
     "arguments", [["positions"], ["maintain", "--dry-run"], WRITING["seek"][:-1]], ids=lambda each: each[0]
 )
-def test_what_only_reads_goes_on(cli, of_stream, arguments):
+def test_what_only_reads_goes_on(cli, stream_options, arguments):
     name, *options = arguments
-    assert cli(name, *of_stream, *options).exit_code == 0
+    assert cli(name, *stream_options, *options).exit_code == 0
 
 
 @pytest.mark.usefixtures("no_session")
 def test_a_replay_of_a_table_that_is_not_there_says_so_before_spark_is_started(
-    cli, of_stream, kinesis, stream, tmp_path
+    cli, stream_options, kinesis, stream, tmp_path
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = cli("replay", *of_stream, "--from", "TRIM_HORIZON")
+    done = cli("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
-    assert "there is no table" in one_line(done.err)
+    assert "there is no table" in single_line_error(done.err)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,4 +93,4 @@ def test_a_table_where_a_file_is_says_so_before_spark_is_started(
     place = ["--table", str(tmp_path / "file" / below), "--endpoint-url", str(settings.endpoint_url)]
     done = cli("run", "--stream", stream, *place)
     assert done.exit_code == 1
-    assert "a file" in one_line(done.err)
+    assert "a file" in single_line_error(done.err)

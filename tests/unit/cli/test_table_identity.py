@@ -16,7 +16,7 @@ from kinesis_assets.table.commit import freeze
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 ARGUMENTS = {
     "run": [],
@@ -40,7 +40,7 @@ def test_every_command_on_a_table_is_tried_here():
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_it_is_refused_with_both_named(
-    cli: Run, of_stream, kinesis: Any, stream, settings, table: PositionedTable, name
+    cli: RunCommand, stream_options, kinesis: Any, stream, settings, table: PositionedTable, name
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k")
@@ -52,7 +52,7 @@ def test_it_is_refused_with_both_named(
     freeze(table, swapped, {shard.shard_id: beginning for shard in listing.shards})
     before = DeltaTable(table.uri).version()
 
-    done = cli(name, *of_stream, *ARGUMENTS[name])
+    done = cli(name, *stream_options, *ARGUMENTS[name])
 
     assert done.exit_code == 1
     told = done.out + done.err

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import pytest
 
 from kinesis_assets.emulator import LocalKinesis
-from support.putters import put_from_another_process
+from support.producers import put_from_another_process
 
 SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
 

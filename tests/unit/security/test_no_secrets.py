@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.testing import Faults
-    from support.token_service import Signers
+    from support.token_service import SignedRequests
 
 TOKEN = "SESSIONTOKEN/+=="  # noqa: S105  # these mean nothing, but must be found nowhere
 SECRET = "SECRET/KEY+OF/the+tests"  # noqa: S105
@@ -158,7 +158,7 @@ def test_a_refused_signature_is_told_without_the_session_token(
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize("use", [PositionedTable.snapshot, PositionedTable.create_if_missing])
 def test_a_store_that_refuses_a_signature_is_told_in_a_line_without_the_session_token(
-    use: Any, store: Signers, monkeypatch: pytest.MonkeyPatch
+    use: Any, store: SignedRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.url)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

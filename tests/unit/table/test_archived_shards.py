@@ -23,12 +23,12 @@ from support.attempts import (
     BEGINNING,
     STREAM,
     Attempt,
+    current_positions,
     freeze_all,
+    last_number,
     listing,
-    number_of,
     rows_by_shard,
     shards,
-    standing,
 )
 from support.watched_files import WatchedFiles
 
@@ -42,7 +42,7 @@ class Killed(BaseException):
 
 def read_on(table, counts, listed, *, ended=()):
     """One attempt that reads some records of some shards, some of them to their end."""
-    attempt = Attempt(table, standing(table), counts)
+    attempt = Attempt(table, current_positions(table), counts)
     moved = {
         shard_id: msgspec.structs.replace(shard, finished=shard_id in ended)
         for shard_id, shard in attempt.moved.items()
@@ -60,11 +60,11 @@ def read_on(table, counts, listed, *, ended=()):
 
 def everything(table):
     """The positions with the archive."""
-    return table.snapshot().with_archive(standing(table))
+    return table.snapshot().with_archive(current_positions(table))
 
 
 def assert_rows_are_what_everything_says(table):
-    passed = {shard_id: number_of(everything(table), shard_id) for shard_id in everything(table).shards}
+    passed = {shard_id: last_number(everything(table), shard_id) for shard_id in everything(table).shards}
     assert rows_by_shard(table) == {
         shard_id: list(range(1, last + 1)) for shard_id, last in sorted(passed.items()) if last
     }
@@ -82,8 +82,8 @@ def ended(table):
 @pytest.fixture
 def archived(ended):
     """The same, a and b being in the archive since they are no longer listed."""
-    while standing(ended).shards.keys() != {"c"}:
-        assert standing(ended).generation < 9
+    while current_positions(ended).shards.keys() != {"c"}:
+        assert current_positions(ended).generation < 9
         read_on(ended, {"c": 1}, "c")
     return ended
 
@@ -91,7 +91,7 @@ def archived(ended):
 def test_finished_shards_stay_in_the_positions_while_they_are_listed(ended):
     for _ in range(9):
         read_on(ended, {"c": 1}, "abc")
-    assert standing(ended).shards.keys() == {"a", "b", "c"}
+    assert current_positions(ended).shards.keys() == {"a", "b", "c"}
     assert not Path(ended.uri, ARCHIVE_FOLDER).exists()
 
 
@@ -100,12 +100,12 @@ def test_unfinished_shards_that_are_no_longer_listed_stay_in_the_positions(table
     freeze_all(table, shards("a", "b", "c"))
     for _ in range(9):
         read_on(table, {"c": 1}, "c")
-    assert standing(table).shards.keys() == {"a", "b", "c"}
+    assert current_positions(table).shards.keys() == {"a", "b", "c"}
 
 
 def test_archived_shards_keep_all_that_is_known_of_them(ended):
-    before = standing(ended).shards
-    while standing(ended).shards.keys() != {"c"}:
+    before = current_positions(ended).shards
+    while current_positions(ended).shards.keys() != {"c"}:
         read_on(ended, {"c": 1}, "c")
     found = everything(PositionedTable(ended.uri)).shards
     assert {shard_id: found[shard_id] for shard_id in ENDED} == {
@@ -117,21 +117,21 @@ def test_archived_shards_keep_all_that_is_known_of_them(ended):
 def test_a_stale_list_that_shows_archived_shards_does_not_begin_them_again(archived):
     for _ in range(5):
         read_on(archived, {"c": 1}, "abc")
-    now = PositionedTable(archived.uri).snapshot().recall(standing(archived), ENDED).shards
+    now = PositionedTable(archived.uri).snapshot().recall(current_positions(archived), ENDED).shards
     assert all(now[shard_id].finished and now[shard_id].position != BEGINNING for shard_id in ENDED)
 
 
 def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_conflict(table):
     table = PositionedTable(table.uri, EAGER)
     freeze_all(table, shards("a", "b", "c"))
-    attempt = Attempt(table, standing(table), {"a": 5, "c": 2})
+    attempt = Attempt(table, current_positions(table), {"a": 5, "c": 2})
     read_on(table, {"a": 3, "b": 2}, "abc", ended=ENDED)
-    while "a" in standing(table).shards:
-        assert standing(table).generation < 9
-        seen = msgspec.structs.replace(standing(table).shards["c"], tip_time=datetime.now(UTC))
+    while "a" in current_positions(table).shards:
+        assert current_positions(table).generation < 9
+        seen = msgspec.structs.replace(current_positions(table).shards["c"], tip_time=datetime.now(UTC))
         commit(
             table,
-            expected=standing(table),
+            expected=current_positions(table),
             listing=listing(shards("c")),
             batch_id=new_id(),
             moved={"c": seen},
@@ -155,7 +155,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
 def links(table):
     """Each two positions that follow on each other, as the doctor reads them."""
     snapshot = PositionedTable(table.uri).snapshot()
-    now = snapshot.with_archive(standing(table))
+    now = snapshot.with_archive(current_positions(table))
     while now.previous is not None:
         before = snapshot.with_archive(snapshot.positions_at(now.previous))
         yield before, now
@@ -165,16 +165,16 @@ def links(table):
 def test_shards_that_went_to_the_archive_are_no_break_of_the_chain(archived):
     for _ in range(4):  # and come back for a while
         read_on(archived, {"c": 1}, "abc")
-    assert [*map(list, (chain_breaks(*link) for link in links(archived)))] == [[]] * standing(
+    assert [*map(list, (chain_breaks(*link) for link in links(archived)))] == [[]] * current_positions(
         archived
     ).generation
 
 
 def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(ended):
     lost = msgspec.structs.replace(
-        standing(ended),
-        commit_id=standing(ended).commit_id + 1,
-        previous=standing(ended).commit_id,
+        current_positions(ended),
+        commit_id=current_positions(ended).commit_id + 1,
+        previous=current_positions(ended).commit_id,
         landed={},
     )
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
@@ -191,7 +191,7 @@ def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(
 
 def as_older(table, form):
     """Leave the newest positions as an older version wrote them."""
-    older = msgspec.structs.replace(standing(table), format=form)
+    older = msgspec.structs.replace(current_positions(table), format=form)
     content = msgspec.json.encode(older) if form < 4 else positions_file.encode(older)
     Path(table.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(content)
     return older
@@ -260,12 +260,12 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
             landed=attempt.landed,
         )
     table = PositionedTable(ended.uri, EAGER)
-    assert standing(table) == older
+    assert current_positions(table) == older
     assert_rows_are_what_everything_says(table)
     read_on(table, {"c": 1}, "c")
     table = PositionedTable(ended.uri, EAGER)
-    assert standing(table).format > 5
-    assert standing(table).shards.keys() == {"c"}
+    assert current_positions(table).format > 5
+    assert current_positions(table).shards.keys() == {"c"}
     assert everything(table).shards.keys() == {"a", "b", "c"}
     assert_rows_are_what_everything_says(table)
 
@@ -295,7 +295,7 @@ def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(
     dying = PositionedTable(archived.uri, ChainPolicy(max_files=0, min_archived=1))
     read_on(archived, {"c": 1}, "c", ended="c")
     dying.files = Dying(dying.files, 0, "after")
-    other = standing(archived)
+    other = current_positions(archived)
     with pytest.raises(Killed):
         dying.chain.write(
             msgspec.structs.replace(other, commit_id=other.commit_id + 1, previous=other.commit_id),
@@ -314,7 +314,7 @@ def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
     table = PositionedTable(ended.uri, ChainPolicy(max_files=5, min_repeated=1000))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
-        before = standing(table)
+        before = current_positions(table)
         maintained(table, CHAIN_KEPT.days + 1)
-        assert standing(PositionedTable(ended.uri)) == before
+        assert current_positions(PositionedTable(ended.uri)) == before
         assert len(list(Path(ended.uri, POSITIONS_FOLDER).iterdir())) <= 2

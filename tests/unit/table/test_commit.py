@@ -45,14 +45,14 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    enter_race,
+    current_positions,
     freeze_all,
+    initialize_racer,
     listing,
     race_to_commit,
     race_to_freeze,
     rows_by_shard,
     shards,
-    standing,
 )
 
 RACERS = 8
@@ -112,7 +112,7 @@ def racers():
     """Processes that race each other."""
     context = get_context("spawn")
     barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+    with ProcessPoolExecutor(RACERS, context, initializer=initialize_racer, initargs=(barrier,)) as pool:
         yield pool
 
 
@@ -121,7 +121,7 @@ def racers():
 
 def test_first_freeze_makes_the_table_and_positions_without_rows(table):
     positions = freeze_all(table, shards("a", "b"))
-    assert positions == standing(table)
+    assert positions == current_positions(table)
     assert {shard.position for shard in positions.shards.values()} == {BEGINNING}
     assert (positions.generation, positions.previous) == (0, None)
     assert rows_by_shard(table) == {}
@@ -139,14 +139,14 @@ def test_of_racing_freezes_one_holds_for_all(table, racers):
     starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
     results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
     assert all(result == results[0] for result in results)
-    assert results[0] == standing(table)
+    assert results[0] == current_positions(table)
     operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
     assert operations.count("WRITE") == 1
 
 
 def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
     at_commit(lost_answer)
-    assert freeze_all(table, shards("a")) == standing(table)
+    assert freeze_all(table, shards("a")) == current_positions(table)
     assert DeltaTable(table.folder.uri).version() == 1
 
 
@@ -173,7 +173,7 @@ def test_rows_and_positions_come_together(table, frozen):
 def test_positions_of_a_commit_continue_those_before(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3})
     attempt.commit()
-    now = standing(table)
+    now = current_positions(table)
     assert (now.previous, now.generation, now.batch_id) == (frozen.commit_id, 1, attempt.batch_id)
     assert now.commit_id > frozen.commit_id
 
@@ -181,7 +181,7 @@ def test_positions_of_a_commit_continue_those_before(table, frozen):
 def test_every_row_carries_the_batch_of_its_attempt(table, frozen):
     first = Attempt(table, frozen, {"a": 2})
     first.commit()
-    second = Attempt(table, standing(table), {"a": 1})
+    second = Attempt(table, current_positions(table), {"a": 1})
     second.commit()
     rows = DeltaTable(table.uri).to_pyarrow_table(columns=["sequence_number", "batch_id"]).to_pylist()
     assert {(row["sequence_number"], row["batch_id"]) for row in rows} == {
@@ -195,7 +195,7 @@ def test_conflict_names_the_batch_that_moved_the_shard_though_others_came_after_
     late = Attempt(table, frozen, {"a": 3})
     first = Attempt(table, frozen, {"a": 2})
     first.commit()
-    Attempt(table, standing(table), {"b": 1}).commit()
+    Attempt(table, current_positions(table), {"b": 1}).commit()
     conflict = late.commit().conflicts["a"]
     assert f"but batch {first.batch_id} left it at AFTER_SEQUENCE_NUMBER:2" in str(conflict)
 
@@ -205,7 +205,7 @@ def test_commit_of_positions_alone_adds_no_rows(table, frozen):
     attempt.moved = {"a": msgspec.structs.replace(frozen.shards["a"], finished=True)}
     attempt.files = []
     attempt.commit()
-    assert standing(table).finished == {"a"}
+    assert current_positions(table).finished == {"a"}
     assert rows_by_shard(table) == {}
 
 
@@ -222,13 +222,13 @@ def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
         files=attempt.files,
         landed=attempt.landed,
     )
-    assert standing(table).shards["child"].position == BEGINNING
+    assert current_positions(table).shards["child"].position == BEGINNING
 
 
 def test_crash_before_the_commit_leaves_no_row_and_the_old_positions(table, frozen):
     Attempt(table, frozen, {"a": 3})
     assert rows_by_shard(table) == {}
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, frozen, at_commit):
@@ -243,7 +243,7 @@ def test_crash_between_positions_file_and_log_leaves_the_old_positions(table, fr
     at_commit(killed)
     with pytest.raises(Killed):
         Attempt(table, frozen, {"a": 3}).commit()
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
     assert rows_by_shard(table) == {}
     Attempt(table, frozen, {"a": 3}).commit()
     assert_rows_are_what_positions_say(table)
@@ -263,7 +263,7 @@ def test_a_commit_is_told_with_its_own_version_though_others_were_quicker(table,
     def after_another(real, snapshot, files, positions):
         write_deltalake(table.uri, TABLE_SCHEMA.empty_table(), mode="append")
         real(snapshot, files, positions)
-        Attempt(table, standing(table), {"b": 2}).commit()
+        Attempt(table, current_positions(table), {"b": 2}).commit()
 
     at_commit(after_another)
     assert Attempt(table, frozen, {"a": 3}).commit().version == 3
@@ -280,10 +280,10 @@ def test_a_try_that_raises_nothing_and_does_not_stand_in_the_log_is_tried_again(
 
 def test_who_opens_the_table_has_a_checkpoint_and_few_entries_of_the_log_to_read(table, frozen):
     for _ in range(21):
-        Attempt(table, standing(table), {"a": 1}).commit()
+        Attempt(table, current_positions(table), {"a": 1}).commit()
     (checkpoint,) = Path(table.uri, "_delta_log").glob("*.checkpoint.parquet")
     assert checkpoint.name == f"{19:020}.checkpoint.parquet"
-    assert standing(table).generation == frozen.generation + 21
+    assert current_positions(table).generation == frozen.generation + 21
 
 
 # Answers that were lost
@@ -306,7 +306,7 @@ def test_lost_answer_is_seen_as_landed_when_other_runs_went_on(table, frozen, at
     def lost_and_passed(real, snapshot, files, positions):
         real(snapshot, files, positions)
         for _ in range(2):
-            Attempt(table, standing(table), {shard_id: 2}).commit()
+            Attempt(table, current_positions(table), {shard_id: 2}).commit()
         raise OSError("connection reset")
 
     at_commit(lost_and_passed)
@@ -365,7 +365,7 @@ def test_each_try_writes_positions_of_its_own(table, frozen, at_commit):
 
     at_commit(note, times=3)
     Attempt(table, frozen, {"a": 3}).commit()
-    assert len({*commit_ids, standing(table).commit_id}) == 4
+    assert len({*commit_ids, current_positions(table).commit_id}) == 4
 
 
 def test_batch_that_landed_is_not_committed_again(table, frozen):
@@ -480,8 +480,8 @@ def test_broken_chain_is_an_unknown_commit(table, frozen):
     table = PositionedTable(table.uri, ChainPolicy(max_files=0))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
-        Attempt(table, standing(table), {"b": 1}).commit()
-    previous = standing(table).previous
+        Attempt(table, current_positions(table), {"b": 1}).commit()
+    previous = current_positions(table).previous
     Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
     attempt.table = PositionedTable(table.uri)  # which has read none of them yet
     with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
@@ -508,7 +508,7 @@ def test_attempt_of_a_third_of_the_retention_is_expired(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3}, batch_id=old)
     with pytest.raises(AttemptExpired, match=str(old)):
         attempt.commit()
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 def test_attempt_a_little_younger_is_committed(table, frozen):
@@ -521,7 +521,7 @@ def test_missing_data_file_commits_nothing(table, frozen):
     table.files.delete_file(attempt.files[0].path)
     with pytest.raises(DataFileInvalid):
         attempt.commit()
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
@@ -529,7 +529,7 @@ def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
     attempt.files = [*attempt.files, *attempt.files]
     with pytest.raises(DataFileInvalid, match="names a data file twice"):
         attempt.commit()
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 @pytest.mark.usefixtures("no_waits")
@@ -537,7 +537,7 @@ def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
         Attempt(table, frozen, {"a": 3}).commit()
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 @pytest.mark.usefixtures("no_waits")
@@ -547,7 +547,7 @@ def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, 
     with pytest.raises(CommitFailed, match="the commit failed"):
         Attempt(table, frozen, {"a": 3}).commit()
     assert len(tried) == 3
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 @pytest.mark.usefixtures("no_waits")
@@ -615,7 +615,7 @@ def test_torn_log_makes_the_table_unreachable(table):
 def test_recreated_stream_is_refused_with_both_times(table, frozen):
     with pytest.raises(StreamRecreated, match=r"created at 2026-01-01T00:00:00Z.*at 2026-06-01T00:00:00Z"):
         freeze_all(table, shards("a"), identity=LATER_STREAM)
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text"])
@@ -655,7 +655,7 @@ def test_positions_in_a_file_that_belong_elsewhere_are_refused(table, frozen, ot
     path.write_bytes(positions_file.encode(wrong))
     told = str(frozen.commit_id - 1) if other == "token" else f"{STREAM.arn}-other"
     with pytest.raises(PositionsUnreadable, match=f"{frozen.commit_id}.*{told}.*Restore the original file"):
-        standing(PositionedTable(table.uri))
+        current_positions(PositionedTable(table.uri))
 
 
 @pytest.mark.parametrize("other", ["token", "stream"])

@@ -6,7 +6,7 @@ from collections import Counter
 
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, freeze_all, shards, standing
+from support.attempts import Attempt, current_positions, freeze_all, shards
 from support.watched_files import WatchedFiles
 
 
@@ -21,7 +21,7 @@ def test_a_positions_file_is_read_once_by_a_process_however_often_its_attempts_a
         snapshot = whole()
         if overtakings[0]:
             overtakings[0] -= 1
-            Attempt(table, standing(table), {"b": 1}).commit()
+            Attempt(table, current_positions(table), {"b": 1}).commit()
         return snapshot
 
     slow.snapshot = overtaken
@@ -37,7 +37,7 @@ def overtaken_by(table, commits, policy):
     writer = PositionedTable(table.uri, policy)
     attempt = Attempt(writer, freeze_all(writer, shards("a", "b")), {"a": 1})
     for _ in range(commits):
-        Attempt(writer, standing(writer), {"b": 1}).commit()
+        Attempt(writer, current_positions(writer), {"b": 1}).commit()
     opened = []
     attempt.table = PositionedTable(table.uri, policy)
     whole = attempt.table.snapshot

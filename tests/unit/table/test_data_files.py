@@ -261,19 +261,19 @@ def test_each_row_is_written_once_however_slow_the_folder(
 
 
 def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypatch):
-    standing, most = set(), []
+    open_files, most = set(), []
     of = files_module._OpenFile
     begin, end = of._begin, of._end
 
     def note_begin(file):
         begin(file)
-        standing.add(file)
-        most.append(len(standing))
+        open_files.add(file)
+        most.append(len(open_files))
 
     def note_end(file, *arguments):
         time.sleep(0.02)  # others would be begun meanwhile
         ended = end(file, *arguments)
-        standing.remove(file)
+        open_files.remove(file)
         return ended
 
     monkeypatch.setattr(of, "_begin", note_begin)

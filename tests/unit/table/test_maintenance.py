@@ -42,15 +42,15 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    brought,
+    current_positions,
     freeze_all,
     land,
+    landed_from,
+    last_number,
     listing,
-    number_of,
     records,
     rows_by_shard,
     shards,
-    standing,
 )
 
 DAY = 24 * 3600
@@ -69,7 +69,7 @@ def frozen(table):
 def busy(frozen):
     """A table of many small files of one day that is over."""
     for _ in range(2 * SMALL_FILES):
-        Attempt(frozen, standing(frozen), {"a": 3, "b": 2}).commit()
+        Attempt(frozen, current_positions(frozen), {"a": 3, "b": 2}).commit()
     return frozen
 
 
@@ -146,7 +146,7 @@ def lose_old_entries(table):
     age_everything(table, HISTORY_RETENTION + timedelta(hours=1), "_delta_log/*")
     before = {*files_of(table, "_delta_log/*.json")}
     for _ in range(2):
-        Attempt(table, standing(table), {"b": 1}).commit()
+        Attempt(table, current_positions(table), {"b": 1}).commit()
     steps_of(table)
     gone = before - {*files_of(table, "_delta_log/*.json")}
     assert len(gone) >= len(before) - 1
@@ -162,10 +162,10 @@ def tombstones(table):
 
 def arrive(table, days_ago, shard_id="a", count=2):
     """Commit records of one shard that arrived so many days before `TODAY`, as a run does."""
-    expected = standing(table)
+    expected = current_positions(table)
     batch_id = new_id()
     seconds = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC).timestamp() - days_ago * DAY
-    rows = records(number_of(expected, shard_id) + 1, count, seconds)
+    rows = records(last_number(expected, shard_id) + 1, count, seconds)
     moved = msgspec.structs.replace(
         expected.shards[shard_id], position=Position.after(rows[-1].sequence_number)
     )
@@ -176,7 +176,7 @@ def arrive(table, days_ago, shard_id="a", count=2):
         batch_id=batch_id,
         moved={shard_id: moved},
         files=land(table, batch_id, {shard_id: rows}),
-        landed={shard_id: brought(expected.shards[shard_id].position, rows)},
+        landed={shard_id: landed_from(expected.shards[shard_id].position, rows)},
     )
 
 
@@ -209,7 +209,7 @@ def an_entry(**fields):
 
 def test_rows_and_positions_are_the_same_after_all_steps(busy):
     age_everything(busy, 2 * VACUUM_RETENTION)
-    before = standing(busy)
+    before = current_positions(busy)
     current = f"_kinesis/positions/{before.commit_id}.json"
     stored = (folder_of(busy) / current).read_bytes()
     rows = DeltaTable(busy.folder.uri).to_pyarrow_table().to_pylist()
@@ -217,7 +217,7 @@ def test_rows_and_positions_are_the_same_after_all_steps(busy):
     done = steps_of(busy)
 
     assert ("compact", "2026-02-02") in done
-    assert standing(busy) == before
+    assert current_positions(busy) == before
     assert (folder_of(busy) / current).read_bytes() == stored
     by_key = [("shard_id", "ascending"), ("batch_id", "ascending"), ("sequence_number", "ascending")]
     after = DeltaTable(busy.folder.uri).to_pyarrow_table().sort_by(by_key).to_pylist()
@@ -289,7 +289,7 @@ def test_a_day_that_expires_is_not_planned_to_be_compacted(busy):
 
 def test_a_few_small_files_are_left_alone(frozen):
     for _ in range(SMALL_FILES - 1):
-        Attempt(frozen, standing(frozen), {"a": 1}).commit()
+        Attempt(frozen, current_positions(frozen), {"a": 1}).commit()
     assert {step for step, _ in steps_of(frozen)} == {"checkpoint"}
 
 
@@ -358,7 +358,7 @@ def test_a_compaction_in_the_way_of_others_is_tried_again_and_then_left(busy, mo
 
 
 def test_a_commit_that_began_before_a_compaction_lands_after_it(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     steps_of(busy)
     assert attempt.commit().conflicts == {}
     assert_rows_are_what_positions_say(busy)
@@ -370,7 +370,7 @@ def test_commits_and_maintenance_at_once_all_succeed(busy):
     def run(shard_id):
         commits = 0
         while not done.is_set() or commits < 10:
-            assert Attempt(busy, standing(busy), {shard_id: 2}).commit().conflicts == {}
+            assert Attempt(busy, current_positions(busy), {shard_id: 2}).commit().conflicts == {}
             commits += 1
         return commits
 
@@ -440,11 +440,11 @@ def test_the_log_is_summed_up_and_its_old_entries_go(busy):
     assert files_of(busy, "_delta_log/*.checkpoint.parquet")
     age_everything(busy, HISTORY_RETENTION + timedelta(hours=1))
     old = files_of(busy, "_delta_log/*.json")
-    Attempt(busy, standing(busy), {"a": 3}).commit()
-    before = standing(busy)
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
+    before = current_positions(busy)
     steps_of(busy)
     assert len({*old} & {*files_of(busy, "_delta_log/*.json")}) <= 1
-    assert standing(busy) == before
+    assert current_positions(busy) == before
     assert_rows_are_what_positions_say(busy)
 
 
@@ -457,14 +457,14 @@ def test_young_entries_of_the_log_stay(busy):
 
 
 def test_an_attempt_commits_though_the_entries_it_began_from_are_gone(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     lose_old_entries(busy)
     assert attempt.commit().conflicts == {}
     assert_rows_are_what_positions_say(busy)
 
 
 def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     attempt.commit()
     lose_old_entries(busy)
     with pytest.raises(CommitFailed, match="already committed"):
@@ -474,13 +474,13 @@ def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
 
 @pytest.mark.parametrize("moved", ["a", "b"])
 def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, moved):
-    snapshot, before = busy.snapshot(), standing(busy)
+    snapshot, before = busy.snapshot(), current_positions(busy)
     Attempt(busy, before, {moved: 1}).commit()
     lose_old_entries(busy)
-    now = standing(busy)
+    now = current_positions(busy)
     with pytest.raises(DeltaError):
         snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, commit_id=new_id()))
-    assert standing(busy) == now
+    assert current_positions(busy) == now
     assert_rows_are_what_positions_say(busy)
 
 
@@ -488,7 +488,7 @@ def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, 
 
 
 def test_files_of_an_attempt_that_has_not_committed_yet_stay_and_it_can_commit(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     age_everything(busy, 10 * VACUUM_RETENTION)
     for file in attempt.files:
         age(busy, file.path, VACUUM_RETENTION - timedelta(hours=1))
@@ -519,7 +519,7 @@ def test_files_that_left_the_table_just_now_stay_when_the_entry_that_says_so_is_
     steps_of(busy)
     age_everything(busy, 10 * VACUUM_RETENTION, "arrival_date=*/*")
     (compaction,) = [path for path in files_of(busy, "_delta_log/*.json") if '"remove"' in read(busy, path)]
-    Attempt(busy, standing(busy), {"a": 1}).commit()
+    Attempt(busy, current_positions(busy), {"a": 1}).commit()
     assert compaction in lose_old_entries(busy)
     steps_of(busy)
     assert {*before} < {*files_of(busy)}
@@ -559,7 +559,7 @@ def without_tombstones(busy):
     deadline = time.monotonic() + 10
     while tombstones(busy):
         assert time.monotonic() < deadline
-        Attempt(busy, standing(busy), {"b": 1}).commit()
+        Attempt(busy, current_positions(busy), {"b": 1}).commit()
         Upkeep(busy).checkpoint()
     return busy
 
@@ -577,7 +577,7 @@ def test_files_whose_tombstones_are_gone_stay_until_they_are_as_old_as_any_that_
 
 def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_committed(busy):
     """As Spark's does; here it is delta-rs' own."""
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     for file in attempt.files:
         age(busy, file.path, 2 * MAX_ATTEMPT_AGE)
     DeltaTable(busy.folder.uri).vacuum(dry_run=False, full=True)
@@ -592,7 +592,7 @@ def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_com
 
 
 def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_stay(busy, in_days):
-    commit_ids = [standing(busy).commit_id]
+    commit_ids = [current_positions(busy).commit_id]
     while (previous := busy.snapshot().positions_at(commit_ids[-1]).previous) is not None:
         commit_ids.append(previous)
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
@@ -602,7 +602,7 @@ def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_sta
     # And its base, which is the first.
     kept = [f"_kinesis/positions/{commit_id}.json" for commit_id in (commit_ids[-1], commit_ids[0])]
     assert files_of(busy, "_kinesis/positions/*") == kept
-    assert standing(PositionedTable(busy.uri)).commit_id == commit_ids[0]
+    assert current_positions(PositionedTable(busy.uri)).commit_id == commit_ids[0]
 
 
 @pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
@@ -641,17 +641,17 @@ def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, mon
         lambda snapshot, commit_id: read.append(commit_id) or whole(snapshot, commit_id),
     )
     assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES - 1
-    assert set(read) == {standing(busy).commit_id}
+    assert set(read) == {current_positions(busy).commit_id}
 
 
 def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days, monkeypatch):
     """A stream that paused: the attempt is young, what it began from is old, and no longer current."""
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     later = time.time_ns() + int((CHAIN_KEPT.days + 1) * DAY * 1e9)
     with monkeypatch.context() as then:
         then.setattr(time, "time_ns", lambda: later)
-        Attempt(busy, standing(busy), {"b": 2}, batch_id=new_id())
-        attempt_of_another = Attempt(busy, standing(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
+        Attempt(busy, current_positions(busy), {"b": 2}, batch_id=new_id())
+        attempt_of_another = Attempt(busy, current_positions(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
         assert attempt_of_another.commit().conflicts == {}
     in_days(CHAIN_KEPT.days + 1.5)
     assert steps_of(busy)["prune", "_kinesis/positions"].files > 0
@@ -660,9 +660,11 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
 
 
 def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
-    never = msgspec.structs.replace(standing(busy), commit_id=new_id(), previous=standing(busy).commit_id)
+    never = msgspec.structs.replace(
+        current_positions(busy), commit_id=new_id(), previous=current_positions(busy).commit_id
+    )
     commit_properties(busy, STREAM, never, None)
-    Attempt(busy, standing(busy), {"a": 3}).commit()
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
     assert f"_kinesis/positions/{never.commit_id}.json" not in files_of(busy, "_kinesis/positions/*")
@@ -673,7 +675,7 @@ def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
     elsewhere = PositionedTable(f"{busy.uri}-other")
     path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).commit_id}.json"
     shutil.copy(Path(elsewhere.uri, path), Path(busy.uri, path))
-    Attempt(busy, standing(busy), {"a": 3}).commit()
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
     assert path in files_of(busy, "_kinesis/positions/*")
@@ -731,12 +733,12 @@ class TestRetention:
         assert amendment(aged) is None
 
     def test_rows_of_days_longer_ago_go_and_the_floor_says_so(self, aged):
-        before = standing(aged)
+        before = current_positions(aged)
         step = steps_of(aged, retention_days=5, by="night")["expire", f"before {day(5)}"]
         assert (step.state, step.rows, step.files) == (State.DONE, 4, 2)
         assert days_in(aged) == {day(5), day(0)}
         assert (amendment(aged).floor.isoformat(), amendment(aged).by) == (day(5), "night")
-        assert standing(aged) == before
+        assert current_positions(aged) == before
         assert rows_by_shard(aged) == {"a": [5, 6, 7, 8]}
 
     def test_a_second_time_the_same_day_there_is_nothing_to_do(self, aged):
@@ -813,7 +815,7 @@ class TestRetention:
         assert amendment(aged).previous is None
 
     def test_a_run_that_landed_before_it_commits_after_it(self, aged):
-        attempt = Attempt(aged, standing(aged), {"b": 3})
+        attempt = Attempt(aged, current_positions(aged), {"b": 3})
         steps_of(aged, retention_days=5)
         assert attempt.commit().conflicts == {}
         assert rows_by_shard(aged)["b"] == [1, 2, 3]

@@ -16,7 +16,7 @@ from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.refusals import refusal
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, described, freeze_all, rows_by_shard, shards
+from support.attempts import Attempt, current_summary, freeze_all, rows_by_shard, shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,10 +80,10 @@ class TestReadOnly:
 
     def test_a_maintenance_does_nothing(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
-            next(maintain(attempt.table, described()))
+            next(maintain(attempt.table, current_summary()))
 
     def test_a_dry_run_of_a_maintenance_needs_no_writing(self, attempt: Attempt):
-        assert list(maintain(attempt.table, described(), dry_run=True)) == []
+        assert list(maintain(attempt.table, current_summary(), dry_run=True)) == []
 
     def test_it_is_known_before_a_commit(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):

@@ -25,14 +25,14 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    enter_race,
+    current_positions,
     freeze_all,
+    initialize_racer,
     land,
     race_to_commit,
     records,
     rows_by_shard,
     shards,
-    standing,
 )
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
 
@@ -57,16 +57,16 @@ def test_new_table_accepts_rows_without_a_key(table):
 
 
 def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table):
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert accepts_null(old_table)
     assert keys(old_table) == ROWS
     assert_rows_are_what_positions_say(old_table)
-    without_keys(Attempt(old_table, standing(old_table), {"c": 1})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"c": 1})).commit()
     assert operations(old_table).count("CHANGE COLUMN") == 1
 
 
 def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
     amend.commit_missing_rows(
         old_table,
         identity=STREAM,
@@ -102,8 +102,8 @@ def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
 
 
 def test_rows_never_get_into_a_table_that_does_not_accept_null(old_table):
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
-    positions = msgspec.structs.replace(standing(old_table), commit_id=attempt.batch_id)
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
+    positions = msgspec.structs.replace(current_positions(old_table), commit_id=attempt.batch_id)
     with pytest.raises(TableUnsuitable, match="partition_key does not accept null yet"):
         old_table.snapshot().commit(attempt.files, identity=STREAM, positions=positions)
     assert keys(old_table) == ROWS[:3]
@@ -111,7 +111,7 @@ def test_rows_never_get_into_a_table_that_does_not_accept_null(old_table):
 
 def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_try(old_table, monkeypatch):
     """As that of a run of an older release."""
-    attempt = Attempt(old_table, standing(old_table), {"b": 3})
+    attempt = Attempt(old_table, current_positions(old_table), {"b": 3})
     whole, refused = TableSnapshot.commit, []
 
     def commit(snapshot, *arguments, **named):
@@ -144,14 +144,14 @@ def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
             nullable_columns.accept_null(delta)
         raise Killed
 
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
     with monkeypatch.context() as patch:
         patch.setattr(delta_module, "accept_null", killed)
         with pytest.raises(Killed):
             attempt.commit()
     assert accepts_null(old_table) is after
     assert keys(old_table) == ROWS[:3]
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert_rows_are_what_positions_say(old_table)
 
@@ -169,7 +169,7 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
             raise error
 
     monkeypatch.setattr(delta_module, "accept_null", failing)
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert operations(old_table).count("CHANGE COLUMN") == 1
 
@@ -177,7 +177,7 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
 def test_runs_that_change_an_old_table_at_once_all_land(old_table):
     context = get_context("spawn")
     barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+    with ProcessPoolExecutor(RACERS, context, initializer=initialize_racer, initargs=(barrier,)) as pool:
         results = list(pool.map(race_to_commit, [old_table.uri] * RACERS, ["a", "b", "c", "c"], [1] * RACERS))
     assert sum(won for won, _ in results) == 3
     assert operations(old_table).count("CHANGE COLUMN") == 1
@@ -213,7 +213,7 @@ def test_compaction_keeps_rows_without_a_key(mixed):
 
 def test_delete_keeps_the_other_rows_without_a_key(mixed):
     snapshot = mixed.snapshot()
-    positions = msgspec.structs.replace(standing(mixed), commit_id=1)
+    positions = msgspec.structs.replace(current_positions(mixed), commit_id=1)
     assert snapshot.remove("sequence_number = '1'", identity=STREAM, positions=positions) == 2
     assert keys(mixed) == [row for row in ROWS if row[1] != "1"]
 

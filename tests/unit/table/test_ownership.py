@@ -18,7 +18,15 @@ from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
+from support.attempts import (
+    STREAM,
+    Attempt,
+    current_positions,
+    current_summary,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
 
 OTHER_ACCOUNT = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("000000000000", "111111111111"))
 OTHER_REGION = msgspec.structs.replace(STREAM, arn=STREAM.arn.replace("us-east-1", "eu-west-1"))
@@ -88,7 +96,7 @@ def test_whoever_asks_for_another_streams_entries_is_refused(filled, other, read
 def test_maintenance_for_another_stream_changes_nothing(filled, other, dry_run):
     before = log_of(filled)
     with pytest.raises(TableOfAnotherStream):
-        list(maintain(filled, described(other), retention_days=1, dry_run=dry_run))
+        list(maintain(filled, current_summary(other), retention_days=1, dry_run=dry_run))
     assert log_of(filled) == before
 
 
@@ -211,7 +219,7 @@ def test_an_older_version_cannot_freeze_what_was_frozen_since_it_opened_the_tabl
     frozen = freeze_all(table, shards("a"))
     with pytest.raises(CommitOvertaken):
         begun_by_an_older_version(table, STREAM, opened)
-    assert standing(table) == frozen
+    assert current_positions(table) == frozen
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
@@ -219,7 +227,7 @@ def test_the_log_tells_every_application_wherever_it_keeps_them(filled, checkpoi
     if checkpoint:
         DeltaTable(filled.uri).create_checkpoint()
     delta = DeltaTable(filled.uri)
-    TableSnapshot(filled, delta).commit([], identity=OTHER_NAME, positions=standing(filled))
+    TableSnapshot(filled, delta).commit([], identity=OTHER_NAME, positions=current_positions(filled))
     assert applications(filled.files) == {f"kinesis/{STREAM.arn}", f"kinesis/{OTHER_NAME.arn}"}
 
 

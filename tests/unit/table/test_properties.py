@@ -7,7 +7,13 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.maintenance.set_properties import SETTABLE, parse_property, set_properties
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import Attempt, assert_rows_are_what_positions_say, freeze_all, shards, standing
+from support.attempts import (
+    Attempt,
+    assert_rows_are_what_positions_say,
+    current_positions,
+    freeze_all,
+    shards,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +28,7 @@ from support.attempts import Attempt, assert_rows_are_what_positions_say, freeze
 def test_what_is_known_to_be_safe_can_be_set_and_runs_go_on(table, text):
     freeze_all(table, shards("a"))
     name, value = parse_property(text)
-    attempt = Attempt(table, standing(table), {"a": 2})
+    attempt = Attempt(table, current_positions(table), {"a": 2})
     set_properties(table, {name: value})
     assert attempt.commit().conflicts == {}
     assert table.snapshot().delta.metadata().configuration[name] == value

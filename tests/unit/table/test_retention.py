@@ -25,7 +25,17 @@ from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import NOON, STREAM, Attempt, freeze_all, land, records, rows_by_shard, shards, standing
+from support.attempts import (
+    NOON,
+    STREAM,
+    Attempt,
+    current_positions,
+    freeze_all,
+    land,
+    records,
+    rows_by_shard,
+    shards,
+)
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)
 """When the records of `attempts` arrived."""
@@ -49,7 +59,7 @@ def filled(table):
     """A table with rows that arrived ten days before `NOW`, and an orphan that a vacuum would delete."""
     freeze_all(table, shards("a"))
     for _ in range(3):
-        Attempt(table, standing(table), {"a": 2}).commit()
+        Attempt(table, current_positions(table), {"a": 2}).commit()
     (orphan,) = land(table, new_id(), {"a": records(100, 1)})
     age(table, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
     Upkeep(table).checkpoint()
@@ -140,7 +150,7 @@ def test_a_clock_that_is_set_wrong_under_way_ends_the_maintenance_before_its_nex
 
 def test_the_clocks_are_compared_right_before_each_step_that_deletes(filled, monkeypatch):
     for _ in range(SMALL_FILES):
-        Attempt(filled, standing(filled), {"a": 2}).commit()
+        Attempt(filled, current_positions(filled), {"a": 2}).commit()
     events: list[str] = []
     compact, vacuum, checkpoint = Upkeep.compact, Upkeep.vacuum, Upkeep.checkpoint
 
@@ -204,7 +214,7 @@ def test_a_commit_cleans_the_log_up_only_by_a_clock_that_the_service_confirms(fi
         if path.startswith("_delta_log/"):
             age(filled, path, HISTORY_RETENTION + timedelta(hours=1))
     old = {path for path in everything_in(filled) if path.endswith(".json") and "_delta_log" in path}
-    snapshot, before = filled.snapshot(), standing(filled)
+    snapshot, before = filled.snapshot(), current_positions(filled)
     listed_at = None if off is None else datetime.now(UTC) + off
     following = msgspec.structs.replace(
         before, commit_id=new_id(), previous=before.commit_id, generation=100, listed_at=listed_at
@@ -237,10 +247,12 @@ def test_no_commit_cleans_the_log_up_by_this_machines_clock_alone(filled, commit
 def test_positions_that_a_writer_with_a_slow_clock_wrote_just_now_stay(filled):
     ago = (datetime.now(UTC) - CHAIN_KEPT - timedelta(days=1)).timestamp()
     slow = msgspec.structs.replace(
-        standing(filled), commit_id=int(ago * 1000) << 20, previous=standing(filled).commit_id
+        current_positions(filled),
+        commit_id=int(ago * 1000) << 20,
+        previous=current_positions(filled).commit_id,
     )
     filled.snapshot().commit([], identity=STREAM, positions=slow)
-    Attempt(filled, standing(filled), {"a": 1}).commit()
+    Attempt(filled, current_positions(filled), {"a": 1}).commit()
     now = datetime.now(UTC)
     steps_of(filled, now, now)
     assert filled.snapshot().positions_at(slow.commit_id) == slow

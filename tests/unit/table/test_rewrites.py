@@ -17,7 +17,16 @@ from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
+from support.attempts import (
+    NOON,
+    STREAM,
+    Attempt,
+    current_positions,
+    current_summary,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
 
 
 @pytest.fixture
@@ -25,7 +34,7 @@ def filled(table):
     """The test's table, with two commits of rows of a shard."""
     freeze_all(table, shards("a"))
     for _ in range(2):
-        Attempt(table, standing(table), {"a": 3}).commit()
+        Attempt(table, current_positions(table), {"a": 3}).commit()
     return table
 
 
@@ -70,7 +79,7 @@ def test_a_run_that_would_read_is_refused_with_the_version_and_the_way_out(fille
 
 
 def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
-    attempt = Attempt(filled, standing(filled), {"a": 3})
+    attempt = Attempt(filled, current_positions(filled), {"a": 3})
     restore(filled)
     before = rows_by_shard(filled)
     with pytest.raises(TableRewritten):
@@ -79,7 +88,7 @@ def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
 
 
 def test_a_restore_between_a_try_and_its_commit_commits_nothing(filled, monkeypatch):
-    attempt = Attempt(filled, standing(filled), {"a": 3})
+    attempt = Attempt(filled, current_positions(filled), {"a": 3})
     commit = TableSnapshot.commit
 
     def late(snapshot, files, **rest):
@@ -94,7 +103,7 @@ def test_a_restore_between_a_try_and_its_commit_commits_nothing(filled, monkeypa
 
 def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(filled):
     """Whoever committed did not see it: between its look at the log and its commit, if Delta let it."""
-    stale = standing(filled)
+    stale = current_positions(filled)
     restore(filled)
     snapshot = filled.snapshot()
     following = msgspec.structs.replace(
@@ -107,7 +116,7 @@ def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(fill
 
 def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(filled):
     restore(filled)
-    stale = standing(filled)
+    stale = current_positions(filled)
     older = msgspec.structs.replace(
         stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=None
     )
@@ -122,7 +131,7 @@ def test_what_was_accepted_is_gone_on_from_until_the_next_restore(filled):
     restore(filled)
     accept(filled)
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     restore(filled)
     with pytest.raises(TableRewritten):
         examine(filled)
@@ -133,7 +142,7 @@ def test_what_else_changes_a_table_is_no_rewrite(filled):
     delta(filled).delete("sequence_number = '1'")
     delta(filled).optimize.compact()
     delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
-    list(maintain(filled, described(), retention_days=36500))
+    list(maintain(filled, current_summary(), retention_days=36500))
     examine(filled)
 
 
@@ -142,10 +151,10 @@ def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
     restore(filled)
     version = delta(filled).version()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, described(), retention_days=1, dry_run=dry_run))
+        list(maintain(filled, current_summary(), retention_days=1, dry_run=dry_run))
     assert delta(filled).version() == version
     accept(filled)
-    list(maintain(filled, described(), dry_run=dry_run))
+    list(maintain(filled, current_summary(), dry_run=dry_run))
 
 
 # Entries that another engine has deleted from the log
@@ -185,15 +194,15 @@ def test_a_restore_whose_entry_was_deleted_is_found_by_the_missing_rows(filled, 
     with pytest.raises(TableRewritten, match=f"version {restored} .or one before it, whose entry the log"):
         examine(filled)
     with pytest.raises(TableRewritten):
-        Attempt(filled, standing(filled), {"a": 3}).commit()
+        Attempt(filled, current_positions(filled), {"a": 3}).commit()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, described()))
+        list(maintain(filled, current_summary()))
 
 
 def test_it_is_found_behind_commits_without_rows(filled):
     before = delta(filled).version() - 1
     for _ in range(3):
-        Attempt(filled, standing(filled), {"a": 0}).commit()
+        Attempt(filled, current_positions(filled), {"a": 0}).commit()
     delta(filled).restore(before)
     delete_entries(filled)
     with pytest.raises(TableRewritten):
@@ -207,7 +216,7 @@ def test_once_accepted_it_is_gone_on_from(filled):
     examine(filled)
     delete_entries(filled)
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     examine(filled)
 
 
@@ -224,7 +233,7 @@ def test_rows_that_have_expired_are_not_missed(table, days, lowered):
     freeze_all(table, shards("a"))
     floor = arrived.date() + timedelta(days=days)
     change(table, floor=floor)
-    attempt = Attempt(table, standing(table), {"a": 3})
+    attempt = Attempt(table, current_positions(table), {"a": 3})
     attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=arrived)
     attempt.commit()
     delta(table).delete()
@@ -282,10 +291,10 @@ def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
     log = Path(filled.uri, "_delta_log", f"{delta(filled).version() + 1:020}.json")
     log.write_bytes(msgspec.json.encode({"commitInfo": written}) + b"\n\n")
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
     snapshot = filled.snapshot()
-    assert snapshot.version_of(standing(filled).commit_id) == snapshot.version
+    assert snapshot.version_of(current_positions(filled).commit_id) == snapshot.version
 
 
 def test_a_table_without_statistics_may_have_the_rows(filled):

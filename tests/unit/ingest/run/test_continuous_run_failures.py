@@ -20,7 +20,7 @@ from kinesis_assets.ingest import shard_tracker
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.poll_interval import RunTiming
 from kinesis_assets.kinesis.limits import Allowance
-from support.continuous import A, B, Followed
+from support.continuous import A, B, RecordedContinuousRun
 
 
 def test_a_failing_shard_does_not_hold_its_neighbours_and_is_told_once(bench, faults, monkeypatch):
@@ -28,7 +28,7 @@ def test_a_failing_shard_does_not_hold_its_neighbours_and_is_told_once(bench, fa
     bench.create(2)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 40)}
-    followed = Followed(bench, pace=RunTiming(1.5, commit_interval=0.05), before=puts)
+    followed = RecordedContinuousRun(bench, timing=RunTiming(1.5, commit_interval=0.05), before=puts)
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ReadFailed}
@@ -42,7 +42,7 @@ def test_a_failing_shard_is_tried_again_later_and_later(bench, faults):
     bench.create()
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
     with pytest.raises(ShardsNotCommitted):
-        Followed(bench, pace=RunTiming(3.5, commit_interval=0.05)).run(A)
+        RecordedContinuousRun(bench, timing=RunTiming(3.5, commit_interval=0.05)).run(A)
     assert faults.count("GetRecords") + faults.count("GetShardIterator") <= 6  # at 0, 1 and 3 seconds
 
 
@@ -51,7 +51,7 @@ def test_a_shard_that_is_well_again_fails_no_run(bench, faults, monkeypatch):
     bench.create()
     bench.put(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
-    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05)).run(A)
+    followed = RecordedContinuousRun(bench, timing=RunTiming(3.0, commit_interval=0.05)).run(A)
     assert followed.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
 
 
@@ -62,14 +62,14 @@ def test_what_a_failing_shard_brought_is_told_each_time(bench, faults, monkeypat
     bench.put(*range(4))
     faults.page_size(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, after=1, times=1)
-    followed = Followed(bench, last_round=2).run(A)
+    followed = RecordedContinuousRun(bench, last_iteration=2).run(A)
     assert followed.events == [{A: ("failed", 1)}, {A: ("committed", 3)}]
 
 
 def test_a_run_that_fails_tells_at_its_end_of_the_shards_that_were_well(bench):
     bench.create(2)
     bench.put(1, part=0.5)
-    followed = Followed(bench, pace=RunTiming(0.3, commit_interval=0.05))
+    followed = RecordedContinuousRun(bench, timing=RunTiming(0.3, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B, "bogus")
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {
@@ -85,7 +85,7 @@ def test_a_shard_that_failed_and_is_well_is_told_so_at_the_end_of_a_run_that_fai
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
-    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before={2: fail})
+    followed = RecordedContinuousRun(bench, timing=RunTiming(3.0, commit_interval=0.05), before={2: fail})
     with pytest.raises(ShardsNotCommitted):
         followed.run(A, "bogus")
     told = [event[A] for event in followed.events if A in event]
@@ -99,7 +99,7 @@ def test_a_shard_that_failed_and_is_throttled_since_fails_the_run(bench, faults,
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
     before = {2: fail, 3: partial(faults.throttle, shard_id=A)}
     with pytest.raises(ShardsNotCommitted) as caught:
-        Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before=before).run(A)
+        RecordedContinuousRun(bench, timing=RunTiming(3.0, commit_interval=0.05), before=before).run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
 
 
@@ -108,7 +108,7 @@ def test_a_throttled_shard_holds_no_commit_of_its_neighbours_and_is_not_told(ben
     faults.throttle(shard_id=A)
     before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
     began = time.monotonic()
-    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    followed = RecordedContinuousRun(bench, before=before, last_iteration=3).run(A, B)
     assert followed.events == [{B: ("committed", 1)}] * 3
     assert time.monotonic() - began < 20  # not STALL_SECONDS for each
 
@@ -118,14 +118,14 @@ def test_a_shard_that_was_throttled_for_a_while_is_read_on_and_fails_no_run(benc
     bench.create()
     bench.put(1)
     faults.throttle(shard_id=A)
-    followed = Followed(bench, before={3: faults.clear}, last_round=3).run(A)
+    followed = RecordedContinuousRun(bench, before={3: faults.clear}, last_iteration=3).run(A)
     assert followed.events == [{A: ("committed", 1)}]
 
 
 def test_a_shard_that_was_never_read_for_throttling_fails_the_run_however_short(bench, faults):
     bench.create(2)
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=RunTiming(1.5, commit_interval=0.05))
+    followed = RecordedContinuousRun(bench, timing=RunTiming(1.5, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
@@ -139,7 +139,7 @@ def test_a_shard_throttled_at_the_end_is_told_as_well_and_not_named_where_anothe
     bench.create(2)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
     before = {2: lambda: (faults.throttle(shard_id=A), fail())}
-    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05), before=before)
+    followed = RecordedContinuousRun(bench, timing=RunTiming(3.0, commit_interval=0.05), before=before)
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A, B)
     assert list(caught.value.errors) == [B]
@@ -151,7 +151,7 @@ def test_a_shard_that_is_throttled_for_long_is_told_once_and_fails_the_run(bench
     monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.5)
     bench.create()
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=RunTiming(3.0, commit_interval=0.05))
+    followed = RecordedContinuousRun(bench, timing=RunTiming(3.0, commit_interval=0.05))
     with pytest.raises(ShardsNotCommitted) as caught:
         followed.run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
@@ -162,7 +162,9 @@ def test_throttling_has_lasted_since_the_first_throttled_round_began(bench, faul
     monkeypatch.setattr(shard_tracker, "STALL_SECONDS", 0.05)
     bench.create()
     faults.throttle(shard_id=A)
-    followed = Followed(bench, pace=RunTiming(600.0, commit_interval=0.05), last_round=1).run(A)
+    followed = RecordedContinuousRun(
+        bench, timing=RunTiming(600.0, commit_interval=0.05), last_iteration=1
+    ).run(A)
     assert followed.events == [{A: ("failed", 0)}]
 
 
@@ -173,7 +175,7 @@ def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long
     faults.stall(shard_id=A)
     before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
     began = time.monotonic()
-    followed = Followed(bench, before=before, last_round=3).run(A, B)
+    followed = RecordedContinuousRun(bench, before=before, last_iteration=3).run(A, B)
     assert time.monotonic() - began < 15  # not as long as the client waits
     assert faults.count("GetRecords", A) == 1
     assert followed.events == [
@@ -181,7 +183,7 @@ def test_a_shard_that_does_not_answer_holds_no_commit_of_its_neighbours_for_long
         {B: ("committed", 1)},
         {B: ("committed", 1)},
     ]
-    error = followed.told[0].outcomes[A].error
+    error = followed.reports[0].outcomes[A].error
     assert isinstance(error, ShardSilent)
     assert "ReadTimeoutError" in str(error)
 
@@ -195,7 +197,7 @@ def test_a_shard_whose_answers_take_longer_is_read_in_the_end_and_from_then_on(b
     faults.delay(1.3, shard_id=A)
     # It is waited for 0.6, 1.2 and 2.4 s.
     before = {number: partial(bench.put, number) for number in (4, 5)}
-    followed = Followed(bench, before=before, last_round=5).run(A)
+    followed = RecordedContinuousRun(bench, before=before, last_iteration=5).run(A)
     assert followed.events == [{A: ("failed", 0)}, *[{A: ("committed", 1)}] * 3]
 
 
@@ -205,7 +207,7 @@ def test_a_shard_that_held_others_is_left_alone_for_longer_than_that(bench, faul
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
-    Followed(bench, last_round=3).run(A)
+    RecordedContinuousRun(bench, last_iteration=3).run(A)
     first, second, third = [call.at for call in faults.calls if call.operation == "GetRecords"]
     # But for how late the first of two may have been seen.
     assert second - first >= 3 * 0.6 - 0.3
@@ -220,7 +222,7 @@ def test_a_shard_that_gives_one_page_and_then_no_answer_is_told_and_left_alone(b
     faults.page_size(1)
     faults.stall(shard_id=A, after=1)
     before = {2: lambda: bench.put(3, part=0.5)}
-    followed = Followed(bench, before=before, last_round=2).run(A, B)
+    followed = RecordedContinuousRun(bench, before=before, last_iteration=2).run(A, B)
     assert followed.events == [{A: ("failed", 1)}, {B: ("committed", 1)}]
 
 
@@ -233,7 +235,7 @@ def test_a_shard_that_does_not_answer_is_told_also_where_others_use_up_what_a_ro
     bench.put(1, 2, 3, part=0.5)
     faults.stall(shard_id=A)
     policy = ReadPolicy(allowance=Allowance(records=1))
-    followed = Followed(bench, policy=policy, last_round=1).run(A, B)
+    followed = RecordedContinuousRun(bench, policy=policy, last_iteration=1).run(A, B)
     assert followed.events == [{A: ("failed", 0), B: ("committed", 1)}]
 
 
@@ -244,7 +246,7 @@ def test_no_shard_holds_others_for_longer_than_the_client_waits(bench, faults, m
     monkeypatch.setattr(shard_tracker, "FIRST_WAIT", 0.01)
     bench.create()
     faults.stall(shard_id=A)
-    followed = Followed(bench, last_round=8)
+    followed = RecordedContinuousRun(bench, last_iteration=8)
     began = time.monotonic()
     followed.run(A)
     assert time.monotonic() - began < 15  # and not the 0.2 * 2**7 s of the last one
@@ -256,8 +258,8 @@ def test_a_landing_that_fails_as_a_whole_ends_the_run(bench):
     def fail():
         raise CommitFailed("table", "no")
 
-    followed = Followed(bench, before={2: fail})
+    followed = RecordedContinuousRun(bench, before={2: fail})
     with pytest.raises(CommitFailed):
         followed.run(A)
-    assert followed.rounds == 2
-    assert followed.follow.batch_id is None
+    assert followed.iterations == 2
+    assert followed.continuous_run.batch_id is None

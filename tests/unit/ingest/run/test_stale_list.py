@@ -22,7 +22,7 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from support.continuous import PACE, Followed
+from support.continuous import TIMING, RecordedContinuousRun
 
 CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}
 BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
@@ -153,14 +153,14 @@ def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_s
 def test_a_following_run_lists_again_where_its_list_contradicts_the_table(bench):
     parent, other = bench.create(2)
     bench.put(1)
-    following = Followed(bench, PACE)
+    following = RecordedContinuousRun(bench, TIMING)
 
     def reshard_and_read():
         children = bench.split(parent, part=0.25)
         bench.put(2)
         bench.run([parent, *children])
         bench.put(3, part=0.5)
-        following.last_round = following.rounds + 2
+        following.last_iteration = following.iterations + 2
 
     following.before[2] = reshard_and_read
     following.run(parent, other)  # with the list of its first round

@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
-from support.raw_peer import RawPeer, Sent
+from support.scripted_server import Response, ScriptedServer
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
@@ -67,7 +67,7 @@ def endpoint():
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             told.paths.append(self.path)
-            told.asked.set()
+            told.requested.set()
             told.head_let.wait()
             self.send_response_only(told.status)
             self.send_header("Date", formatdate(usegmt=True))
@@ -232,7 +232,7 @@ def recording():
     """A service that gives every call the same answer, and keeps what was sent."""
     body = PAGE.replace(b"{", b'{"ShardIterator": "i", ', 1)
     head = f"HTTP/1.1 200 OK\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with RawPeer(Sent(head.encode() + body)) as peer:
+    with ScriptedServer(Response(head.encode() + body)) as peer:
         yield peer
 
 
