@@ -51,9 +51,9 @@ soak: $(READY)
 faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
-# Measures what it costs beside others; ten minutes, alone on the machine. Writes benchmarks/REPORT.md and its
-# charts. `make bench FULL=1` takes forty: it reads more, more often, and measures besides what no target hangs on,
-# as how cost grows, the start of Spark and the size of files.
+# Run the benchmarks, alone on the machine. `make bench` takes ten minutes, measures the sections that have targets,
+# and writes .local/bench/REPORT.md. `make bench FULL=1` takes forty minutes, measures everything, and writes
+# benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 

@@ -1,1 +1,1 @@
-"""What it costs: `make bench` measures, and writes REPORT.md."""
+"""What ingestion costs: `make bench` measures it and prints a report."""

@@ -1,4 +1,4 @@
-"""Where the time of imports goes, by package, as `python -X importtime` tells it."""
+"""The time that imports take, by package, as `python -X importtime` reports it."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ PACKAGES = {
     "msgspec": "msgspec",
     "kinesis_assets": "kinesis_assets",
 }
-"""By how their names begin: `dagster_shared` counts for dagster."""
+"""Names in the report by the prefix of the top-level module: `dagster_shared` counts as dagster."""
 
 _LINE = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
 
 
 def milliseconds(statement: str) -> dict[str, float]:
-    """What each module takes that a new interpreter imports for a statement; see `by_module`.
+    """Return the import time of each module that a new interpreter imports for a statement; see `by_module`.
 
     Raises:
-        CalledProcessError: It failed.
+        CalledProcessError: The statement failed.
     """
     command = [sys.executable, "-X", "importtime", "-c", statement]
     return by_module(subprocess.run(command, stderr=subprocess.PIPE, check=True, text=True).stderr)
 
 
-def by_module(told: str) -> dict[str, float]:
-    """Milliseconds on the wall of each module that is told of, without those that it imports itself."""
-    return {module: int(microseconds) / 1e3 for microseconds, module in _LINE.findall(told)}
+def by_module(output: str) -> dict[str, float]:
+    """Return milliseconds of wall-clock time by module, without the modules that it imports itself."""
+    return {module: int(microseconds) / 1e3 for microseconds, module in _LINE.findall(output)}
 
 
-def besides(more: Mapping[str, float], less: Mapping[str, float]) -> dict[str, float]:
-    """Of the modules that are imported for more, those that are not for less."""
-    return {module: spent for module, spent in more.items() if module not in less}
+def difference(larger: Mapping[str, float], smaller: Mapping[str, float]) -> dict[str, float]:
+    """Return the modules of the first import that the second does not import."""
+    return {module: time for module, time in larger.items() if module not in smaller}
 
 
 def by_package(modules: Mapping[str, float]) -> dict[str, float]:
-    """Summed by package, of which there are all, and nothing else."""
-    spent = dict.fromkeys([*PACKAGES.values(), STANDARD_LIBRARY, OTHERS], 0.0)
-    for module, each in modules.items():
-        spent[_package(module)] += each
-    return spent
+    """Return the sums by package, with an entry for every package of the report."""
+    sums = dict.fromkeys([*PACKAGES.values(), STANDARD_LIBRARY, OTHERS], 0.0)
+    for module, time in modules.items():
+        sums[_package(module)] += time
+    return sums
 
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of each package in all processes."""
+    """Return the median of all processes for each package."""
     sums = [by_package(modules) for modules in rounds]
     return {name: statistics.median(each[name] for each in sums) for name in sums[0]}
 
@@ -69,4 +69,4 @@ def _package(module: str) -> str:
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return STANDARD_LIBRARY
-    return next((name for begin, name in PACKAGES.items() if top.startswith(begin)), OTHERS)
+    return next((name for prefix, name in PACKAGES.items() if top.startswith(prefix)), OTHERS)

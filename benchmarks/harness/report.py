@@ -1,50 +1,81 @@
-"""The report: the table of targets, then every section."""
+"""The report: how it was made, the table of targets, then every section."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.section import Goal, Target, table
+from benchmarks.harness.section import Goal, Target, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from benchmarks.harness.section import Section
 
-REPORT = Path(__file__).parent.parent / "REPORT.md"
+_NOTE = (
+    "The targets are ratios and counts, measured side by side in one run. Absolute figures depend on the "
+    "machine and are for information only."
+)
+
+CHARTS = "charts"
+"""The folder of the charts, beside the report."""
 
 
-def render(sections: Sequence[Section], *, machine: str, command: str, minutes: float) -> str:
-    """The whole report in Markdown.
+@dataclass(frozen=True)
+class About:
+    """How a report was made.
 
-    Args:
-        sections: In their order.
-        machine: What it was measured on.
-        command: What wrote it.
-        minutes: That it took.
+    Attributes:
+        command: The command that made it.
+        scope: One or more sentences that state what the command measures, and what it leaves out.
+        machine: A description of the machine.
+        minutes: The time that it took.
     """
-    head = (
-        "# What it costs\n\n"
-        f"`{command}` wrote this in {minutes:.0f} minutes, on {machine}. The targets are ratios and counts "
-        "of one run, side by side; absolute figures only inform."
-    )
-    parts = [head]
+
+    command: str
+    scope: str
+    machine: str
+    minutes: float
+
+
+def write(folder: Path, sections: Sequence[Section], about: About) -> Path:
+    """Write the report and its charts into a folder.
+
+    Returns:
+        The file of the report.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for chart in section.charts:
+            chart.save(folder / CHARTS)
+    path = folder / "REPORT.md"
+    path.write_text(render(sections, about), encoding="utf-8")
+    return path
+
+
+def render(sections: Sequence[Section], about: About) -> str:
+    """Return the report in Markdown."""
+    parts = [
+        "# Benchmark report",
+        f"`{about.command}` wrote this report in {about.minutes:.0f} minutes, on {about.machine}.",
+        about.scope,
+        _NOTE,
+    ]
     if any(section.targets for section in sections):
-        parts += ["## Targets", targets(sections)]
+        parts += ["## Targets", _targets(sections)]
     for section in sections:
         parts += [f"## {section.title}", section.markdown]
-        for caption, path in section.charts.items():
-            parts.append(f"![{caption}]({path.relative_to(REPORT.parent)})")
+        parts += [f"![{chart.caption}]({CHARTS}/{chart.name}.png)" for chart in section.charts]
     return "\n\n".join(parts) + "\n"
 
 
-def targets(sections: Sequence[Section]) -> str:
-    """Every goal, whether a section measured it or not."""
-    told = {target.goal: target for section in sections for target in section.targets}
+def _targets(sections: Sequence[Section]) -> str:
+    """Return a row for every goal, whether a section measured it or not."""
+    measured = {target.goal: target for section in sections for target in section.targets}
     verdict = {True: "yes", False: "**no**", None: ""}
     rows = []
     for goal in Goal:
-        target = told.get(goal, Target(goal, "not measured", None))
-        rows.append([goal.what, target.measured, goal.target, verdict[target.met]])
-    return table(["what", "measured", "target", "met"], rows)
+        target = measured.get(goal, Target(goal, "not measured", None))
+        rows.append([goal.description, target.measured, goal.bound, verdict[target.met]])
+    return markdown_table(["measurement", "measured", "target", "met"], rows)

@@ -1,76 +1,86 @@
-"""What each part of the suite gives: a section of the report, what it says of the targets, its charts."""
+"""What a section of the report consists of: its text, the targets that it measures, its charts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from benchmarks.harness.charts import Chart
 
 
 class Goal(Enum):
-    """The targets, in the order of the report: what, and how much."""
+    """The targets, in the order of the report: what is measured, and its bound."""
 
     LESS_THAN_DISCARD = (
-        "landing, HTTP to committed Delta, CPU per GB beside the boto3 loop that discards",
+        "CPU per GB of a landing (HTTP to committed Delta), compared with a boto3 loop that discards records",
         "5x less",
     )
-    LESS_THAN_SPARK = ("landing, CPU per GB beside boto3 rows through Spark", "6.5x less")
-    OVERHEAD = ("landing over its bare parts: typed read, Parquet write", "at most 1.25")
-    FASTER_THAN_DLT = ("landing beside dlt's Kinesis source to Parquet, records a second", "at least 25x")
+    LESS_THAN_SPARK = ("CPU per GB of a landing, compared with boto3 rows written by Spark", "6.5x less")
+    OVERHEAD = (
+        "CPU per GB of a landing, relative to its bare parts (typed read and Parquet write)",
+        "at most 1.25",
+    )
+    FASTER_THAN_DLT = (
+        "records per second of a landing, compared with dlt's Kinesis source writing Parquet",
+        "at least 25x",
+    )
     SMALL_PAGES = (
-        "pages of 100 records, 100 ms latency, 64 shards in 2 tasks",
-        "at least 60,000 records a second",
+        "small pages: 100 records each, 100 ms latency, 64 shards in 2 tasks",
+        "at least 60,000 records per second",
     )
-    SMALL_PAGES_256 = ("the same with 256 shards", "no slower")
-    IDLE_SHARD_CPU = ("1,000 shards, nothing new: CPU of a run for each, planning included", "at most 5 ms")
-    IDLE_SHARD_CALLS = ("1,000 shards, nothing new: API calls for each", "at most 3")
+    SMALL_PAGES_256 = ("small pages with 256 shards", "no slower")
+    IDLE_SHARD_CPU = ("CPU per shard of a run over 1,000 idle shards, planning included", "at most 5 ms")
+    IDLE_SHARD_CALLS = ("API calls per shard of a run over 1,000 idle shards", "at most 3")
     THOUSAND_SHARDS = (
-        "1,000 shards, 1,000 records each: whole run",
-        "at most 40 s, one commit, at most 8 files an arrival date",
+        "whole run over 1,000 shards with 1,000 records each",
+        "at most 40 s, one commit, at most 8 files per arrival date",
     )
-    SENSOR_TICK = ("sensor tick at 1,000 shards, 20 ms latency", "at most 8 s")
+    SENSOR_TICK = ("sensor tick with 1,000 shards and 20 ms latency", "at most 8 s")
     PEAK_MEMORY = (
-        "peak memory of a task over idle, any record size up to 10 MiB, 64 shards at once",
+        "peak memory of a task above idle, records of any size up to 10 MiB, 64 shards at once",
         "at most 512 MiB",
     )
     COMMITS = (
-        "load and commit at 10,000 commits, maintenance on",
-        "at most 100 ms, flat from 1,000 on",
+        "load and commit after 10,000 commits, with maintenance",
+        "at most 100 ms, flat from 1,000 commits on",
     )
     FAIR_COMMITS = (
-        "10 runs on different shards, 20 ms for each request: commits of the one that made fewest",
+        "10 runs on different shards, 20 ms per request: commits of the run with the fewest",
         "at least half of the mean",
     )
     CHAIN_BYTES = (
-        "1,000 shards that all move, a commit a second: positions files of 3 days",
+        "positions files of 3 days, for 1,000 shards that all move and one commit per second",
         "at most 10 GB",
     )
-    FRESHNESS = ("put to row visible in the table, steady trickle, follow mode, p95", "at most 3 s")
-    IMPORTS = ("what a stream's definitions add to `import dagster`, CPU of a process", "at most 0.3 s")
+    FRESHNESS = (
+        "time from put to visible row in a continuous run, with a steady trickle of records, p95",
+        "at most 3 s",
+    )
+    IMPORTS = ("CPU that a stream's definitions add to `import dagster`, in a new process", "at most 0.3 s")
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """What is measured."""
         return self.value[0]
 
     @property
-    def target(self) -> str:
-        """How much it is to be."""
+    def bound(self) -> str:
+        """The value that the measurement should reach."""
         return self.value[1]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What was measured for a goal.
+    """The result for a goal.
 
     Attributes:
-        goal: Which.
-        measured: In numbers with their unit; why not, where it was not measured.
-        met: None where it was not measured.
+        goal: The goal.
+        measured: Numbers with their unit, or the reason why it was not measured.
+        met: Whether the goal was met; None if it was not measured.
     """
 
     goal: Goal
@@ -80,22 +90,22 @@ class Target:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the report.
+    """One section of the report.
 
     Attributes:
-        title: Its heading.
-        markdown: What stands under it.
-        targets: What it measured for goals.
-        charts: PNG files in `charts/`, by their caption.
+        title: The heading.
+        markdown: The text below the heading.
+        targets: The targets that the section measured.
+        charts: The charts below the text.
     """
 
     title: str
     markdown: str
     targets: Sequence[Target] = ()
-    charts: Mapping[str, Path] = field(default_factory=dict)
+    charts: Sequence[Chart] = ()
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a table in Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

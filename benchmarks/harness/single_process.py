@@ -1,4 +1,4 @@
-"""Runs without Spark and Dagster: plan, one task's landing in this very process, commit."""
+"""Runs without Spark and Dagster: this process plans, lands as one task, and commits."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True)
-class Once:
-    """One measured piece of work in this process.
+class ProcessUsage:
+    """What a piece of work in this process took.
 
     Attributes:
-        cpu: Seconds, of all its threads.
-        wall: Seconds.
-        rows: That came of it.
-        bytes: Of their payloads.
+        cpu: CPU seconds of all threads.
+        wall: Seconds of wall-clock time.
+        rows: Rows that it read.
+        bytes: Bytes of their payloads.
     """
 
     cpu: float
@@ -48,25 +48,25 @@ class Once:
 
 
 @contextmanager
-def unpaced() -> Iterator[None]:
-    """Within, this process asks a shard for its pages as fast as they come.
+def no_call_pacing() -> Iterator[None]:
+    """Request pages of a shard as fast as they arrive, in this process, until the end of the block.
 
-    The pace is the service's, five calls and 2 MB a second and shard; it costs time and no CPU.
+    Kinesis allows five calls and 2 MB per second and shard. Waiting for them costs time, but no CPU.
     """
-    kept = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
+    limits = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
     call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = 0.0, _NO_LIMIT
     try:
         yield
     finally:
-        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = kept
+        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = limits
 
 
-def whole_run(url: str, stream: str, folder: str) -> Once:
-    """The next range of every shard into the table in a folder: planned, landed by one task, committed."""
+def run(url: str, stream: str, folder: str) -> ProcessUsage:
+    """Plan the next range of every shard, land it as one task, and commit it to the table in a folder."""
     client = client_of(stream, ClientSettings(REGION, url))
     table = PositionedTable(folder)
 
-    def run() -> tuple[int, int]:
+    def work() -> tuple[int, int]:
         listing = client.listing()
         asked = [shard.shard_id for shard in listing.shards]
         plan = plan_run(client, table, asked=asked, policy=ReadPolicy(), listing=listing)
@@ -75,11 +75,11 @@ def whole_run(url: str, stream: str, folder: str) -> Once:
         outcomes = result.outcomes.values()
         return sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes)
 
-    return _measured(run)
+    return _measure(work)
 
 
-def landing_of(url: str, stream: str, folder: str) -> Callable[[], Landing]:
-    """One task over all shards from their beginnings, ready to be begun: no plan, no commit."""
+def prepare_landing(url: str, stream: str, folder: str) -> Callable[[], Landing]:
+    """Return a function that lands all shards from TRIM_HORIZON as one task, without a plan or a commit."""
     settings = ClientSettings(REGION, url)
     bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
     ranges = [
@@ -97,18 +97,18 @@ def landing_of(url: str, stream: str, folder: str) -> Callable[[], Landing]:
     return land
 
 
-def landing(url: str, stream: str, folder: str) -> Once:
-    """What `landing_of` makes ready, done."""
-    land = landing_of(url, stream, folder)
+def land(url: str, stream: str, folder: str) -> ProcessUsage:
+    """Measure the function that `prepare_landing` returns."""
+    landing = prepare_landing(url, stream, folder)
 
-    def run() -> tuple[int, int]:
-        landed = land()
+    def work() -> tuple[int, int]:
+        landed = landing()
         return landed.rows, landed.bytes
 
-    return _measured(run)
+    return _measure(work)
 
 
-def _measured(run: Callable[[], tuple[int, int]]) -> Once:
-    cpu, began = time.process_time(), time.perf_counter()
-    rows, size = run()
-    return Once(time.process_time() - cpu, time.perf_counter() - began, rows, size)
+def _measure(work: Callable[[], tuple[int, int]]) -> ProcessUsage:
+    cpu, started = time.process_time(), time.perf_counter()
+    rows, size = work()
+    return ProcessUsage(time.process_time() - cpu, time.perf_counter() - started, rows, size)

@@ -1,8 +1,9 @@
-"""The two ends of a measured process' conversation: marks between which its CPU counts.
+"""The protocol between the benchmarks and a process that they measure, on the side of that process.
 
-The process says that it is ready once all is imported and started; then, for each order it is given, that it
-has prepared it, and what came of it. Only the time from "go" to the result is the work's. Nothing beside the
-standard library is imported here: peers run it in environments of their own.
+The process writes that it is ready once everything is imported and started. For each request that it is
+given, it writes that it has prepared the work, waits for "go", and writes its result. Only the time from "go"
+to the result counts. This module imports nothing but the standard library, because peers run it in their own
+environments.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be read, and where to.
+class ReadRequest:
+    """A request to read a stream.
 
     Attributes:
         url: The endpoint.
-        stream: Its stream, to be read from TRIM_HORIZON.
-        records: Records of it; a reader that knows no end stops when it has them all.
-        folder: An empty folder for what is written.
+        stream: The stream, to be read from TRIM_HORIZON.
+        records: Records in the stream; a reader without a notion of an end stops when it has read them all.
+        folder: An empty folder for the output.
     """
 
     url: str
@@ -36,39 +37,41 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Read:
-    """What a reader has read: records, and bytes of their payloads."""
+class ReadResult:
+    """What a reader has read: records, and the bytes of their payloads."""
 
     records: int
     bytes: int
 
 
 def private_stdout() -> TextIO:
-    """This process' standard output for the marks alone; whatever else is printed goes to standard error.
+    """Reserve standard output for replies, and send everything else that is printed to standard error.
 
-    To be called before anything is started that inherits it.
+    Call it before starting anything that inherits standard output.
     """
-    marks = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    return marks
+    return replies
 
 
-def take_orders(prepare: Callable[[Order], Callable[[], Read]], marks: TextIO | None = None) -> None:
-    """Say that this process is ready, and do what is ordered, until there is no more.
+def serve_requests(
+    prepare: Callable[[ReadRequest], Callable[[], ReadResult]], replies: TextIO | None = None
+) -> None:
+    """Serve requests from standard input until it is closed.
 
     Args:
-        prepare: Gets ready for an order; what it returns does the work.
-        marks: What `private_stdout` gave, if it was called before.
+        prepare: Prepares a request, and returns the function that does the work.
+        replies: The file that `private_stdout` returned, if it was called before.
     """
-    with marks or private_stdout() as to:
-        _tell(to, "ready")
+    with replies or private_stdout() as output:
+        _write(output, "ready")
         for line in sys.stdin:
-            work = prepare(Order(**json.loads(line)))
-            _tell(to, "prepared")
+            work = prepare(ReadRequest(**json.loads(line)))
+            _write(output, "prepared")
             sys.stdin.readline()
-            _tell(to, asdict(work()))
+            _write(output, asdict(work()))
 
 
-def _tell(marks: TextIO, what: object) -> None:
-    marks.write(json.dumps(what) + "\n")
-    marks.flush()
+def _write(output: TextIO, message: object) -> None:
+    output.write(json.dumps(message) + "\n")
+    output.flush()

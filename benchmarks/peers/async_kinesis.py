@@ -1,4 +1,4 @@
-"""async-kinesis' Consumer: records as text, looked at and forgotten."""
+"""The Consumer of async-kinesis: receives records as text, and discards them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from kinesis import Consumer, StringProcessor
 
-from benchmarks.harness.worker_protocol import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, serve_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def read(order: Order) -> Read:
-    """Read the stream; as many calls a second and shard as Kinesis allows."""
+async def read(request: ReadRequest) -> ReadResult:
+    """Read the stream of a request, with as many calls per second and shard as Kinesis allows."""
     records = size = 0
     consumer = Consumer(
-        order.stream,
-        endpoint_url=order.url,
+        request.stream,
+        endpoint_url=request.url,
         region_name="us-east-1",
         use_list_shards=True,
         shard_fetch_rate=5,
@@ -26,19 +26,19 @@ async def read(order: Order) -> Read:
         processor=StringProcessor(),
     )
     async with consumer:
-        while records < order.records:
+        while records < request.records:
             async for text in consumer:
                 records += 1
                 size += len(text)
-                if records == order.records:
-                    break  # at its own idle timeout it would wait for more
-    return Read(records, size)
+                if records == request.records:
+                    break  # the iteration would wait for more records until its idle timeout
+    return ReadResult(records, size)
 
 
-def prepare(order: Order) -> Callable[[], Read]:
-    """Nothing is prepared."""
-    return lambda: asyncio.run(read(order))
+def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+    """Return the work; there is nothing to prepare."""
+    return lambda: asyncio.run(read(request))
 
 
 if __name__ == "__main__":
-    take_orders(prepare)
+    serve_requests(prepare)

@@ -1,32 +1,32 @@
-"""The plain boto3 loop: one shard after the other, every record looked at and forgotten."""
+"""A simple loop with boto3: reads one shard after the other, and discards the records."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.worker_protocol import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, serve_requests
 from benchmarks.peers.boto3_calls import client, pages, shard_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def read(order: Order) -> Read:
-    """Read the stream."""
-    kinesis = client(order.url)
+def read(request: ReadRequest) -> ReadResult:
+    """Read the stream of a request."""
+    kinesis = client(request.url)
     records = size = 0
-    for shard_id in shard_ids(kinesis, order.stream):
-        for page in pages(kinesis, order.stream, shard_id):
+    for shard_id in shard_ids(kinesis, request.stream):
+        for page in pages(kinesis, request.stream, shard_id):
             records += len(page)
             size += sum(len(record["Data"]) for record in page)
-    return Read(records, size)
+    return ReadResult(records, size)
 
 
-def prepare(order: Order) -> Callable[[], Read]:
-    """Nothing is prepared."""
-    return partial(read, order)
+def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+    """Return the work; there is nothing to prepare."""
+    return partial(read, request)
 
 
 if __name__ == "__main__":
-    take_orders(prepare)
+    serve_requests(prepare)

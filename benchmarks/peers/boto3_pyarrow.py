@@ -1,4 +1,4 @@
-"""boto3 to Parquet by hand: the loop, an Arrow table of each page, one file of the default codec."""
+"""boto3 to Parquet: an Arrow table for each page, written to one file with the default codec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness.worker_protocol import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, serve_requests
 from benchmarks.peers.boto3_calls import client, pages, shard_ids
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ SCHEMA = pa.schema(
 )
 
 
-def read(order: Order) -> Read:
-    """Read the stream into one file of the order's folder."""
-    kinesis = client(order.url)
+def read(request: ReadRequest) -> ReadResult:
+    """Read the stream of a request into one file in its folder."""
+    kinesis = client(request.url)
     records = size = 0
-    with pq.ParquetWriter(Path(order.folder, "records.parquet"), SCHEMA) as writer:
-        for shard_id in shard_ids(kinesis, order.stream):
-            for page in pages(kinesis, order.stream, shard_id):
+    with pq.ParquetWriter(Path(request.folder, "records.parquet"), SCHEMA) as writer:
+        for shard_id in shard_ids(kinesis, request.stream):
+            for page in pages(kinesis, request.stream, shard_id):
                 columns = [
                     [shard_id] * len(page),
                     [record["SequenceNumber"] for record in page],
@@ -44,13 +44,13 @@ def read(order: Order) -> Read:
                 writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
                 records += len(page)
                 size += sum(len(record["Data"]) for record in page)
-    return Read(records, size)
+    return ReadResult(records, size)
 
 
-def prepare(order: Order) -> Callable[[], Read]:
-    """Nothing is prepared."""
-    return partial(read, order)
+def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+    """Return the work; there is nothing to prepare."""
+    return partial(read, request)
 
 
 if __name__ == "__main__":
-    take_orders(prepare)
+    serve_requests(prepare)

@@ -1,4 +1,6 @@
-"""boto3 rows through Spark: each task reads a shard in the loop, its rows become a DataFrame, and Parquet."""
+"""boto3 rows through Spark: tasks read shards in a loop, and their rows become a DataFrame that is written as
+Parquet.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
-from benchmarks.harness.worker_protocol import Order, Read, private_stdout, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.peers.boto3_calls import client, pages, shard_ids
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ TASKS = 4
 
 
 def session() -> SparkSession:
-    """A local session of two cores, without its UI."""
+    """Return a local session with two cores, without its UI."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.master("local[2,4]")
@@ -43,7 +45,7 @@ def session() -> SparkSession:
 
 
 def rows(url: str, stream: str, shards: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """The records of a task's shards."""
+    """Yield the records of the shards of a task."""
     kinesis = client(url)
     for shard_id in shards:
         for page in pages(kinesis, stream, shard_id):
@@ -57,36 +59,36 @@ def rows(url: str, stream: str, shards: Iterable[str]) -> Iterator[tuple[Any, ..
                 )
 
 
-def read(spark: SparkSession, order: Order) -> Read:
-    """Read the stream into Parquet files of the order's folder."""
-    shards = shard_ids(client(order.url), order.stream)
+def read(spark: SparkSession, request: ReadRequest) -> ReadResult:
+    """Read the stream of a request into Parquet files in its folder."""
+    shards = shard_ids(client(request.url), request.stream)
     counts = spark.sparkContext.accumulator(0)
     sizes = spark.sparkContext.accumulator(0)
 
-    def counted(of_task: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    def counted(task_shards: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         records = size = 0
-        for row in rows(order.url, order.stream, of_task):
+        for row in rows(request.url, request.stream, task_shards):
             records += 1
             size += len(row[-1])
             yield row
         counts.add(records)
         sizes.add(size)
 
-    read_by_tasks = spark.sparkContext.parallelize(shards, TASKS).mapPartitions(counted)
-    frame = spark.createDataFrame(read_by_tasks, SCHEMA)
-    frame.write.parquet(str(Path(order.folder, "rows")))
-    return Read(counts.value, sizes.value)
+    records_rdd = spark.sparkContext.parallelize(shards, TASKS).mapPartitions(counted)
+    frame = spark.createDataFrame(records_rdd, SCHEMA)
+    frame.write.parquet(str(Path(request.folder, "rows")))
+    return ReadResult(counts.value, sizes.value)
 
 
 def main() -> None:
-    """A warm session that takes orders."""
-    marks = private_stdout()
+    """Serve requests with a warm session."""
+    replies = private_stdout()
     spark = session()
 
-    def prepare(order: Order) -> Callable[[], Read]:
-        return partial(read, spark, order)
+    def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+        return partial(read, spark, request)
 
-    take_orders(prepare, marks)
+    serve_requests(prepare, replies)
     spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""quixstreams' KinesisConsumer, without the Kafka that its source feeds: records looked at and forgotten."""
+"""The KinesisConsumer of quixstreams, without the Kafka producer of its source: discards the records."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from typing import TYPE_CHECKING, Any
 
 from quixstreams.sources.community.kinesis.consumer import KinesisConsumer
 
-from benchmarks.harness.worker_protocol import Order, Read, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, serve_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Checkpoints:
-    """In memory: what the state of a source would be."""
+    """Checkpoints in memory, in place of the state of a source."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, str] = {}
 
     def get(self, shard_id: str) -> str | None:
-        """The last one."""
+        """Return the last sequence number of a shard."""
         return self._numbers.get(shard_id)
 
     def set(self, shard_id: str, sequence_number: str) -> None:
-        """Keep it."""
+        """Store the last sequence number of a shard."""
         self._numbers[shard_id] = sequence_number
 
     def commit(self, force: bool = False) -> None:
-        """Nothing is to be done."""
+        """Do nothing; there is no state to write."""
 
 
-def read(order: Order) -> Read:
-    """Read the stream."""
+def read(request: ReadRequest) -> ReadResult:
+    """Read the stream of a request."""
     records = size = 0
 
-    def look(record: dict[str, Any]) -> None:
+    def count(record: dict[str, Any]) -> None:
         nonlocal records, size
         records += 1
         size += len(record["Data"])
 
     credentials = {
-        "endpoint_url": order.url,
+        "endpoint_url": request.url,
         "region_name": "us-east-1",
         "aws_access_key_id": "local",
         "aws_secret_access_key": "local",
     }
     consumer = KinesisConsumer(
-        order.stream,
+        request.stream,
         credentials,
-        look,
+        count,
         Checkpoints(),
         auto_offset_reset="earliest",
         max_records_per_shard=10_000,
     )
     with consumer:
-        while records < order.records:
+        while records < request.records:
             consumer.process_shards()
-    return Read(records, size)
+    return ReadResult(records, size)
 
 
-def prepare(order: Order) -> Callable[[], Read]:
-    """Nothing is prepared."""
-    return partial(read, order)
+def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+    """Return the work; there is nothing to prepare."""
+    return partial(read, request)
 
 
 if __name__ == "__main__":
-    take_orders(prepare)
+    serve_requests(prepare)

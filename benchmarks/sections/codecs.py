@@ -1,4 +1,4 @@
-"""What each codec costs to write and to read, and what it leaves of the records' bytes."""
+"""What each Parquet codec costs to write and to read, and how well it compresses."""
 
 from __future__ import annotations
 
@@ -12,33 +12,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data.payloads import Payloads
-from benchmarks.harness.measure import GB
-from benchmarks.harness.section import Section, table
+from benchmarks.harness.section import Section, markdown_table
+from benchmarks.harness.units import GB
 from kinesis_assets.table.data_file import CODEC, DICTIONARIES, FILE_SCHEMA, STATISTICS
 
 RECORD_BYTES = 1000
 GROUPS = 4
-ROWS_IN_A_GROUP = 16_000
+ROWS_PER_GROUP = 16_000
 ROUNDS = 5
 CODECS = [("none", None), ("snappy", None), ("lz4", None), ("zstd", 1), ("zstd", 3), ("zstd", 6)]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one codec: CPU seconds for 10^9 bytes of record data, written and read; bytes left of each byte."""
+    """What a codec costs.
+
+    Attributes:
+        name: The codec and its level.
+        write: CPU seconds to write 10^9 bytes of record data.
+        read: CPU seconds to read them.
+        size: Compressed bytes for each byte of record data.
+    """
 
     name: str
     write: float
     read: float
-    left: float
+    size: float
 
 
-def rows() -> list[pa.Table]:
-    """Row groups as a landing writes them."""
+def create_row_groups() -> list[pa.Table]:
+    """Create row groups like those that a landing writes."""
     source, first = Payloads(), 1 << 185
-    made = []
+    groups = []
     for group in range(GROUPS):
-        numbers = range(first + group * ROWS_IN_A_GROUP, first + (group + 1) * ROWS_IN_A_GROUP)
+        numbers = range(first + group * ROWS_PER_GROUP, first + (group + 1) * ROWS_PER_GROUP)
         count = len(numbers)
         columns = {
             "stream": ["orders"] * count,
@@ -51,17 +58,17 @@ def rows() -> list[pa.Table]:
             "batch_id": [1] * count,
             "error": [None] * count,
         }
-        made.append(pa.Table.from_pydict(columns, schema=FILE_SCHEMA))
-    return made
+        groups.append(pa.Table.from_pydict(columns, schema=FILE_SCHEMA))
+    return groups
 
 
-def cost(name: str, level: int | None, groups: list[pa.Table]) -> Cost:
-    """Measure one codec, in memory."""
+def measure(name: str, level: int | None, groups: list[pa.Table]) -> Cost:
+    """Measure a codec in memory."""
     payload = sum(group.num_rows for group in groups) * RECORD_BYTES
     writes, reads, size = [], [], 0
     for _ in range(ROUNDS):
         sink = io.BytesIO()
-        began = time.process_time()
+        started = time.process_time()
         with pq.ParquetWriter(
             sink,
             FILE_SCHEMA,
@@ -72,47 +79,48 @@ def cost(name: str, level: int | None, groups: list[pa.Table]) -> Cost:
         ) as writer:
             for group in groups:
                 writer.write_table(group)
-        writes.append(time.process_time() - began)
+        writes.append(time.process_time() - started)
         size = sink.tell()
-        began = time.process_time()
+        started = time.process_time()
         pq.read_table(pa.BufferReader(sink.getbuffer()))
-        reads.append(time.process_time() - began)
-    label = name if level is None else f"{name} of level {level}"
+        reads.append(time.process_time() - started)
+    label = name if level is None else f"{name} level {level}"
     per_gb = GB / payload
     return Cost(label, statistics.median(writes) * per_gb, statistics.median(reads) * per_gb, size / payload)
 
 
 def section(full: bool) -> Section:
-    """The codecs beside each other."""
+    """Measure, and return the section of the report."""
     del full
-    groups = rows()
-    costs = [cost(name, level, groups) for name, level in CODECS]
+    groups = create_row_groups()
+    costs = [measure(name, level, groups) for name, level in CODECS]
     (ours,) = (each for each in costs if each.name == CODEC)
-    lines = [
+    rows = [
         [
             each.name,
             f"{each.write:.2f}",
             f"{each.read:.2f}",
-            f"{each.left:.2f}",
-            f"{each.left / ours.left:.2f}",
+            f"{each.size:.2f}",
+            f"{each.size / ours.size:.2f}",
         ]
         for each in costs
     ]
-    head = ["codec", "write, CPU s/GB", "read, CPU s/GB", "bytes for a byte of record data", f"of {CODEC}'s"]
-    what = (
-        f"Records of {RECORD_BYTES} bytes in row groups of {ROWS_IN_A_GROUP:,}, written to memory and read "
-        f"back whole. Median of {ROUNDS} rounds. Landing writes {CODEC}, the compaction of small files zstd "
-        "of level 3."
+    columns = ["codec", "write, CPU s/GB", "read, CPU s/GB", "bytes per byte of record data"]
+    columns.append(f"relative to {CODEC}")
+    text = (
+        f"Records of {RECORD_BYTES} bytes in row groups of {ROWS_PER_GROUP:,} rows are written to memory and "
+        f"read back. Median of {ROUNDS} rounds. A landing writes {CODEC}; the compaction of small files "
+        "writes zstd level 3."
     )
-    return Section("Codecs", f"{what}\n\n{table(head, lines)}\n\n{_about_levels(costs)}")
+    return Section("Codecs", f"{text}\n\n{markdown_table(columns, rows)}\n\n{_describe_levels(costs)}")
 
 
-def _about_levels(costs: list[Cost]) -> str:
-    """Why level 3."""
+def _describe_levels(costs: list[Cost]) -> str:
+    """Return the reason for level 3."""
     low, middle, high = (each for each in costs if each.name.startswith("zstd"))
     return (
-        f"{middle.name.capitalize()} leaves {middle.left / low.left:.0%} of what level 1 leaves, for "
-        f"{middle.write / low.write:.1f} times its CPU; level 6 {high.left / middle.left:.0%} of what level "
-        f"3 leaves, for {high.write / middle.write:.1f} times its CPU. What is compacted is written once, "
-        "and kept and read from then on."
+        f"The output of zstd level 3 has {middle.size / low.size:.0%} of the size of level 1, for "
+        f"{middle.write / low.write:.1f} times the CPU of writing. The output of level 6 has "
+        f"{high.size / middle.size:.0%} of the size of level 3, for {high.write / middle.write:.1f} times "
+        "the CPU. Compacted files are written once, and then stored and read many times."
     )

@@ -1,4 +1,4 @@
-"""What 50,000 finished shards add to a tick, a plan and a commit: in the archive, and while still listed."""
+"""What 50,000 finished shards add to a sensor tick, a plan and a commit: archived, and while still listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import boto3
 import dagster as dg
 import msgspec
 
-from benchmarks.harness.section import Section, table
+from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import shard_partitions
@@ -40,32 +40,33 @@ FINISHED = 50_000
 OPEN = 4
 ROUNDS = 21
 SEGMENT_SHARDS = 256
-"""Of the archive, as commits write it."""
+"""Number of shards in a segment of the archive, as commits write it."""
 
 STREAM = "often-resharded"
 
 
 def section(full: bool) -> Section:
-    """Of the report."""
+    """Measure, and return the section of the report."""
     del full
     cases = {
-        "none": _measured(0, listed=False),
-        f"{FINISHED:,} in the archive": _measured(FINISHED, listed=False),
-        f"{FINISHED:,} that are still listed": _measured(FINISHED, listed=True),
+        "none": _measure(0, listed=False),
+        f"{FINISHED:,} in the archive": _measure(FINISHED, listed=False),
+        f"{FINISHED:,} that are still listed": _measure(FINISHED, listed=True),
     }
-    what = (
-        f"A stream of {OPEN} open shards. CPU of this process, the median of {ROUNDS}; each time the table "
-        "is opened and its positions are read. Each finished shard has its partition in Dagster. What a "
-        "tick takes more for those in the archive is the query for the newest partitions in Dagster's "
-        "database. Of those that are still listed, neither a tick nor the listing itself is measured."
+    text = (
+        f"The stream has {OPEN} open shards. The figures are CPU of this process, the median of {ROUNDS}, "
+        "and include opening the table and reading its positions. Each finished shard has a partition in "
+        "Dagster. The additional time of a tick with archived shards is the query for the newest partitions "
+        "in Dagster's database. For shards that are still listed, the tick and the listing itself are not "
+        "measured."
     )
     columns = ["finished shards", "sensor tick, ms", "plan of a run, ms", "commit, ms", "largest file, KB"]
     rows = [[name, *map(str, row)] for name, row in cases.items()]
-    return Section("Finished shards", f"{what}\n\n{table(columns, rows)}")
+    return Section("Finished shards", f"{text}\n\n{markdown_table(columns, rows)}")
 
 
-def _measured(finished: int, *, listed: bool) -> list[str]:
-    """CPU of a tick, of a plan and of a commit, and the largest positions file."""
+def _measure(finished: int, *, listed: bool) -> list[str]:
+    """Return the CPU of a tick, a plan and a commit, and the size of the largest positions file."""
     with (
         LocalKinesis() as local,
         patch.dict(os.environ, aws_environment(local)),
@@ -82,7 +83,7 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
         ):
             client, policy = manager.client(), ReadPolicy()
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
-            ended = _end(uri, listing, finished, archived=not listed)
+            ended = _finish_shards(uri, listing, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
             partitions = str(shard_partitions(STREAM).name)
             instance.add_dynamic_partitions(partitions, [*ended, *open_shards])
@@ -99,9 +100,9 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
                 return plan_run(client, opened, asked=asked, policy=policy, listing=listing)
 
             def commit_of(planned: RunPlan) -> None:
-                seen = listing.summary.service_time
+                now = listing.summary.service_time
                 moved = {
-                    shard_id: msgspec.structs.replace(planned.expected.shards[shard_id], tip_time=seen)
+                    shard_id: msgspec.structs.replace(planned.expected.shards[shard_id], tip_time=now)
                     for shard_id in open_shards
                 }
                 commit(
@@ -115,7 +116,7 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
                 )
 
             if not listed:
-                tick()  # it reports the commits before it
+                tick()  # reports the commits so far
             return [
                 "-" if listed else _cpu(tick),
                 _cpu(plan),
@@ -124,38 +125,38 @@ def _measured(finished: int, *, listed: bool) -> list[str]:
             ]
 
 
-def _end(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
-    """Record so many shards as read to their end; their ids are before those of the open ones."""
+def _finish_shards(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
+    """Add finished shards to the positions; their ids sort before those of the open ones."""
     archiving = PositionedTable(uri, ChainPolicy(max_files=0, min_archived=1))
     snapshot = archiving.snapshot()
     positions = snapshot.positions(listing.summary.identity)
     assert positions is not None
-    like = next(iter(positions.shards.values()))
+    template = next(iter(positions.shards.values()))
     ended = {
         shard_id: Shard(shard_id, (), (str(number << 100), str((number + 1 << 100) - 1)), "1", closed=True)
         for number, shard_id in enumerate(f"shardId-000-{number:08}" for number in range(count))
     }
     recorded = {
         shard_id: msgspec.structs.replace(
-            like,
+            template,
             hash_range=shard.hash_range,
-            position=Position.after(str(1 << 180 + place % 4)),
+            position=Position.after(str(1 << 180 + number % 4)),
             finished=True,
         )
-        for place, (shard_id, shard) in enumerate(ended.items())
+        for number, (shard_id, shard) in enumerate(ended.items())
     }
     ids, size = list(recorded), SEGMENT_SHARDS if archived else count
     for first in range(0, count, size or 1):
         part = ids[first : first + size]
-        positions = _following(positions, {shard_id: recorded[shard_id] for shard_id in part})
+        positions = _next_positions(positions, {shard_id: recorded[shard_id] for shard_id in part})
         archiving.chain.write(positions, retired=part if archived else ())
         positions = archiving.chain.positions_at(positions.commit_id)
     if count:
-        snapshot.commit([], identity=positions.identity, positions=_following(positions, {}))
+        snapshot.commit([], identity=positions.identity, positions=_next_positions(positions, {}))
     return ended
 
 
-def _following(positions: StreamPositions, ended: Mapping[str, ShardPosition]) -> StreamPositions:
+def _next_positions(positions: StreamPositions, ended: Mapping[str, ShardPosition]) -> StreamPositions:
     commit_id = new_id()
     return msgspec.structs.replace(
         positions,
@@ -167,12 +168,17 @@ def _following(positions: StreamPositions, ended: Mapping[str, ShardPosition]) -
     )
 
 
-def _cpu(do: Callable[..., object], before: Callable[[], object] | None = None) -> str:
-    """Milliseconds of CPU, the median."""
-    spent = []
+def _cpu(work: Callable[..., object], prepare: Callable[[], object] | None = None) -> str:
+    """Return the median CPU time of a function in milliseconds.
+
+    Args:
+        work: The function.
+        prepare: Returns the argument of the function; not measured.
+    """
+    seconds = []
     for _ in range(ROUNDS):
-        given = [] if before is None else [before()]
-        began = time.process_time()
-        do(*given)
-        spent.append(time.process_time() - began)
-    return f"{statistics.median(spent) * 1000:.1f}"
+        arguments = [] if prepare is None else [prepare()]
+        started = time.process_time()
+        work(*arguments)
+        seconds.append(time.process_time() - started)
+    return f"{statistics.median(seconds) * 1000:.1f}"

@@ -1,4 +1,6 @@
-"""From a record's put to its row in the table, while one run follows the stream: a steady trickle."""
+"""The time from the put of a record to its row in the table, in a continuous run with a steady trickle of
+records.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ import boto3
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from benchmarks.harness.measure import Spread, of_rounds, tree_cpu
-from benchmarks.harness.section import Goal, Section, Target, table
+from benchmarks.harness.cpu import tree_cpu
+from benchmarks.harness.section import Goal, Section, Target, markdown_table
+from benchmarks.harness.spread import Spread, describe_rounds
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
 
@@ -29,24 +32,25 @@ if TYPE_CHECKING:
 STREAM = "trickle"
 SHARDS = 4
 FULL_ROUNDS = 5
-RECORDS_A_SECOND = 10
-MOST_SECONDS = 3.0
+RECORDS_PER_SECOND = 10
+MAX_SECONDS = 3.0
 
 _START_SECONDS = 180.0
-"""A cold run's start takes seconds; this is where it counts as failed."""
+"""The start of a run takes a few seconds. After this time it counts as failed."""
 
-_BETWEEN_LOOKS = 0.02
+_REFRESH_INTERVAL = 0.02
+"""Seconds between two refreshes of the reader of the table."""
 
 
 @dataclass(frozen=True)
 class Freshness:
-    """How long records took.
+    """How long records took to become visible.
 
     Attributes:
-        seconds: From the put to the first look that found the row, of each record, ascending.
-        commits: In that time.
-        window: Seconds of it.
-        cpu: CPU seconds of the run and its Spark in that time.
+        seconds: Time of each record from its put to the first refresh that found its row, in ascending order.
+        commits: Number of commits in the measured time.
+        window: The measured time, in seconds.
+        cpu: CPU seconds of the run and its Spark in the measured time.
     """
 
     seconds: list[float]
@@ -54,90 +58,96 @@ class Freshness:
     window: float
     cpu: float
 
-    def slowest_of(self, share: float) -> float:
-        """What that share of the records took at most."""
+    def quantile(self, share: float) -> float:
+        """Return the time within which this share of the records became visible."""
         return self.seconds[min(len(self.seconds) - 1, int(len(self.seconds) * share))]
 
 
 def measure(window: float) -> Freshness:
-    """Put records for so many seconds, once the run reads, and wait for their rows."""
+    """Put records for some seconds as soon as the run reads, and wait for their rows."""
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalKinesis() as local,
-        _following(local, Path(folder), window) as child,
+        _continuous_run(local, Path(folder), window) as process,
     ):
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
-        seen = _Seen(Path(folder, "table"))
+        reader = _TableReader(Path(folder, "table"))
         _put(kinesis, 0)
         deadline = time.monotonic() + _START_SECONDS
-        while not seen.look():
-            if child.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("the run that follows ended, or read nothing")
-            time.sleep(_BETWEEN_LOOKS)
+        while not reader.refresh():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the continuous run ended, or read nothing")
+            time.sleep(_REFRESH_INTERVAL)
         puts: dict[int, float] = {}
-        over = threading.Event()
+        finished = threading.Event()
 
         def trickle() -> None:
-            number, began = 1, time.monotonic()
-            while not over.is_set():
+            number, started = 1, time.monotonic()
+            while not finished.is_set():
                 puts[number] = time.monotonic()
                 _put(kinesis, number)
                 number += 1
-                over.wait(max(0.0, began + number / RECORDS_A_SECOND - time.monotonic()))
+                finished.wait(max(0.0, started + number / RECORDS_PER_SECOND - time.monotonic()))
 
         producer = threading.Thread(target=trickle, daemon=True)
-        version, cpu, began = seen.version, tree_cpu(child.pid), time.monotonic()
+        version, cpu, started = reader.version, tree_cpu(process.pid), time.monotonic()
         producer.start()
-        while time.monotonic() - began < window:
-            seen.look()
-            time.sleep(_BETWEEN_LOOKS)
-        cpu, commits, took = tree_cpu(child.pid) - cpu, seen.version - version, time.monotonic() - began
-        over.set()
+        while time.monotonic() - started < window:
+            reader.refresh()
+            time.sleep(_REFRESH_INTERVAL)
+        cpu, commits, seconds = (
+            tree_cpu(process.pid) - cpu,
+            reader.version - version,
+            time.monotonic() - started,
+        )
+        finished.set()
         producer.join()
         deadline = time.monotonic() + _START_SECONDS
-        while not puts.keys() <= seen.rows.keys() and time.monotonic() < deadline:
-            seen.look()
-            time.sleep(_BETWEEN_LOOKS)
-        return Freshness(sorted(seen.rows[number] - at for number, at in puts.items()), commits, took, cpu)
+        while not puts.keys() <= reader.rows.keys() and time.monotonic() < deadline:
+            reader.refresh()
+            time.sleep(_REFRESH_INTERVAL)
+        latencies = sorted(reader.rows[number] - put for number, put in puts.items())
+        return Freshness(latencies, commits, seconds, cpu)
 
 
 def section(full: bool) -> Section:
-    """The report's."""
+    """Measure, and return the section of the report."""
     window, rounds = (60.0, FULL_ROUNDS) if full else (20.0, 1)
-    return told([measure(window) for _ in range(rounds)])
+    return describe([measure(window) for _ in range(rounds)])
 
 
-def told(of: Sequence[Freshness]) -> Section:
-    """What each round found."""
+def describe(rounds: Sequence[Freshness]) -> Section:
+    """Return the section of the report for some rounds."""
 
-    def of_each(value: Callable[[Freshness], float]) -> Spread:
-        return Spread.of([value(each) for each in of])
+    def spread(value: Callable[[Freshness], float]) -> Spread:
+        return Spread.of([value(each) for each in rounds])
 
-    p95 = of_each(lambda each: each.slowest_of(0.95))
+    p95 = spread(lambda each: each.quantile(0.95))
     rows = [
-        ["put to row, median", f"{of_each(lambda each: statistics.median(each.seconds)).text(2)} s"],
+        ["put to row, median", f"{spread(lambda each: statistics.median(each.seconds)).text(2)} s"],
         ["put to row, p95", f"{p95.text(2)} s"],
-        ["put to row, slowest of all", f"{max(each.seconds[-1] for each in of):.2f} s"],
-        ["commits", f"{of_each(lambda each: each.commits / each.window).text(2)} a second"],
-        ["CPU of the run and its Spark", f"{of_each(lambda each: each.cpu / each.window).text(2)} of a core"],
-        ["CPU for each commit", f"{of_each(lambda each: each.cpu / max(1, each.commits)).text(2)} s"],
+        ["put to row, slowest record", f"{max(each.seconds[-1] for each in rounds):.2f} s"],
+        ["commits", f"{spread(lambda each: each.commits / each.window).text(2)} per second"],
+        ["CPU of the run and its Spark", f"{spread(lambda each: each.cpu / each.window).text(2)} of a core"],
+        ["CPU per commit", f"{spread(lambda each: each.cpu / max(1, each.commits)).text(2)} s"],
     ]
     markdown = (
-        f"One run follows {SHARDS} shards, a look each {COMMIT_INTERVAL:.0f} s, in a local Spark of its own, "
-        f"with Dagster's events on SQLite; {RECORDS_A_SECOND} records a second for {of[0].window:.0f} s. "
-        f"Whoever reads the table looks every {_BETWEEN_LOOKS * 1000:.0f} ms. {of_rounds(len(of))}; each "
-        f"has a run of its own. {sum(len(each.seconds) for each in of):,} records in all.\n\n"
-        + table(["what", "measured"], rows)
+        f"One continuous run (`follow_for`) reads {SHARDS} shards every {COMMIT_INTERVAL:.0f} s, in its own "
+        f"local Spark session, with Dagster's events in SQLite. A producer puts {RECORDS_PER_SECOND} records "
+        f"per second for {rounds[0].window:.0f} s, and a reader refreshes the table every "
+        f"{_REFRESH_INTERVAL * 1000:.0f} ms. {describe_rounds(len(rounds))}; each round has its own run. "
+        f"There are {sum(len(each.seconds) for each in rounds):,} records in total.\n\n"
+        + markdown_table(["measurement", "measured"], rows)
     )
     return Section(
-        "Follow mode: how fresh the table is",
+        "Continuous runs: how fresh the table is",
         markdown,
-        [Target(Goal.FRESHNESS, f"{p95.text(2)} s", met=p95.median <= MOST_SECONDS)],
+        [Target(Goal.FRESHNESS, f"{p95.text(2)} s", met=p95.median <= MAX_SECONDS)],
     )
 
 
-class _Seen:
-    """What a reader of the table has found: each number, and when (monotonic clock)."""
+class _TableReader:
+    """A reader of the table, which notes when it finds each record (monotonic clock)."""
 
     def __init__(self, folder: Path) -> None:
         self.rows: dict[int, float] = {}
@@ -146,11 +156,11 @@ class _Seen:
         self._table: DeltaTable | None = None
         self._files: set[str] = set()
 
-    def look(self) -> bool:
-        """Look once; whether there is any row.
+    def refresh(self) -> bool:
+        """Read new rows, and return whether the table has any row.
 
         Raises:
-            RuntimeError: A number is there twice.
+            RuntimeError: A record is in the table twice.
         """
         if self._table is None:
             if not DeltaTable.is_deltatable(str(self._folder)):
@@ -162,9 +172,9 @@ class _Seen:
         self.version = self._table.version()
         files = {unquote(uri) for uri in self._table.file_uris()}
         for file in files - self._files:
-            read = pq.read_table(file, columns=["data"], partitioning=None)["data"].to_pylist()
+            payloads = pq.read_table(file, columns=["data"], partitioning=None)["data"].to_pylist()
             now = time.monotonic()
-            for data in read:
+            for data in payloads:
                 if int(data) in self.rows:
                     raise RuntimeError(f"record {int(data)} is in the table twice")
                 self.rows[int(data)] = now
@@ -180,8 +190,8 @@ def _put(kinesis: object, number: int) -> None:
 
 
 @contextmanager
-def _following(local: LocalKinesis, folder: Path, window: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A run that follows the stream, longer than the window."""
+def _continuous_run(local: LocalKinesis, folder: Path, window: float) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a continuous run that lasts longer than the measured time."""
     kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
     kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
     seconds = str(window + 2 * _START_SECONDS)
@@ -191,9 +201,9 @@ def _following(local: LocalKinesis, folder: Path, window: float) -> Iterator[sub
     with subprocess.Popen(
         [*command, str(folder / "table"), str(home), seconds],
         stdout=subprocess.DEVNULL,
-    ) as child:
+    ) as process:
         try:
-            yield child
+            yield process
         finally:
-            child.terminate()
-            child.wait(60)
+            process.terminate()
+            process.wait(60)

@@ -1,4 +1,4 @@
-"""What is loaded before anything is done: CPU of new processes that import, and end."""
+"""CPU of new processes that import the package, and end."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import os
 import statistics
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-from benchmarks.harness.import_times import besides, medians, milliseconds
-from benchmarks.harness.section import Goal, Section, Target, table
+from benchmarks.harness.import_times import difference, medians, milliseconds
+from benchmarks.harness.section import Goal, Section, Target, markdown_table
 
-MOST_SECONDS = 0.3
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_SECONDS = 0.3
 
 DAGSTER = "import dagster"
 LOADED = f"{DAGSTER}; import kinesis_assets.dagster.component"
 BUILT = f"{LOADED}; kinesis_assets.build_kinesis_stream('clicks', table='s3://lake/clicks')"
 RUN = f"{LOADED}; import kinesis_assets.ingest.continuous_run, kinesis_assets.dagster.spark_resource"
-WHAT = {
+DESCRIPTIONS = {
     DAGSTER: "Dagster",
-    LOADED: "and the package, as a code location loads it",
-    BUILT: "and a stream's definitions",
-    RUN: "Dagster, the package, and what a run needs besides",
+    LOADED: "Dagster and the package, as a code location loads it",
+    BUILT: "the same, and a stream's definitions",
+    RUN: "Dagster, the package, and the modules that a run imports in addition",
 }
 
-PROCESSES = 5
-"""Of each kind that tell what their imports take."""
-
-_WAYS = ("median", "least", "most")
+PROFILED_PROCESSES = 5
+"""Number of processes of each kind that report the time of their imports."""
 
 
 def cpu(statement: str) -> float:
-    """CPU seconds of a new interpreter that does only that.
+    """Return the CPU seconds of a new interpreter that runs a statement.
 
     Raises:
-        RuntimeError: It failed.
+        RuntimeError: The statement failed.
     """
     with subprocess.Popen([sys.executable, "-c", statement]) as child:
         _, status, used = os.wait4(child.pid, 0)
@@ -44,44 +46,51 @@ def cpu(statement: str) -> float:
 
 
 def by_package() -> str:
-    """Where the imports' time goes, for the report."""
+    """Return the part of the section that shows the import time by package."""
     location, run = [], []
-    for _ in range(PROCESSES):
+    for _ in range(PROFILED_PROCESSES):
         location.append(milliseconds(BUILT))
-        run.append(besides(milliseconds(RUN), location[-1]))
-    of_location, of_run = medians(location), medians(run)
-    both = (of_location, of_run)
-    names = sorted(of_location, key=lambda name: -sum(of[name] for of in both))
+        run.append(difference(milliseconds(RUN), location[-1]))
+    both = (medians(location), medians(run))
+    names = sorted(both[0], key=lambda name: -sum(times[name] for times in both))
     rows = [
-        [name, *(f"{of[name]:,.0f} ms, {of[name] / sum(of.values()):.0%}" if of[name] else "" for of in both)]
+        [name, *(_share(name, times) for times in both)]
         for name in names
-        if any(of[name] for of in both)
+        if any(times[name] for times in both)
     ]
     return (
-        "Where the time of these imports goes, by package: on the wall, and the share of all; median of "
-        f"{PROCESSES} processes each, as `python -X importtime` tells it of each module without what that "
-        "imports itself. What a run needs besides is what a code location does not import.\n\n"
-        + table(["package", "a code location, with a stream's definitions", "a run, besides"], rows)
+        "The time of these imports by package: wall-clock time and its share, the median of "
+        f"{PROFILED_PROCESSES} processes each, as `python -X importtime` reports it for each module without "
+        "the modules that it imports. The last column contains only modules that a code location does not "
+        "import.\n\n"
+        + markdown_table(
+            ["package", "a code location, with a stream's definitions", "a run, in addition"], rows
+        )
     )
 
 
+def _share(name: str, times: Mapping[str, float]) -> str:
+    return f"{times[name]:,.0f} ms, {times[name] / sum(times.values()):.0%}" if times[name] else ""
+
+
 def section(full: bool) -> Section:
-    """The report's."""
+    """Measure, and return the section of the report."""
     rounds = 11 if full else 5
-    taken: dict[str, list[float]] = {statement: [] for statement in WHAT}
+    seconds_of: dict[str, list[float]] = {statement: [] for statement in DESCRIPTIONS}
     for _ in range(rounds):
-        for statement, seconds in taken.items():
+        for statement, seconds in seconds_of.items():
             seconds.append(cpu(statement))
     rows = [
-        [what, *(f"{way(taken[statement]):.2f} s" for way in (statistics.median, min, max))]
-        for statement, what in WHAT.items()
+        [description, *(f"{figure(seconds_of[statement]):.2f} s" for figure in (statistics.median, min, max))]
+        for statement, description in DESCRIPTIONS.items()
     ]
-    pairs = zip(taken[BUILT], taken[DAGSTER], strict=True)
+    pairs = zip(seconds_of[BUILT], seconds_of[DAGSTER], strict=True)
     added = statistics.median(built - dagster for built, dagster in pairs)
     return Section(
-        "Imports: what a code location's start costs",
-        f"CPU of a new process, {rounds} of each in turn; each line is of a process of its own, whole.\n\n"
-        + table(["what is imported", *_WAYS], rows)
+        "Imports: the start of a code location",
+        f"CPU of a new process, from its start to its end; {rounds} processes of each kind, one after the "
+        "other.\n\n"
+        + markdown_table(["imported", "median", "lowest", "highest"], rows)
         + (f"\n\n{by_package()}" if full else ""),
-        [Target(Goal.IMPORTS, f"{added:.2f} s", met=added <= MOST_SECONDS)],
+        [Target(Goal.IMPORTS, f"{added:.2f} s", met=added <= MAX_SECONDS)],
     )

@@ -1,4 +1,9 @@
-"""Peak memory of one landing task over its idle memory, for large records and for full pages."""
+"""Peak memory of one landing task above its idle memory, for large records and for full pages.
+
+    python -m benchmarks.sections.memory URL STREAM
+
+lands a stream in this process, and prints its peak memory as JSON.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.config
 
-from benchmarks.harness.measure import Spread, of_rounds
-from benchmarks.harness.section import Goal, Section, Target, table
+from benchmarks.harness.section import Goal, Section, Target, markdown_table
+from benchmarks.harness.spread import Spread, describe_rounds
+from benchmarks.harness.units import MIB
 from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
@@ -33,22 +39,22 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MIB = 1 << 20
 CALL_BYTES = 9 * MIB
-MOST_MIB = 512
+MAX_MIB = 512
 FULL_ROUNDS = 5
 GOAL_CALLS = 64
+"""Number of shards that a task must read at once for the target to count."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A backlog: each of some shards holds the same records, one after the other.
+    """A backlog: every shard contains the same record several times.
 
     Attributes:
-        name: What it is.
-        record_bytes: Payload of a record, or of an aggregate's sub-records together.
-        records: Records of a shard.
-        sub_records: In each of them; 0 for plain records.
+        name: Its description.
+        record_bytes: Bytes of a record's payload, or of all payloads in an aggregate.
+        records: Records in each shard.
+        sub_records: Records in an aggregate; 0 for records that are not aggregated.
         shards: Shards of the stream.
     """
 
@@ -59,7 +65,7 @@ class Case:
     shards: int = 64
 
     def data(self) -> bytes:
-        """One record's payload."""
+        """Return the data of a record."""
         if not self.sub_records:
             return bytes(self.record_bytes)
         part = bytes(self.record_bytes // self.sub_records)
@@ -79,7 +85,7 @@ FULL_CASES = [*CASES, Case("records of 1 byte", 1, 10_000)]
 
 @contextmanager
 def endpoint() -> Iterator[str]:
-    """The embedded stream in a process of its own."""
+    """Run the embedded stream in a process of its own until the end of the block."""
     serve = "from kinesis_assets.emulator import serve; serve(0)"
     command = [sys.executable, "-u", "-c", serve]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -91,7 +97,7 @@ def endpoint() -> Iterator[str]:
 
 
 def fill(url: str, case: Case) -> str:
-    """Put a case's records; the stream's name."""
+    """Create a stream with the records of a case, and return its name."""
     config = botocore.config.Config(read_timeout=120)
     kinesis: Any = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", config=config)
     name = f"records-{case.record_bytes}-{case.sub_records}"
@@ -105,15 +111,15 @@ def fill(url: str, case: Case) -> str:
             "PartitionKey": "k",
             "ExplicitHashKey": shard["HashKeyRange"]["StartingHashKey"],
         }
-        in_a_call = max(1, min(500, CALL_BYTES // len(data)))
-        for first in range(0, case.records, in_a_call):
-            count = min(in_a_call, case.records - first)
+        per_call = max(1, min(500, CALL_BYTES // len(data)))
+        for first in range(0, case.records, per_call):
+            count = min(per_call, case.records - first)
             kinesis.put_records(StreamName=name, Records=[entry] * count)
     return name
 
 
 def landed(url: str, stream: str) -> dict[str, float]:
-    """Land a stream in this process; its rows, payload bytes and peak memory over idle, in MiB."""
+    """Land a stream in this process, and return its rows, payload and peak memory above idle, in MiB."""
     client = StreamClient(stream, ClientSettings("us-east-1", url))
     listing = client.listing()
     bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
@@ -130,52 +136,55 @@ def landed(url: str, stream: str) -> dict[str, float]:
 
 
 def _peak_mib() -> float:
-    """Of this process alone: what getrusage tells begins with the peak of whoever started it."""
-    (told,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
-    return int(told.split()[1]) / 1024
+    """Return the peak of this process alone; that of getrusage includes the process that started it."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
+    return int(line.split()[1]) / 1024
 
 
 def measure(cases: Sequence[Case] = CASES) -> list[dict[str, Any]]:
-    """Every case, each landed by a process of its own; two at a time, since no time is measured."""
+    """Measure each case in a process of its own; two run at a time, because no time is measured."""
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(_measured, cases))
+        return list(pool.map(_measure, cases))
 
 
-def _measured(case: Case) -> dict[str, Any]:
+def _measure(case: Case) -> dict[str, Any]:
     with endpoint() as url:
         command = [sys.executable, "-m", "benchmarks.sections.memory", url, fill(url, case)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return asdict(case) | told
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return asdict(case) | measured
 
 
 def section(full: bool) -> Section:
-    """The cases as a table."""
-    return told([measure(FULL_CASES) for _ in range(FULL_ROUNDS)] if full else [measure()])
+    """Measure, and return the section of the report."""
+    return describe([measure(FULL_CASES) for _ in range(FULL_ROUNDS)] if full else [measure()])
 
 
-def told(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
-    """What each round measured of the cases."""
+def describe(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
+    """Return the section of the report for some rounds of all cases."""
     at_once = min(CALLS, CASES[0].shards)
-    what = (
-        f"One task lands a stream, {at_once} shards at once if it has so many: the peak of its resident "
-        f"memory over what it has at rest. {of_rounds(len(rounds))}; the highest of all counts."
+    text = (
+        f"One task lands a stream and reads up to {at_once} shards at once. The table shows the peak of its "
+        f"resident memory above that of the idle process. {describe_rounds(len(rounds))}; the target counts "
+        "the highest."
     )
     rows = [
         [
-            alike[0]["name"],
-            *(f"{alike[0][column]:,.0f}" for column in ("shards", "rows", "mib")),
-            Spread.of([row["peak_mib"] for row in alike]).text(0),
+            same_case[0]["name"],
+            *(f"{same_case[0][column]:,.0f}" for column in ("shards", "rows", "mib")),
+            Spread.of([row["peak_mib"] for row in same_case]).text(0),
         ]
-        for alike in zip(*rounds, strict=True)
+        for same_case in zip(*rounds, strict=True)
     ]
-    worst = max((row for measured in rounds for row in measured), key=lambda row: row["peak_mib"])
-    met = worst["peak_mib"] <= MOST_MIB and at_once >= GOAL_CALLS
-    found = f"{worst['peak_mib']:,.0f} MiB, by {worst['name']} in {worst['shards']} shards; {at_once} at once"
-    target = Target(Goal.PEAK_MEMORY, found, met)
-    text = table(["backlog", "shards", "rows", "payload, MiB", "peak over idle, MiB"], rows)
-    return Section("Memory of a landing task", f"{what}\n\n{text}", [target])
+    worst = max((row for cases in rounds for row in cases), key=lambda row: row["peak_mib"])
+    met = worst["peak_mib"] <= MAX_MIB and at_once >= GOAL_CALLS
+    measured = (
+        f"{worst['peak_mib']:,.0f} MiB ({worst['name']} in {worst['shards']} shards); {at_once} at once"
+    )
+    target = Target(Goal.PEAK_MEMORY, measured, met)
+    results = markdown_table(["backlog", "shards", "rows", "payload, MiB", "peak above idle, MiB"], rows)
+    return Section("Memory of a landing task", f"{text}\n\n{results}", [target])
 
 
 if __name__ == "__main__":
-    print(json.dumps(landed(sys.argv[1], sys.argv[2])))  # noqa: T201  # the answer to `measure`
+    print(json.dumps(landed(sys.argv[1], sys.argv[2])))  # noqa: T201  # read by `measure`

@@ -1,21 +1,27 @@
-"""What Spark costs one small run: started as it comes, trimmed, with the archive of classes, or kept warm."""
+"""What Spark costs a small run: with its defaults, trimmed, with the class data archive, or as a server."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.measure import Spread, Usage, tree_cpu
-from benchmarks.harness.process_tree import spent
-from benchmarks.harness.section import Section, table
+from benchmarks.harness.command_usage import usage_of
+from benchmarks.harness.cpu import Usage, tree_cpu
+from benchmarks.harness.cpu_profile import hottest
+from benchmarks.harness.paths import ROOT
+from benchmarks.harness.section import Section, markdown_table
+from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
-from benchmarks.workers import run_profile
+from benchmarks.workers.run_profile import RunProfile
 from kinesis_assets.spark.local_settings import local_settings
 from kinesis_assets.spark.server import SparkServer
 
@@ -25,30 +31,30 @@ if TYPE_CHECKING:
 ROUNDS = 5
 SMALL = StreamSpec("small-run", shards=4, pages=1, page_records=1000)
 
-AS_IT_COMES = "Spark as it comes"
+DEFAULTS = "Spark with its defaults"
 TRIMMED = "trimmed, as a run starts it"
-WITH_ARCHIVE = "and with the archive of classes"
-KEPT = "attached to a server that is kept"
+WITH_ARCHIVE = "trimmed, with the class data archive"
+SERVER = "attached to a running server"
 
-SPARKS_OWN = {
+SPARK_DEFAULTS = {
     "spark.ui.enabled": "true",
-    "spark.ui.showConsoleProgress": "false",  # its own outside a shell
+    "spark.ui.showConsoleProgress": "false",  # the default outside a shell
     "spark.driver.extraJavaOptions": "",
     "spark.authenticate": "false",
-    "spark.driver.host": "127.0.0.1",  # its own is the host's address, which measures the same
+    "spark.driver.host": "127.0.0.1",  # the default is the address of the host, which makes no difference
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""What a Spark has that nobody told anything, for each setting that a run gives it."""
+"""Spark's default of each setting that a run sets."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way in which a run gets its Spark.
+    """A way for a run to get a Spark session.
 
     Attributes:
-        name: What it is called in the table.
-        environment: By which it gets it.
-        server: The process of the server that it attaches to; None if it starts a Spark.
+        name: Its name in the table.
+        environment: The environment variables that select it.
+        server: The process of the server that the run attaches to; None if the run starts Spark.
     """
 
     name: str
@@ -56,25 +62,25 @@ class Way:
     server: int | None = None
 
     def usage(self, *argv: str) -> Usage:
-        """What a run costs by a command: the process tree's CPU, and what the server spends meanwhile.
+        """Run a command, and return the CPU of its process tree and of the server.
 
         Raises:
-            ChildFailed: It failed.
+            CommandFailed: The command failed.
         """
         before = 0.0 if self.server is None else tree_cpu(self.server)
-        of_run = spent(*argv, environment=dict(self.environment))
+        usage = usage_of(*argv, environment=dict(self.environment))
         after = 0.0 if self.server is None else tree_cpu(self.server)
-        return Usage(of_run.cpu + after - before, of_run.wall)
+        return Usage(usage.cpu + after - before, usage.wall)
 
 
 @dataclass(frozen=True)
 class Starts:
-    """What was measured.
+    """The results.
 
     Attributes:
-        runs: By way, each round's.
-        archive: What making the archive takes, once.
-        server: What the server's start takes, until it answers.
+        runs: The rounds of each way, by its name.
+        archive: Creating the class data archive, once.
+        server: Starting the server, until it responds.
     """
 
     runs: Mapping[str, Sequence[Usage]]
@@ -82,34 +88,34 @@ class Starts:
     server: Usage
 
 
-def untold(folder: Path) -> dict[str, str]:
-    """An environment whose Spark gets none of the settings that a run gives it: the site names them all."""
-    missing = set(local_settings({})) - set(SPARKS_OWN)
-    assert not missing, f"what is {', '.join(missing)} where nobody says?"
-    lines = (f"{name} {value}\n" for name, value in SPARKS_OWN.items())
+def default_environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which Spark has its defaults: a site configuration that sets all of them."""
+    missing = set(local_settings({})) - set(SPARK_DEFAULTS)
+    assert not missing, f"the default of {', '.join(missing)} is not listed"
+    lines = (f"{name} {value}\n" for name, value in SPARK_DEFAULTS.items())
     (folder / "spark-defaults.conf").write_text("".join(lines), encoding="utf-8")
     return {"SPARK_CONF_DIR": str(folder)}
 
 
 def measure(rounds: int) -> Starts:
-    """Let a run of each way land the same stream into a new table, one way after the other in each round."""
+    """Land the same stream into a new table in each way, one after the other in each round."""
     with ExitStack() as stack:
         replay = stack.enter_context(replay_server())
         replay.create(SMALL)
-        site, without, caches, tables, log = (
+        site, empty_cache, cache, tables, log = (
             Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(5)
         )
-        nothing_cached, archive_cached = ({"XDG_CACHE_HOME": str(each)} for each in (without, caches))
+        no_archive, archive = ({"XDG_CACHE_HOME": str(folder)} for folder in (empty_cache, cache))
         cli = str(Path(sys.executable).with_name("kinesis-assets"))
-        archive = spent(cli, "spark", "--archive", environment=archive_cached)
-        began = time.monotonic()
+        archive_usage = usage_of(cli, "spark", "--archive", environment=archive)
+        started = time.monotonic()
         server = stack.enter_context(SparkServer(log / "log", preload=["kinesis_assets.replay.task"]))
-        of_server = Usage(tree_cpu(server.pid), time.monotonic() - began)
+        server_usage = Usage(tree_cpu(server.pid), time.monotonic() - started)
         ways = [
-            Way(AS_IT_COMES, nothing_cached | untold(site)),
-            Way(TRIMMED, nothing_cached),
-            Way(WITH_ARCHIVE, archive_cached),
-            Way(KEPT, nothing_cached | {"SPARK_REMOTE": server.url}, server.pid),
+            Way(DEFAULTS, no_archive | default_environment(site)),
+            Way(TRIMMED, no_archive),
+            Way(WITH_ARCHIVE, archive),
+            Way(SERVER, no_archive | {"SPARK_REMOTE": server.url}, server.pid),
         ]
         runs: dict[str, list[Usage]] = {way.name: [] for way in ways}
         command = [
@@ -123,13 +129,12 @@ def measure(rounds: int) -> Starts:
         for number in range(rounds):
             for way in ways:
                 runs[way.name].append(way.usage(*command, str(tables / f"{number}-{way.name}")))
-        return Starts(runs, archive, of_server)
+        return Starts(runs, archive_usage, server_usage)
 
 
-def told(of: Starts) -> str:
-    """The section's text."""
-    rounds = len(of.runs[AS_IT_COMES])
-    base = of.runs[AS_IT_COMES]
+def describe(starts: Starts) -> str:
+    """Return the text of the section."""
+    base = starts.runs[DEFAULTS]
     rows = [
         [
             name,
@@ -137,22 +142,54 @@ def told(of: Starts) -> str:
             Spread.of([usage.wall for usage in usages]).text(),
             Spread.of([usage.cpu / first.cpu for usage, first in zip(usages, base, strict=True)]).text(2),
         ]
-        for name, usages in of.runs.items()
+        for name, usages in starts.runs.items()
     ]
     return (
-        f"A run of {SMALL.shards} shards with {SMALL.page_records:,} records of {SMALL.record_bytes:,} bytes "
-        "each through Dagster into a new table, from its process's start to its end: nearly all of it is "
-        f"starting. CPU is of all its processes until the last has ended. Median of {rounds} rounds, one way "
-        "after the other in each, with the lowest and the highest.\n\n"
-        + table(["Spark", "CPU s", "wall s", "CPU beside the first"], rows)
-        + f"\n\nThe archive takes {of.archive.cpu:.1f} CPU s ({of.archive.wall:.1f} s), once for all; the "
-        f"server's start {of.server.cpu:.1f} ({of.server.wall:.1f} s). What the server spends on a run is in "
-        "the run's CPU."
+        f"A run over {SMALL.shards} shards with {SMALL.page_records:,} records of {SMALL.record_bytes:,} "
+        "bytes each, through Dagster into a new table, from the start of its process to its end. Nearly all "
+        "of it is start-up. CPU is that of all its processes until the last has ended. "
+        f"{describe_rounds(len(base))}; the ways follow each other in each round.\n\n"
+        + markdown_table(["Spark", "CPU s", "wall-clock s", "CPU relative to the first"], rows)
+        + f"\n\nThe class data archive is created once, in {starts.archive.cpu:.1f} CPU s "
+        f"({starts.archive.wall:.1f} s). The server starts in {starts.server.cpu:.1f} CPU s "
+        f"({starts.server.wall:.1f} s). The CPU that the server uses for a run counts as CPU of the run."
     )
 
 
 def section(full: bool) -> Section:
-    """Of the report."""
+    """Measure, and return the section of the report."""
     del full
-    of_run = run_profile.told(run_profile.measure(SMALL, ROUNDS))
-    return Section("Spark's start", f"{told(measure(ROUNDS))}\n\n{of_run}")
+    profiles = describe_profiles(measure_profiles(SMALL, ROUNDS))
+    return Section("Start of Spark", f"{describe(measure(ROUNDS))}\n\n{profiles}")
+
+
+def measure_profiles(spec: StreamSpec, rounds: int) -> list[RunProfile]:
+    """Profile runs over the same stream, each the first of its process."""
+    with replay_server() as server:
+        server.create(spec)
+        command = [sys.executable, "-m", "benchmarks.workers.run_profile"]
+        command += [server.url, spec.name, str(spec.records)]
+        return [RunProfile(**json.loads(subprocess.check_output(command, cwd=ROOT))) for _ in range(rounds)]
+
+
+def describe_profiles(profiles: Sequence[RunProfile]) -> str:
+    """Return the part of the section about the CPU of a run after Spark has started."""
+    by_package: Counter[str] = Counter()
+    for profile in profiles:
+        by_package.update(profile.own)
+    own, jvm, python_workers = (
+        Spread.of(seconds).text()
+        for seconds in (
+            [sum(profile.own.values()) for profile in profiles],
+            [profile.jvm for profile in profiles],
+            [profile.python_workers for profile in profiles],
+        )
+    )
+    shares = "; ".join(f"{package} {share:.0%}" for package, share in hottest(by_package))
+    return (
+        "The CPU of a run after Spark has started: such a run, the first of its process and with Dagster on "
+        f"a new SQLite database, uses {jvm} CPU s in Spark's JVM, {python_workers} in Spark's Python "
+        f"processes, and {own} in its own process. {describe_rounds(len(profiles))}. The CPU of its own "
+        "process by package, from samples of all threads (a package includes the standard library functions "
+        f"that it calls): {shares}."
+    )

@@ -1,4 +1,4 @@
-"""AWS services beside Kinesis on this machine: moto's endpoint, in a process of its own."""
+"""Other AWS services than Kinesis, emulated by moto in a process of its own."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ BUCKET = "lake"
 
 @contextmanager
 def moto_endpoint(log: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Have one while the block runs.
+    """Run moto until the end of the block.
 
     Args:
-        log: Takes a line for each request.
+        log: A file that receives a line for each request.
 
-    Returns:
-        Its URL, and its process.
+    Yields:
+        The URL of the endpoint, and its process.
     """
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with (log or Path(os.devnull)).open("wb") as told:
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
+    with (log or Path(os.devnull)).open("wb") as stderr:
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
     try:
         yield f"http://127.0.0.1:{port}", server
     finally:
@@ -46,10 +46,13 @@ def moto_endpoint(log: Path | None = None) -> Iterator[tuple[str, subprocess.Pop
 
 @contextmanager
 def bucket(log: Path | None = None) -> Iterator[str]:
-    """Have one while the block runs, to which the SDK's environment leads; gives its URI.
+    """Run an emulated bucket until the end of the block, and point the environment of this process to it.
 
     Args:
-        log: As of `moto_endpoint`.
+        log: A file that receives a line for each request.
+
+    Yields:
+        The URI of the bucket.
     """
     with moto_endpoint(log) as (url, _):
         environment = {"AWS_ENDPOINT_URL_S3": url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
@@ -58,24 +61,24 @@ def bucket(log: Path | None = None) -> Iterator[str]:
 
 
 def create_bucket(url: str) -> str:
-    """Create it at an endpoint, as soon as that is up; gives its URI."""
+    """Create the bucket at an endpoint as soon as it responds, and return the URI of the bucket."""
     _client(url).create_bucket(Bucket=BUCKET)
     return f"s3://{BUCKET}"
 
 
-def upload(folder: Path, name: str) -> None:
-    """Put all files of a folder into the environment's bucket, under a name."""
+def upload(folder: Path, prefix: str) -> None:
+    """Upload all files of a folder to the bucket of the environment, with a key prefix."""
     client = _client()
 
     def put(path: Path) -> None:
-        key = f"{name}/{path.relative_to(folder).as_posix()}"
+        key = f"{prefix}/{path.relative_to(folder).as_posix()}"
         client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(put, [path for path in folder.rglob("*") if path.is_file()]))
 
 
-def _client(url: str | None = None) -> Any:  # boto3 has no types of its own
+def _client(url: str | None = None) -> Any:  # boto3 has no type hints
     return boto3.client(
         "s3", region_name=REGION, endpoint_url=url, config=Config(retries={"max_attempts": 9})
     )

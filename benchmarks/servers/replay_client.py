@@ -1,4 +1,4 @@
-"""The replay server as its user sees it: a process of its own, and what it is told."""
+"""Start the replay server in a process of its own, and control it."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ class ReplayServer:
 
     Attributes:
         url: Its endpoint.
-        pid: Its process.
+        pid: The id of its process.
     """
 
     url: str
     pid: int
 
     def create(self, spec: StreamSpec) -> None:
-        """Serve a stream, whose pages are made now."""
+        """Build the pages of a stream, and serve it."""
         self._control("create", spec)
 
     def delete(self, stream: str) -> None:
-        """Serve it no more, and forget its pages."""
+        """Stop serving a stream, and release its pages."""
         self._control("delete", stream)
 
-    def latency(self, milliseconds: float) -> None:
-        """Let every answer from now on take so long."""
+    def set_latency(self, milliseconds: float) -> None:
+        """Delay every response from now on."""
         self._control("latency", milliseconds)
 
-    def calls(self) -> dict[str, int]:
-        """Calls by operation since this was last asked."""
+    def take_calls(self) -> dict[str, int]:
+        """Return the number of calls by operation, and reset the counters."""
         return msgspec.json.decode(self._control("calls", None), type=dict[str, int])
 
     def _control(self, command: str, argument: object) -> bytes:
         body = msgspec.json.encode(argument)
         # The URL is the one that our own process printed.
         request = urllib.request.Request(f"{self.url}/control/{command}", data=body, method="POST")  # noqa: S310
-        with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
-            told: bytes = answer.read()
-        return told
+        with urllib.request.urlopen(request, timeout=300) as response:  # noqa: S310
+            content: bytes = response.read()
+        return content
 
 
 @contextmanager
 def replay_server() -> Iterator[ReplayServer]:
-    """A replay server without a stream, up until the end of the block."""
+    """Run a replay server without any stream until the end of the block."""
     command = [sys.executable, "-m", "benchmarks.servers.replay_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,11 +1,12 @@
-"""The replay server: a Kinesis endpoint on the loopback that sends pages made beforehand.
+"""The replay server: a Kinesis endpoint on the loopback that sends pages built in advance.
 
     python -m benchmarks.servers.replay_server
 
-prints its URL and serves until it is told to stop. It answers what readers call (DescribeStreamSummary,
-DescribeStream, ListShards, GetShardIterator, GetRecords) in JSON, which is what the AWS SDK for Python talks;
-nothing is signed, nothing checked. What is measured is the reader, so an answer costs a look into a
-dictionary and the copies of a socket; `benchmarks.servers.replay_client` is how it is told what to serve.
+prints its URL and serves until it receives SIGTERM. It supports the operations that readers call
+(DescribeStreamSummary, DescribeStream, ListShards, GetShardIterator, GetRecords) in JSON, the protocol of the
+AWS SDK for Python, and verifies neither signatures nor arguments. The reader is to be measured and not the
+server, so a response costs a dictionary lookup and the copies of a socket. `benchmarks.servers.replay_client`
+controls it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 REGION = "us-east-1"
-SHARDS_A_PAGE = 1000
-"""AWS API reference, ListShards."""
+SHARDS_PER_PAGE = 1000
+"""See ListShards in the Kinesis API reference."""
 
 SECONDS_BETWEEN_CALLS = 0.2
 BYTES_PER_SECOND = 2_000_000
@@ -35,12 +36,12 @@ HASH_KEYS = 1 << 128
 _END_OF_HEAD = b"\r\n\r\n"
 
 
-class Refused(Exception):
-    """An answer that is an error.
+class ErrorResponse(Exception):
+    """An error response.
 
     Args:
-        code: Its name in the service's API.
-        message: What is wrong.
+        code: Its name in the Kinesis API.
+        message: Its message.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -49,7 +50,7 @@ class Refused(Exception):
 
 
 class _Request(msgspec.Struct, rename="pascal"):
-    """What is looked at of any operation's request."""
+    """The fields that the server reads, of all operations."""
 
     stream_name: str | None = None
     stream_a_r_n: str | None = msgspec.field(default=None, name="StreamARN")
@@ -59,17 +60,17 @@ class _Request(msgspec.Struct, rename="pascal"):
     starting_sequence_number: str = "0"
     timestamp: float = 0.0
     next_token: str | None = None
-    max_results: int = SHARDS_A_PAGE
+    max_results: int = SHARDS_PER_PAGE
     limit: int = 10_000
     exclusive_start_shard_id: str | None = None
 
 
 class Replay:
-    """What the server knows.
+    """The state of the server.
 
     Attributes:
-        latency: Seconds until an answer is sent; control calls are answered at once.
-        calls: By operation, since they were last read.
+        latency: Seconds until a response is sent; control calls are not delayed.
+        calls: Number of calls by operation, since the counters were last read.
     """
 
     def __init__(self) -> None:
@@ -79,15 +80,15 @@ class Replay:
         self._next_call: dict[tuple[str, int], float] = {}
         self._request = msgspec.json.Decoder(_Request)
 
-    def answer(self, operation: str, body: bytes) -> bytes:
-        """The body of an answer.
+    def respond(self, operation: str, body: bytes) -> bytes:
+        """Return the body of the response to a call.
 
         Raises:
-            Refused: It is an error.
+            ErrorResponse: The response is an error.
         """
         self.calls[operation] += 1
         request = self._request.decode(body)
-        answers: dict[str, Callable[[_Request], Any]] = {
+        operations: dict[str, Callable[[_Request], Any]] = {
             "DescribeStreamSummary": self._summary,
             "DescribeStream": self._description,
             "ListShards": self._shards,
@@ -95,12 +96,12 @@ class Replay:
         }
         if operation == "GetRecords":
             return self._page(request)
-        if operation not in answers:
-            raise Refused("UnknownOperationException", f"{operation} is not served")
-        return msgspec.json.encode(answers[operation](request))
+        if operation not in operations:
+            raise ErrorResponse("UnknownOperationException", f"{operation} is not supported")
+        return msgspec.json.encode(operations[operation](request))
 
     def control(self, command: str, body: bytes) -> bytes:
-        """Do what `benchmarks.servers.replay_client.Replay` asks for."""
+        """Run a control command of `benchmarks.servers.replay_client.ReplayServer`."""
         if command == "create":
             spec = msgspec.json.decode(body, type=StreamSpec)
             self._streams[spec.name] = ReplayStream(spec)
@@ -109,10 +110,10 @@ class Replay:
         elif command == "latency":
             self.latency = msgspec.json.decode(body, type=float) / 1000
         elif command == "calls":
-            told, self.calls = self.calls, Counter()
-            return msgspec.json.encode(told)
+            calls, self.calls = self.calls, Counter()
+            return msgspec.json.encode(calls)
         else:
-            raise Refused("UnknownOperationException", f"{command} is no command")
+            raise ErrorResponse("UnknownOperationException", f"unknown command {command}")
         return b"null"
 
     def _stream(self, request: _Request) -> ReplayStream:
@@ -121,20 +122,22 @@ class Replay:
 
     def _named(self, name: str) -> ReplayStream:
         if name not in self._streams:
-            raise Refused("ResourceNotFoundException", f"Stream {name} under account 000000000000 not found.")
+            raise ErrorResponse(
+                "ResourceNotFoundException", f"Stream {name} under account 000000000000 not found."
+            )
         return self._streams[name]
 
     def _summary(self, request: _Request) -> dict[str, Any]:
         stream = self._stream(request)
-        return {"StreamDescriptionSummary": {**_about(stream), "OpenShardCount": stream.spec.shards}}
+        return {"StreamDescriptionSummary": {**_description_of(stream), "OpenShardCount": stream.spec.shards}}
 
     def _description(self, request: _Request) -> dict[str, Any]:
         stream = self._stream(request)
         after = request.exclusive_start_shard_id
-        first = 0 if after is None else _number(after) + 1
-        shards = _listed(stream, first, 100)
+        first = 0 if after is None else _shard_index(after) + 1
+        shards = _list_shards(stream, first, 100)
         more = first + len(shards) < stream.spec.shards
-        return {"StreamDescription": {**_about(stream), "Shards": shards, "HasMoreShards": more}}
+        return {"StreamDescription": {**_description_of(stream), "Shards": shards, "HasMoreShards": more}}
 
     def _shards(self, request: _Request) -> dict[str, Any]:
         first = 0
@@ -143,26 +146,26 @@ class Replay:
             stream, first = self._named(name), int(start)
         else:
             stream = self._stream(request)
-        shards = _listed(stream, first, min(request.max_results, SHARDS_A_PAGE))
+        shards = _list_shards(stream, first, min(request.max_results, SHARDS_PER_PAGE))
         after = first + len(shards)
-        answer: dict[str, Any] = {"Shards": shards}
+        response: dict[str, Any] = {"Shards": shards}
         if after < stream.spec.shards:
-            answer["NextToken"] = f"{stream.spec.name}:{after}"
-        return answer
+            response["NextToken"] = f"{stream.spec.name}:{after}"
+        return response
 
     def _iterator(self, request: _Request) -> dict[str, str]:
-        stream, shard = self._stream(request), _number(request.shard_id)
+        stream, shard = self._stream(request), _shard_index(request.shard_id)
         if shard >= stream.spec.shards:
-            raise Refused("ResourceNotFoundException", f"Shard {request.shard_id} does not exist.")
+            raise ErrorResponse("ResourceNotFoundException", f"Shard {request.shard_id} does not exist.")
         number = request.starting_sequence_number
-        places: dict[str, Callable[[], int]] = {
+        indexes: dict[str, Callable[[], int]] = {
             "TRIM_HORIZON": lambda: 0,
             "LATEST": lambda: stream.spec.shard_records,
             "AT_TIMESTAMP": lambda: stream.index_at(request.timestamp),
             "AT_SEQUENCE_NUMBER": lambda: stream.index_of(shard, number),
             "AFTER_SEQUENCE_NUMBER": lambda: stream.index_of(shard, str(int(number) + 1)),
         }
-        index = places[request.shard_iterator_type]()
+        index = indexes[request.shard_iterator_type]()
         return {"ShardIterator": iterator(stream.spec.name, shard, index)}
 
     def _page(self, request: _Request) -> bytes:
@@ -170,16 +173,16 @@ class Replay:
         stream = self._named(name)
         if not stream.spec.throttled:
             return stream.page(int(shard), int(index), request.limit)
-        now, place = time.monotonic(), (name, int(shard))
-        if now < self._next_call.get(place, 0.0):
-            raise Refused("ProvisionedThroughputExceededException", f"Rate exceeded for shard {shard}")
+        now, key = time.monotonic(), (name, int(shard))
+        if now < self._next_call.get(key, 0.0):
+            raise ErrorResponse("ProvisionedThroughputExceededException", f"Rate exceeded for shard {shard}")
         body = stream.page(int(shard), int(index), request.limit)
         seconds = max(SECONDS_BETWEEN_CALLS, len(body) * 0.75 / BYTES_PER_SECOND)
-        self._next_call[place] = now + seconds
+        self._next_call[key] = now + seconds
         return body
 
 
-def _about(stream: ReplayStream) -> dict[str, Any]:
+def _description_of(stream: ReplayStream) -> dict[str, Any]:
     return {
         "StreamName": stream.spec.name,
         "StreamARN": f"arn:aws:kinesis:{REGION}:000000000000:stream/{stream.spec.name}",
@@ -192,7 +195,7 @@ def _about(stream: ReplayStream) -> dict[str, Any]:
     }
 
 
-def _listed(stream: ReplayStream, first: int, count: int) -> list[dict[str, Any]]:
+def _list_shards(stream: ReplayStream, first: int, count: int) -> list[dict[str, Any]]:
     shards = stream.spec.shards
     return [
         {
@@ -207,12 +210,12 @@ def _listed(stream: ReplayStream, first: int, count: int) -> list[dict[str, Any]
     ]
 
 
-def _number(shard_id: str) -> int:
+def _shard_index(shard_id: str) -> int:
     return int(shard_id.removeprefix("shardId-"))
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: requests with a Content-Length, one after the other."""
+    """A connection: requests with a Content-Length, one after the other."""
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
@@ -233,22 +236,22 @@ class _Connection(asyncio.Protocol):
             if len(self._received) < whole:
                 return
             body, self._received = self._received[end + len(_END_OF_HEAD) : whole], self._received[whole:]
-            self._answer(head.split(" ", 2)[1], headers.get("x-amz-target", ""), body)
+            self._respond(head.split(" ", 2)[1], headers.get("x-amz-target", ""), body)
 
-    def _answer(self, path: str, target: str, body: bytes) -> None:
+    def _respond(self, path: str, target: str, body: bytes) -> None:
         status = b"200 OK"
         try:
             if path.startswith("/control/"):
                 self._send(status, self._replay.control(path.removeprefix("/control/"), body))
                 return
-            answer = self._replay.answer(target.rpartition(".")[2], body)
-        except Refused as refused:
+            response = self._replay.respond(target.rpartition(".")[2], body)
+        except ErrorResponse as error:
             status = b"400 Bad Request"
-            answer = msgspec.json.encode({"__type": refused.code, "message": str(refused)})
+            response = msgspec.json.encode({"__type": error.code, "message": str(error)})
         if self._replay.latency:
-            asyncio.get_running_loop().call_later(self._replay.latency, self._send, status, answer)
+            asyncio.get_running_loop().call_later(self._replay.latency, self._send, status, response)
         else:
-            self._send(status, answer)
+            self._send(status, response)
 
     def _send(self, status: bytes, body: bytes) -> None:
         head = (
@@ -256,21 +259,21 @@ class _Connection(asyncio.Protocol):
             b"x-amzn-RequestId: c0ffee00-0000-4000-8000-000000000000\r\nContent-Length: %d\r\n\r\n"
         ) % (status, formatdate(usegmt=True).encode(), len(body))
         if not self._transport.is_closing():
-            # Apart, so that a large body is not copied for the sake of its head.
+            # Two writes, because joining them would copy the body.
             self._transport.write(head)
             self._transport.write(body)
 
 
 async def serve() -> None:
-    """Print the URL of a free port, and serve it until SIGTERM."""
+    """Print the URL of a free port, and serve on it until SIGTERM."""
     loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, over.set)
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
     replay = Replay()
     server = await loop.create_server(lambda: _Connection(replay), LOOPBACK, 0, backlog=2048)
     port = server.sockets[0].getsockname()[1]
-    print(f"http://{LOOPBACK}:{port}", flush=True)  # noqa: T201  # for who started it
-    await over.wait()
+    print(f"http://{LOOPBACK}:{port}", flush=True)  # noqa: T201  # read by `replay_server`
+    await stopped.wait()
 
 
 if __name__ == "__main__":

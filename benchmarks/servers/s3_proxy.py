@@ -1,4 +1,4 @@
-"""A proxy before an S3 endpoint, which can hold, drop or refuse the request that makes a table's commit."""
+"""A proxy for an S3 endpoint that can delay, drop or reject the request that commits to a Delta table."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_OF_ONE_WAY = {"content-length", "expect", "transfer-encoding"}
-_OF_THE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
+_HOP_BY_HOP_REQUEST = {"content-length", "expect", "transfer-encoding"}
+_HOP_BY_HOP_RESPONSE = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
 
 
 def _nothing() -> None:
@@ -26,18 +26,18 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Commit:
-    """What becomes of one commit's request.
+    """How the proxy handles the request of one commit.
 
     Attributes:
-        before: Done before it is passed on.
-        passed_on: Whether it is.
-        after: Done then.
-        status: What is answered; by default nothing: the connection is closed.
-        content: With these bytes.
+        before: Called before the request is forwarded.
+        forwarded: Whether the request is forwarded.
+        after: Called after that.
+        status: Status of the response; None closes the connection without a response.
+        content: Body of the response.
     """
 
     before: Callable[[], object] = _nothing
-    passed_on: bool = True
+    forwarded: bool = True
     after: Callable[[], object] = _nothing
     status: int | None = None
     content: bytes = b""
@@ -45,28 +45,28 @@ class Commit:
 
 @dataclass
 class S3Proxy:
-    """Passes everything on but the commits that it was told of, first told first.
+    """A proxy that forwards all requests, except for the commits that it is configured to handle.
 
     Attributes:
-        endpoint: Where S3 is.
-        commits: What becomes of the next ones.
-        answers: What S3 answered to each PUT into a table's log, as told or not.
+        endpoint: The endpoint of S3.
+        commits: How to handle the next commits; those after them are forwarded.
+        statuses: Status of each response of S3 to a PUT into the log of a table.
         latency: Seconds by which each request is delayed.
-        conditional_puts: Held while one is passed on. moto checks the condition and writes in two steps: of
-            two requests at once, both could win.
+        conditional_puts: Held while a conditional PUT is forwarded. moto checks the condition and writes in
+            two steps, so that two requests at once could both succeed.
     """
 
     endpoint: str
     latency: float = 0.0
     commits: deque[Commit] = field(default_factory=deque)
-    answers: list[int] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
     conditional_puts: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
-        proxy: S3Proxy = self
+        server: S3Proxy = self
 
         class Handler(_Handler):
-            of = proxy
+            proxy = server
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -81,17 +81,17 @@ class S3Proxy:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the proxy."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads a process here."""
+        """Environment variables that point a process to the proxy."""
         return {"AWS_ENDPOINT_URL_S3": self.url}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    of: S3Proxy
+    proxy: S3Proxy
     protocol_version = "HTTP/1.1"
 
     def handle(self) -> None:
@@ -99,27 +99,27 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self) -> None:
-        time.sleep(self.of.latency)
+        time.sleep(self.proxy.latency)
         body = self._body()
         commits = self.command == "PUT" and re.search(r"/_delta_log/\d{20}\.json$", urlsplit(self.path).path)
         try:
-            told = self.of.commits.popleft() if commits else Commit(status=0)
+            handling = self.proxy.commits.popleft() if commits else Commit(status=0)
         except IndexError:
-            told = Commit(status=0)
-        told.before()
-        if told.passed_on:
-            status, headers, content = self._pass_on(body)
+            handling = Commit(status=0)
+        handling.before()
+        if handling.forwarded:
+            status, headers, content = self._forward(body)
             if commits:
-                self.of.answers.append(status)
-        told.after()
-        if told.status is None:
+                self.proxy.statuses.append(status)
+        handling.after()
+        if handling.status is None:
             self.close_connection = True
-        elif told.status:
-            self._answer(told.status, {}, told.content)
+        elif handling.status:
+            self._respond(handling.status, {}, handling.content)
         else:
-            self._answer(status, headers, content)
+            self._respond(status, headers, content)
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815  # the base class calls them so
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815  # names of the base class
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -131,23 +131,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(chunks)
 
-    def _pass_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        connection = HTTPConnection(urlsplit(self.of.endpoint).netloc, timeout=30)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_WAY}
-        with self.of.conditional_puts if "If-None-Match" in self.headers else nullcontext():
+    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = HTTPConnection(urlsplit(self.proxy.endpoint).netloc, timeout=30)
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP_REQUEST
+        }
+        with self.proxy.conditional_puts if "If-None-Match" in self.headers else nullcontext():
             connection.request(self.command, self.path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
+            response = connection.getresponse()
+            content = response.read()
         connection.close()
-        return answer.status, dict(answer.getheaders()), content
+        return response.status, dict(response.getheaders()), content
 
-    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+    def _respond(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)
         length = str(len(content))
         for name, value in headers.items():
             if name.lower() == "content-length":
                 length = value if self.command == "HEAD" else length
-            elif name.lower() not in _OF_THE_CONNECTION:
+            elif name.lower() not in _HOP_BY_HOP_RESPONSE:
                 self.send_header(name, value)
         self.send_header("Content-Length", length)
         self.end_headers()

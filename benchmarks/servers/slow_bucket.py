@@ -1,4 +1,4 @@
-"""A bucket whose requests take as long as those over a network."""
+"""An emulated bucket whose requests take as long as over a network."""
 
 from __future__ import annotations
 
@@ -18,26 +18,30 @@ if TYPE_CHECKING:
 
 @contextmanager
 def slow_bucket(latency: float) -> Iterator[str]:
-    """Have one while the block runs, to which the environment of this process leads; gives its URI.
+    """Run an emulated bucket until the end of the block, and point the environment of this process to it.
 
     Args:
-        latency: Seconds by which each request is delayed, whoever makes it.
+        latency: Seconds by which every request is delayed.
+
+    Yields:
+        The URI of the bucket.
     """
     processes = multiprocessing.get_context("spawn")
     with moto_endpoint() as (endpoint, _):
-        here, there = processes.Pipe()
-        # In a process of its own: delta-rs holds the interpreter lock while it waits for some responses.
-        proxy = processes.Process(target=_serve, args=(endpoint, latency, there), daemon=True)
+        receiver, sender = processes.Pipe()
+        # It runs in a process of its own, because delta-rs holds the interpreter lock while it waits for some
+        # responses.
+        proxy = processes.Process(target=_serve, args=(endpoint, latency, sender), daemon=True)
         proxy.start()
         try:
-            with patch.dict(os.environ, here.recv()):
+            with patch.dict(os.environ, receiver.recv()):
                 yield create_bucket(endpoint)
         finally:
             proxy.kill()
             proxy.join()
 
 
-def _serve(endpoint: str, latency: float, there: Connection) -> None:
+def _serve(endpoint: str, latency: float, sender: Connection) -> None:
     with S3Proxy(endpoint, latency) as proxy:
-        there.send(proxy.environment | {"AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION})
-        there.poll(None)  # until it is killed
+        sender.send(proxy.environment | {"AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION})
+        sender.poll(None)  # until this process is killed

@@ -1,4 +1,4 @@
-"""One run that follows, in a process of its own.
+"""A continuous run in a process of its own.
 
 python -m benchmarks.workers.continuous_run ENDPOINT STREAM TABLE HOME SECONDS
 """
@@ -15,9 +15,9 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 
 
 def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> None:
-    """Follow all shards, as the sensor would ask for it."""
-    place = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
-    project = StreamProject.from_settings(stream=stream, follow_for=float(seconds), **place)
+    """Run all shards, as the sensor would request it."""
+    settings = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
+    project = StreamProject.from_settings(stream=stream, follow_for=float(seconds), **settings)
     with dg.DagsterInstance.local_temp(home) as instance, project.manager() as manager:
         shards = list(manager.current_shards(manager.client().listing()))
         instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)

@@ -1,11 +1,11 @@
-"""Our own ways through a stream, as processes that take orders.
+"""A landing and its bare parts, as workers.
 
     python -m benchmarks.workers.landing land | read | write
 
-`land`: HTTP to committed Delta, by a plan and a run in a warm Spark session. `read` and `write` are its bare
-parts: the same pages parsed and forgotten, and batches of the same records, there beforehand, written with
-the same codec; by two processes at once, since what runs beside makes a core slower, and a landing has two
-tasks.
+`land` reads over HTTP and commits to Delta, with a plan and a run in a warm Spark session. `read` and `write`
+are its bare parts: `read` parses the same pages and discards them, and `write` writes batches of the same
+records, which are in memory already, with the same codec. Each runs in two processes at once, because a
+landing has two tasks, and a core is slower while another one is busy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness.worker_protocol import Order, Read, private_stdout, take_orders
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -45,41 +45,41 @@ if TYPE_CHECKING:
 
 BATCH_ID = 1 << 61
 
-AT_ONCE = 2
-"""Tasks of a landing, and processes of a bare part."""
+PARALLELISM = 2
+"""Number of tasks of a landing, and of processes of a bare part."""
 
 SESSION = {
-    "spark.master": f"local[{AT_ONCE},4]",
+    "spark.master": f"local[{PARALLELISM},4]",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
-"""The rest is as a run has it."""
+"""All other settings are those of a run."""
 
 
-def client(order: Order) -> StreamClient:
-    """Of the order's stream."""
-    return StreamClient(order.stream, ClientSettings("us-east-1", order.url))
+def client(request: ReadRequest) -> StreamClient:
+    """Return a client for the stream of a request."""
+    return StreamClient(request.stream, ClientSettings("us-east-1", request.url))
 
 
-def landed(spark: SparkSession, order: Order) -> Read:
+def land_stream(spark: SparkSession, request: ReadRequest) -> ReadResult:
     """Plan, land and commit the whole stream into a new table."""
-    stream = client(order)
-    table = PositionedTable(order.folder)
+    stream = client(request)
+    table = PositionedTable(request.folder)
     shard_ids = [shard.shard_id for shard in stream.list_shards()]
     plan = plan_run(stream, table, asked=shard_ids, policy=ReadPolicy())
     result = execute_run(partial(land, spark), stream, table, plan)
     assert not result.errors, result.errors
     outcomes = result.outcomes.values()
-    return Read(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
+    return ReadResult(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
 
 
 ALL_SHARDS = slice(None)
-"""A share of the shards is a slice of their list."""
+"""Each process reads a share of the shards: a slice of their list."""
 
 
 def pages(stream: StreamClient, share: slice = ALL_SHARDS) -> Iterator[tuple[str, Records]]:
-    """Every page of a share of the shards, one after the other, unpaced, with its shard."""
+    """Yield every page of a share of the shards, with its shard, without pacing the calls."""
     for shard in stream.list_shards()[share]:
         iterator: str | None = stream.shard_iterator(shard.shard_id, Position(PositionKind.TRIM_HORIZON))
         while iterator is not None:
@@ -88,21 +88,21 @@ def pages(stream: StreamClient, share: slice = ALL_SHARDS) -> Iterator[tuple[str
             iterator = page.next_shard_iterator if page.millis_behind_latest else None
 
 
-def parsed(stream: StreamClient, share: slice) -> Read:
-    """Read a share of the shards and forget it."""
+def read_and_discard(stream: StreamClient, share: slice) -> ReadResult:
+    """Read a share of the shards, and discard the records."""
     records = size = 0
     for _, page in pages(stream, share):
         records += len(page)
         size += sum(map(len, page.payloads))
-    return Read(records, size)
+    return ReadResult(records, size)
 
 
-def tables(order: Order, share: slice = ALL_SHARDS) -> list[pa.Table]:
-    """A share of the shards as tables of a row group each, as a data file has them."""
+def row_groups(request: ReadRequest, share: slice = ALL_SHARDS) -> list[pa.Table]:
+    """Return a share of the shards as one table for each row group of a data file."""
     groups: list[pa.Table] = []
     pending: list[pa.RecordBatch] = []
-    for shard_id, page in pages(client(order), share):
-        pending.append(record_batch(order.stream, shard_id, page))
+    for shard_id, page in pages(client(request), share):
+        pending.append(record_batch(request.stream, shard_id, page))
         if sum(batch.nbytes for batch in pending) >= ROW_GROUP_BYTES:
             groups.append(_with_batch_id(pending))
             pending = []
@@ -116,10 +116,10 @@ def _with_batch_id(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return table.add_column(index, FILE_SCHEMA.field(index), ids)
 
 
-def written(order: Order, groups: Sequence[pa.Table]) -> Read:
-    """Write them all to one file."""
+def write_file(request: ReadRequest, groups: Sequence[pa.Table]) -> ReadResult:
+    """Write row groups to one file."""
     records = size = 0
-    path = Path(order.folder, f"{uuid4().hex}.parquet")
+    path = Path(request.folder, f"{uuid4().hex}.parquet")
     with pq.ParquetWriter(
         path, FILE_SCHEMA, compression=CODEC, use_dictionary=DICTIONARIES, write_statistics=STATISTICS
     ) as writer:
@@ -127,58 +127,58 @@ def written(order: Order, groups: Sequence[pa.Table]) -> Read:
             writer.write_table(group)
             records += group.num_rows
             size += sum(chunk.total_values_length for chunk in group["data"].chunks)
-    return Read(records, size)
+    return ReadResult(records, size)
 
 
-PARTS: dict[str, Callable[[Order, slice], Callable[[], Read]]] = {
-    "read": lambda order, share: partial(parsed, client(order), share),
-    "write": lambda order, share: partial(written, order, tables(order, share)),
+PARTS: dict[str, Callable[[ReadRequest, slice], Callable[[], ReadResult]]] = {
+    "read": lambda request, share: partial(read_and_discard, client(request), share),
+    "write": lambda request, share: partial(write_file, request, row_groups(request, share)),
 }
 
-_prepared: list[Callable[[], Read]] = []
-"""In a process of a bare part: what it does next, alone."""
+_prepared: list[Callable[[], ReadResult]] = []
+"""In a process of a bare part: the work that it does next."""
 
 
-def _prepare(kind: str, order: Order, share: slice) -> None:
-    _prepared[:] = [PARTS[kind](order, share)]
+def _prepare(kind: str, request: ReadRequest, share: slice) -> None:
+    _prepared[:] = [PARTS[kind](request, share)]
 
 
-def _do() -> Read:
+def _run_prepared() -> ReadResult:
     return _prepared[0]()
 
 
-def take_part(kind: str, marks: TextIO) -> None:
-    """Take orders of a bare part, each process with its share of the shards."""
+def serve_part(kind: str, replies: TextIO) -> None:
+    """Serve requests with a bare part; each process works on its share of the shards."""
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(AT_ONCE)
+            stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(PARALLELISM)
         ]
-        for started in [process.submit(int) for process in processes]:  # begins and imports
+        for started in [process.submit(int) for process in processes]:  # starts the process and its imports
             started.result()
 
-        def prepare(order: Order) -> Callable[[], Read]:
-            shares = [slice(number, None, AT_ONCE) for number in range(AT_ONCE)]
+        def prepare(request: ReadRequest) -> Callable[[], ReadResult]:
+            shares = [slice(number, None, PARALLELISM) for number in range(PARALLELISM)]
             pairs = zip(processes, shares, strict=True)
-            for prepared in [process.submit(_prepare, kind, order, share) for process, share in pairs]:
+            for prepared in [process.submit(_prepare, kind, request, share) for process, share in pairs]:
                 prepared.result()
-            return do
+            return work
 
-        def do() -> Read:
-            done = [process.submit(_do) for process in processes]
-            reads = [each.result() for each in done]
-            return Read(sum(read.records for read in reads), sum(read.bytes for read in reads))
+        def work() -> ReadResult:
+            running = [process.submit(_run_prepared) for process in processes]
+            reads = [future.result() for future in running]
+            return ReadResult(sum(read.records for read in reads), sum(read.bytes for read in reads))
 
-        take_orders(prepare, marks)
+        serve_requests(prepare, replies)
 
 
 def main(kind: str) -> None:
-    """Take orders of one kind."""
-    marks = private_stdout()
+    """Serve requests of one kind."""
+    replies = private_stdout()
     if kind != "land":
-        take_part(kind, marks)
+        serve_part(kind, replies)
         return
     spark = start_session(SESSION)
-    take_orders(lambda order: partial(landed, spark, order), marks)
+    serve_requests(lambda request: partial(land_stream, spark, request), replies)
     spark.stop()
 
 

@@ -1,16 +1,15 @@
-"""What landing consists of: the CPU of each part alone, over the same pages, and of a task that does it all.
+"""The CPU of each part of a landing over the same pages, and of a task that does everything.
 
-    python -m benchmarks.workers.landing_parts alone | whole URL ROUNDS
+    python -m benchmarks.workers.landing_parts separate | task URL ROUNDS
 
-prints CPU seconds for each part as JSON, medians. Where a target is missed, this tells why: what only another
-HTTP stack, JSON decoder or Parquet writer could save, and what is left to this package.
+prints the median CPU seconds of each part as JSON. If a target is missed, this shows the reason: what only
+another HTTP library, JSON decoder or Parquet writer could save, and what this package could save.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarks.harness import host_memory
-from benchmarks.harness.measure import GB
-from benchmarks.harness.single_process import REGION, landing_of, unpaced
-from benchmarks.harness.worker_protocol import Order
+from benchmarks.harness.host_memory import reclaim_from_host
+from benchmarks.harness.single_process import REGION, no_call_pacing, prepare_landing
+from benchmarks.harness.worker_protocol import ReadRequest
 from benchmarks.servers.replay_streams import ReplayStream, StreamSpec, iterator
-from benchmarks.workers.landing import tables, written
-from kinesis_assets.ingest.shard_group import CALLS as CALLS_AT_ONCE
+from benchmarks.workers.landing import row_groups, write_file
+from kinesis_assets.ingest.shard_group import CALLS as CONCURRENT_CALLS
 from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
@@ -41,39 +39,23 @@ from kinesis_assets.kinesis.transport.signed_call import SignedCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from benchmarks.servers.replay_client import ReplayServer
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
-WHOLE = StreamSpec("whole", shards=32, pages=12, page_records=1000)
-"""Longer, so that a task's beginning and end are as little of it as of a landing."""
+TASK_SPEC = StreamSpec("whole", shards=32, pages=12, page_records=1000)
+"""A longer stream, so that the start and the end of the task are as small a part as in a landing."""
 
-CALLS = "calls: signed, sent, received"
-DECODE = "JSON and base64 to bytes, typed; sequence numbers"
-CHECK = "positions, bounds, checksums, Arrow columns"
-WRITE = "Parquet written"
-ALL = f"all of these, as a task does them, {CALLS_AT_ONCE} calls at once"
+CALLS = "calls: sign, send, receive"
+DECODE = "decode JSON and base64 into typed pages; sequence numbers"
+CHECK = "positions, limits, checksums, Arrow columns"
+WRITE = "write Parquet"
+TASK = f"all of these in a task, with {CONCURRENT_CALLS} calls at once"
 
-ALONE = [CALLS, DECODE, CHECK, WRITE]
-"""What is measured alone, and adds up to a landing."""
+SEPARATE = [CALLS, DECODE, CHECK, WRITE]
+"""The parts that are measured separately, and together make up a landing."""
 
 _DATE = "Sat, 21 Nov 2026 00:00:00 GMT"
-
-
-def parts(server: ReplayServer, rounds: int) -> dict[str, float]:
-    """CPU seconds for 10^9 bytes of record data, by part.
-
-    The whole is measured in a process of its own: beside all the pages that the parts hold, memory is slower.
-    """
-    seconds: dict[str, float] = {}
-    for kind, spec in (("alone", SPEC), ("whole", WHOLE)):
-        server.create(spec)
-        command = [sys.executable, "-m", "benchmarks.workers.landing_parts", kind, server.url, str(rounds)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-        server.delete(spec.name)
-        seconds |= {part: each * GB / spec.data_bytes for part, each in json.loads(done.stdout).items()}
-    return seconds
 
 
 class _Parts:
@@ -81,7 +63,7 @@ class _Parts:
         self._url = url
         self._folder = folder
         self._client = StreamClient(SPEC.name, ClientSettings(REGION, url))
-        self._tables = tables(Order(url, SPEC.name, SPEC.records, folder))
+        self._groups = row_groups(ReadRequest(url, SPEC.name, SPEC.records, folder))
         served = ReplayStream(SPEC)
         self._bodies = {
             iterator(SPEC.name, shard, index): served.page(shard, index, PAGE_LIMIT)
@@ -89,30 +71,31 @@ class _Parts:
             for index in range(0, SPEC.shard_records, SPEC.page_records)
         }
         self._decode = msgspec.json.Decoder(WirePage).decode
-        self._undecoded = self._client_that(SignedCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
+        self._undecoded = self._client_with(SignedCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
         self._undecoded._get_records._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
-        self._local = self._client_that(
-            _Pages({begin: self._decode(body).to_result() for begin, body in self._bodies.items()})
+        self._local = self._client_with(
+            _Pages({iterator_: self._decode(body).to_result() for iterator_, body in self._bodies.items()})
         )
         self._shards = self._client.list_shards()
 
-    def _client_that(self, calls: Any) -> StreamClient:
-        """A client that has its records by other calls."""
+    def _client_with(self, calls: Any) -> StreamClient:
+        """Return a client that gets its records by other calls."""
         client = StreamClient(SPEC.name, self._client.settings)
         client._get_records = calls  # noqa: SLF001
         return client
 
     def call(self) -> None:
-        """Every page, not decoded."""
-        for begin in self._bodies:
-            self._undecoded.get_records(begin, PAGE_LIMIT)
+        """Request every page, without decoding it."""
+        for iterator_ in self._bodies:
+            self._undecoded.get_records(iterator_, PAGE_LIMIT)
 
     def decode(self) -> None:
+        """Decode every page."""
         for body in self._bodies.values():
             self._decode(body).to_result()
 
     def check(self) -> None:
-        """Every shard read and its batches made, from pages that are there."""
+        """Read every shard and create its batches, from pages that are in memory."""
         for number, shard in enumerate(self._shards):
             range_ = ShardRange(
                 shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range
@@ -124,11 +107,12 @@ class _Parts:
             assert reading.records == SPEC.shard_records, reading.records
 
     def write(self) -> None:
-        written(Order(self._url, SPEC.name, SPEC.records, self._folder), self._tables)
+        """Write all row groups."""
+        write_file(ReadRequest(self._url, SPEC.name, SPEC.records, self._folder), self._groups)
 
 
 class _Pages:
-    """Answers with pages that are there."""
+    """Calls that return pages from memory."""
 
     operation = "GetRecords"
 
@@ -136,47 +120,47 @@ class _Pages:
         self._pages = pages
 
     def __call__(self, arguments: Mapping[str, Any], _reservation: object) -> Awaitable[tuple[Page, str]]:
-        yield from ()  # it waits for nothing
+        yield from ()  # there is nothing to wait for
         page = self._pages[arguments["ShardIterator"]]
-        return replace(page, records=page.records[:]), _DATE  # whose columns are not made yet
+        return replace(page, records=page.records[:]), _DATE  # a copy, whose columns are not yet created
 
 
 class _Undecoded:
-    """Takes any body for a page without records."""
+    """A decoder that returns a page without records for any body."""
 
     def decode(self, _body: bytes) -> WirePage:
         return WirePage([], 0)
 
 
-def _alone(url: str, folder: str) -> dict[str, Callable[[], None]]:
-    of = _Parts(url, folder)
-    return {CALLS: of.call, DECODE: of.decode, CHECK: of.check, WRITE: of.write}
+def _separate(url: str, folder: str) -> dict[str, Callable[[], None]]:
+    parts = _Parts(url, folder)
+    return {CALLS: parts.call, DECODE: parts.decode, CHECK: parts.check, WRITE: parts.write}
 
 
-def _whole(url: str, folder: str) -> dict[str, Callable[[], None]]:
-    """All of it, without Spark, plan and commit."""
+def _task(url: str, folder: str) -> dict[str, Callable[[], None]]:
+    """Return all parts as a task does them, without Spark, plan and commit."""
 
     def task() -> None:
-        landing_of(url, WHOLE.name, folder)()
+        prepare_landing(url, TASK_SPEC.name, folder)()
 
-    return {ALL: task}
+    return {TASK: task}
 
 
-KINDS = {"alone": _alone, "whole": _whole}
+KINDS = {"separate": _separate, "task": _task}
 
 
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
-    """CPU seconds of each part over the whole of its stream, median."""
+    """Return the median CPU seconds of each part over its whole stream."""
     configure_allocators()  # as a task does
-    with tempfile.TemporaryDirectory() as folder, unpaced():
-        work = KINDS[kind](url, folder)
-        seconds: dict[str, list[float]] = {part: [] for part in work}
+    with tempfile.TemporaryDirectory() as folder, no_call_pacing():
+        parts = KINDS[kind](url, folder)
+        seconds: dict[str, list[float]] = {part: [] for part in parts}
         for number in range(rounds + 1):
-            for part, do in work.items():
-                host_memory.at_hand(WHOLE.data_bytes)
+            for part, work in parts.items():
+                reclaim_from_host(TASK_SPEC.data_bytes)
                 before = time.process_time()
-                do()
-                if number:  # the first one warms up
+                work()
+                if number:  # the first round is a warm-up
                     seconds[part].append(time.process_time() - before)
                 for file in Path(folder).rglob("*.parquet"):
                     file.unlink()
@@ -184,4 +168,4 @@ def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))  # noqa: T201  # for who started it
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))  # noqa: T201  # read by `measure_parts`

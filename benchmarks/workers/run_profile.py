@@ -1,4 +1,4 @@
-"""Where the CPU of a small run through Dagster goes, but for the start of Spark.
+"""The CPU of a small run through Dagster, without the start of Spark.
 
 python -m benchmarks.workers.run_profile URL STREAM RECORDS
 """
@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from benchmarks.harness.cpu_profile import hottest, package, sampled
-from benchmarks.harness.measure import ROOT, Spread, of_rounds, tree_cpu
+from benchmarks.harness.cpu import process_cpu, tree_cpu
+from benchmarks.harness.cpu_profile import package
+from benchmarks.harness.cpu_profile import profile as profile_cpu
 from benchmarks.harness.single_process import REGION
 from benchmarks.harness.worker_protocol import private_stdout
-from benchmarks.servers.replay_client import replay_server
 from benchmarks.workers.landing import SESSION
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.servers.replay_streams import StreamSpec
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -38,83 +34,43 @@ class RunProfile:
     """CPU seconds of a run.
 
     Attributes:
-        here: In its own process, by package.
-        jvm: In Spark's.
-        workers: In Spark's Python processes.
+        own: CPU of its own process, by package.
+        jvm: CPU of Spark's JVM.
+        python_workers: CPU of Spark's Python processes.
     """
 
-    here: Mapping[str, float]
+    own: Mapping[str, float]
     jvm: float
-    workers: float
+    python_workers: float
 
 
-def measure(spec: StreamSpec, rounds: int) -> list[RunProfile]:
-    """Runs over the same stream, each the first of its process."""
-    with replay_server() as server:
-        server.create(spec)
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.workers.run_profile",
-            server.url,
-            spec.name,
-            str(spec.records),
-        ]
-        return [RunProfile(**json.loads(subprocess.check_output(command, cwd=ROOT))) for _ in range(rounds)]
-
-
-def told(of: Sequence[RunProfile]) -> str:
-    """For the report."""
-    everywhere: Counter[str] = Counter()
-    for each in of:
-        everywhere.update(each.here)
-    here, jvm, workers = (
-        Spread.of(seconds).text()
-        for seconds in (
-            [sum(each.here.values()) for each in of],
-            [each.jvm for each in of],
-            [each.workers for each in of],
-        )
-    )
-    shares = "; ".join(f"{where} {share:.0%}" for where, share in hottest(everywhere))
-    return (
-        "Where the CPU of a run goes besides Spark's start: once Spark is there, such a run, the first of "
-        f"its process, with Dagster on a new SQLite, has {jvm} CPU s in Spark's JVM, {workers} in Spark's "
-        f"Python processes, and {here} in its own. {of_rounds(len(of))}. Of its own, by samples of all "
-        f"threads, each package with what it has the standard library do: {shares}."
-    )
-
-
-def _cpu_of(pid: int) -> float:
-    """Of a process without its children, by Linux' clock of it."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-def profile(url: str, stream: str, records: int) -> RunProfile:
-    """Of the first run of this process, as `kinesis-assets run` has it, in a Spark that is there."""
+def profile_run(url: str, stream: str, records: int) -> RunProfile:
+    """Profile the first run of this process, like one of `kinesis-assets run`, in a Spark session that is
+    running.
+    """
     spark = start_session(SESSION)
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  # nothing else knows the JVM
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  # the only way to the process of the JVM
     jvm = gateway.proc.pid
     with tempfile.TemporaryDirectory() as home:
         Path(home, "dagster.yaml").touch()
-        place = {"table": f"{home}/table", "endpoint_url": url, "region_name": REGION}
-        project = StreamProject.from_settings(stream, spark_config=SESSION, **place)
+        settings = {"table": f"{home}/table", "endpoint_url": url, "region_name": REGION}
+        project = StreamProject.from_settings(stream, spark_config=SESSION, **settings)
         with project.manager() as manager:
             shard_ids = list(manager.current_shards(manager.client().listing()))
         with dg.DagsterInstance.from_config(home) as instance:
-            of_tree, of_jvm, of_here = tree_cpu(os.getpid()), _cpu_of(jvm), time.process_time()
-            facts, spent = sampled(lambda: list(project.materialize(instance, shard_ids)), package)
-            of_jvm, of_here = _cpu_of(jvm) - of_jvm, time.process_time() - of_here
-            of_tree = tree_cpu(os.getpid()) - of_tree
+            tree, jvm_cpu, own = tree_cpu(os.getpid()), process_cpu(jvm), time.process_time()
+            shards, seconds = profile_cpu(lambda: list(project.materialize(instance, shard_ids)), package)
+            jvm_cpu, own = process_cpu(jvm) - jvm_cpu, time.process_time() - own
+            tree = tree_cpu(os.getpid()) - tree
     spark.stop()
-    assert sum(each["rows"] for each in facts) == records, facts
-    return RunProfile(spent, of_jvm, of_tree - of_jvm - of_here)
+    assert sum(shard["rows"] for shard in shards) == records, shards
+    return RunProfile(seconds, jvm_cpu, tree - jvm_cpu - own)
 
 
 def main(url: str, stream: str, records: str) -> None:
-    """Print it as JSON."""
-    with private_stdout() as answer:
-        answer.write(json.dumps(asdict(profile(url, stream, int(records)))))
+    """Print the profile as JSON."""
+    with private_stdout() as output:
+        output.write(json.dumps(asdict(profile_run(url, stream, int(records)))))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Parts of what `scale` measures, as processes that take orders.
+"""Runs over idle shards, and landings without Spark, as workers.
 
-    python -m benchmarks.workers.scale idle | group | unpaced
+    python -m benchmarks.workers.scale idle | paced | unpaced
 
-`idle`: a run of a warm Spark session over a stream of which nothing is new. `group`: one task's landing,
-without Spark, its plan and its commit; `unpaced`: the same, as fast as pages come.
+`idle` makes runs with a warm Spark session over a stream without new records. `paced` lands a stream as one
+task, without Spark, a plan and a commit; `unpaced` does the same without pacing its calls.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.single_process import landing_of, unpaced
-from benchmarks.harness.worker_protocol import Order, Read, private_stdout, take_orders
+from benchmarks.harness.single_process import no_call_pacing, prepare_landing
+from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.servers.replay_client import ReplayServer
-from benchmarks.workers.landing import SESSION, landed
+from benchmarks.workers.landing import SESSION, land_stream
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -27,51 +27,52 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Idle:
+class IdleRuns:
     """Runs over streams that this process has read to their tips before."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder
-        self._read: dict[str, Read] = {}
+        self._read: dict[str, ReadResult] = {}
 
-    def prepare(self, order: Order) -> Callable[[], Read]:
-        """Read the order's stream, if that was not yet done, and forget the server's calls."""
-        again = replace(order, folder=f"{self._folder}/{order.stream}")
-        if order.stream not in self._read:
-            self._read[order.stream] = landed(self._spark, again)
-        ReplayServer(order.url, 0).calls()
-        return partial(self._nothing_new, again)
+    def prepare(self, request: ReadRequest) -> Callable[[], ReadResult]:
+        """Read the stream to its tips if that is not yet done, and reset the server's counters of calls."""
+        again = replace(request, folder=f"{self._folder}/{request.stream}")
+        if request.stream not in self._read:
+            self._read[request.stream] = land_stream(self._spark, again)
+        ReplayServer(request.url, 0).take_calls()
+        return partial(self._run, again)
 
-    def _nothing_new(self, order: Order) -> Read:
-        read = landed(self._spark, order)
+    def _run(self, request: ReadRequest) -> ReadResult:
+        read = land_stream(self._spark, request)
         assert not read.records, read
-        return self._read[order.stream]
+        return self._read[request.stream]
 
 
-def group(order: Order) -> Callable[[], Read]:
-    """One task's landing."""
-    land = landing_of(order.url, order.stream, order.folder)
+def prepare_task(request: ReadRequest) -> Callable[[], ReadResult]:
+    """Return the landing of one task."""
+    land = prepare_landing(request.url, request.stream, request.folder)
 
-    def work() -> Read:
+    def work() -> ReadResult:
         landing = land()
-        return Read(landing.rows, landing.bytes)
+        return ReadResult(landing.rows, landing.bytes)
 
     return work
 
 
 def main(kind: str) -> None:
-    """Take orders of one kind."""
+    """Serve requests of one kind."""
     with ExitStack() as stack:
         if kind == "idle":
-            marks = private_stdout()
+            replies = private_stdout()
             spark = start_session(SESSION)
             stack.callback(spark.stop)
-            take_orders(Idle(spark, stack.enter_context(tempfile.TemporaryDirectory())).prepare, marks)
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            serve_requests(IdleRuns(spark, folder).prepare, replies)
             return
         if kind == "unpaced":
-            stack.enter_context(unpaced())
-        take_orders(group)
+            stack.enter_context(no_call_pacing())
+        serve_requests(prepare_task)
 
 
 if __name__ == "__main__":

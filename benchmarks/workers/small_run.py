@@ -1,4 +1,4 @@
-"""One whole run of a small stream through Dagster, with Spark as the environment says.
+"""A run over a small stream through Dagster, with the Spark session that the environment selects.
 
 python -m benchmarks.workers.small_run URL STREAM RECORDS FOLDER
 """
@@ -14,7 +14,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 
 
 def main(url: str, stream: str, records: str, folder: str) -> None:
-    """As `kinesis-assets run`, which sets some of what is compared here itself."""
+    """Do what `kinesis-assets run` does, except for the Spark settings that are compared here."""
     project = StreamProject.from_settings(
         stream,
         table=folder,
@@ -24,8 +24,8 @@ def main(url: str, stream: str, records: str, folder: str) -> None:
     )
     with project.manager() as manager:
         shard_ids = list(manager.current_shards(manager.client().listing()))
-    told = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
-    assert sum(each["rows"] for each in told) == int(records), told
+    shards = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
+    assert sum(shard["rows"] for shard in shards) == int(records), shards
 
 
 if __name__ == "__main__":

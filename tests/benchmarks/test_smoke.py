@@ -1,4 +1,4 @@
-"""The benchmark suite loads, measures and writes a report."""
+"""The benchmarks can be imported, and write a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks.harness.report import render
+from benchmarks.harness import report
+from benchmarks.harness.charts import growth_chart
+from benchmarks.harness.paths import BENCHMARKS, LAST_RUN
 from benchmarks.harness.section import Goal, Section, Target
 from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
@@ -25,16 +27,16 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_loads(module):
+def test_module_can_be_imported(module):
     assert import_module(module)
 
 
 @pytest.mark.parametrize("section", suite.modules(full=True))
-def test_a_section_can_be_measured(section):
+def test_section_can_be_measured(section):
     assert callable(import_module(f"benchmarks.sections.{section}").section)
 
 
-def test_the_stream_to_measure_with_returns_each_record_once():
+def test_replay_server_returns_each_record_once():
     orders = StreamSpec("orders", shards=2, pages=2, page_records=50, record_bytes=600)
     numbers = []
     with replay_server() as server:
@@ -49,8 +51,18 @@ def test_the_stream_to_measure_with_returns_each_record_once():
     assert len(set(numbers)) == len(numbers) == orders.records
 
 
-def test_a_section_is_rendered_with_its_targets():
-    section = Section("Runs", "Many.", [Target(Goal.SENSOR_TICK, "9.1 s", met=False)])
-    report = render([section], machine="a machine", command="make bench", minutes=9.6)
-    assert "## Runs\n\nMany." in report
-    assert f"| {Goal.SENSOR_TICK.what} | 9.1 s |" in report
+def test_report_contains_sections_with_their_targets_and_charts(tmp_path):
+    chart, _ = growth_chart("growth", "Growth", "x", "y", {"curve": [(1, 1), (2, 2)]})
+    section = Section("Runs", "Many.", [Target(Goal.SENSOR_TICK, "9.1 s", met=False)], [chart])
+    path = report.write(tmp_path / "new", [section], report.About("make bench", "Scope.", "a machine", 9.6))
+    text = path.read_text()
+    assert "## Runs\n\nMany." in text
+    assert f"| {Goal.SENSOR_TICK.description} | 9.1 s |" in text
+    assert "![Growth](charts/growth.png)" in text
+    assert (path.parent / "charts" / "growth.png").exists()
+
+
+def test_only_a_complete_run_replaces_the_committed_report():
+    assert suite.report_folder([], full=True) == BENCHMARKS
+    assert suite.report_folder([], full=False) == suite.report_folder(["landing"], full=True) == LAST_RUN
+    assert BENCHMARKS not in LAST_RUN.parents

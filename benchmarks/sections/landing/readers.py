@@ -1,11 +1,11 @@
-"""Every reader that is measured: ours, its bare parts, and the peers."""
+"""All readers that are compared: ours, its bare parts, and the peers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.measure import Command
 from benchmarks.harness.peer_environments import PeerUnavailable, dlt_source, python_of, version_of
+from benchmarks.harness.worker import Command
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -34,11 +34,11 @@ PEERS = {
     ASYNC: ("async-kinesis", "benchmarks.peers.async_kinesis"),
     DLT: ("dlt", "benchmarks.peers.dlt_source"),
 }
-"""By name, each one's environment and module."""
+"""Environment and module by name."""
 
 
-def peers() -> tuple[list[Command], dict[str, str]]:
-    """The peers that can be had here, and by name why the others cannot."""
+def available_peers() -> tuple[list[Command], dict[str, str]]:
+    """Return the peers that can be installed, and the reasons why others cannot, by name."""
     commands, missing = [], {}
     for name, (environment, module) in PEERS.items():
         try:
@@ -53,8 +53,8 @@ def peers() -> tuple[list[Command], dict[str, str]]:
 
 
 def versions(missing: Container[str]) -> str:
-    """The peers' packages, by environment, and the commit of dlt's source if that is not missing."""
+    """Return the packages of the peers, and the commit of dlt's source unless it is missing."""
     boto3, pyarrow, pyspark = (version_of("boto3", package) for package in ("boto3", "pyarrow", "pyspark"))
-    dlt = version_of("dlt") + ("" if DLT in missing else f" with its source of commit {dlt_source()}")
+    dlt = version_of("dlt") + ("" if DLT in missing else f" with its source at commit {dlt_source()}")
     others = f"{version_of('quixstreams')}, {version_of('async-kinesis')}"
     return f"{boto3} with {pyarrow} and {pyspark}, {others}, {dlt}"

@@ -1,4 +1,4 @@
-"""What a call costs that brings nothing, made in different ways: what surrounds a page, without the page."""
+"""CPU of a call that returns no records, made in different ways: the cost of a call without its page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from botocore.awsrequest import AWSRequest
 
-from benchmarks.harness.measure import Spread
 from benchmarks.harness.single_process import REGION
+from benchmarks.harness.spread import Spread
 from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from benchmarks.servers.replay_client import ReplayServer
 
@@ -25,35 +25,41 @@ EMPTY = StreamSpec("empty", shards=1, pages=0, page_records=1)
 CALLS = 200
 
 DIRECT = "as a reading makes it"
-SESSION = "signed and parsed so, but sent by the HTTP session of the AWS SDK"
+SESSION = "signed and parsed in the same way, but sent by the HTTP session of the AWS SDK"
 SDK = "by the AWS SDK alone"
 
 
-def cpu_of_empty_calls(server: ReplayServer, rounds: int) -> dict[str, Spread]:
-    """CPU of this process for one GetRecords, milliseconds, by the way in which it is made, in turns."""
+def measure(server: ReplayServer, rounds: int) -> dict[str, Spread]:
+    """Return the CPU of this process for one GetRecords in milliseconds, by the way in which it is made."""
     server.create(EMPTY)
     client = StreamClient(EMPTY.name, ClientSettings(REGION, server.url), attempts=1)
-    by_sdk = StreamClient(EMPTY.name, ClientSettings(REGION, server.url, sdk_parser=True))
+    sdk_client = StreamClient(EMPTY.name, ClientSettings(REGION, server.url, sdk_parser=True))
     shard_id = client.list_shards()[0].shard_id
     iterator = client.shard_iterator(shard_id, Position(PositionKind.TRIM_HORIZON))
     ways: dict[str, Callable[[], object]] = {
         DIRECT: lambda: client.get_records(iterator, PAGE_LIMIT),
-        SESSION: _by_session(client, iterator),
-        SDK: lambda: by_sdk.get_records(iterator, PAGE_LIMIT),
+        SESSION: _call_by_session(client, iterator),
+        SDK: lambda: sdk_client.get_records(iterator, PAGE_LIMIT),
     }
-    spent: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(rounds + 1):  # the first is warm-up
+    milliseconds: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(rounds + 1):  # the first round is a warm-up
         for way, call in ways.items():
-            began = time.process_time()
+            started = time.process_time()
             for _ in range(CALLS):
                 call()
             if number:
-                spent[way].append((time.process_time() - began) / CALLS * 1e3)
+                milliseconds[way].append((time.process_time() - started) / CALLS * 1e3)
     server.delete(EMPTY.name)
-    return {way: Spread.of(each) for way, each in spent.items()}
+    return {way: Spread.of(values) for way, values in milliseconds.items()}
 
 
-def _by_session(client: StreamClient, iterator: str) -> Callable[[], object]:
+def describe(milliseconds: Mapping[str, Spread]) -> str:
+    """Return the text of the report."""
+    ways = "; ".join(f"{spread.text(2)} ms {way}" for way, spread in milliseconds.items())
+    return f"CPU of one call that returns no records, without waits between calls: {ways}."
+
+
+def _call_by_session(client: StreamClient, iterator: str) -> Callable[[], object]:
     direct = client._get_records  # noqa: SLF001
     assert direct is not None
     session = client._client._endpoint.http_session  # noqa: SLF001

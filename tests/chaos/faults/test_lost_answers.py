@@ -66,7 +66,7 @@ def test_a_commit_whose_answer_is_dropped_is_seen_as_landed(on_s3: FaultBench, p
     proxy.commits.append(Commit())
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
     assert not proxy.commits
-    assert proxy.answers.count(200) == 1
+    assert proxy.statuses.count(200) == 1
     assert version(on_s3) == before + 1
     on_s3.assert_exactly_once()
 
@@ -104,7 +104,7 @@ def test_commits_that_never_arrive_are_tried_again(
     on_s3: FaultBench, proxy: S3Proxy, status: int | None
 ) -> None:
     before = version(on_s3)
-    proxy.commits += [Commit(passed_on=False, status=status)] * 2
+    proxy.commits += [Commit(forwarded=False, status=status)] * 2
     assert_committed(on_s3, on_s3.begin(NO_FAULT, environment=proxy.environment).wait().told)
     assert not proxy.commits
     assert version(on_s3) == before + 1
@@ -113,7 +113,7 @@ def test_commits_that_never_arrive_are_tried_again(
 
 def test_commits_that_are_denied_end_the_run_after_two_tries(on_s3: FaultBench, proxy: S3Proxy) -> None:
     before = version(on_s3)
-    proxy.commits += [Commit(passed_on=False, status=403, content=DENIED)] * 3
+    proxy.commits += [Commit(forwarded=False, status=403, content=DENIED)] * 3
     failed = on_s3.begin(NO_FAULT, environment=proxy.environment).wait()
     assert failed.err.startswith("TableNotWritable")
     assert "S3 returned AccessDenied" in failed.err
@@ -131,9 +131,9 @@ def test_a_commit_that_lands_and_is_answered_denied_is_seen_as_landed(
     on_s3.assert_exactly_once()
 
 
-@pytest.mark.parametrize("passed_on", [True, False])
+@pytest.mark.parametrize("forwarded", [True, False])
 def test_a_run_killed_while_its_commit_is_on_the_way_leaves_each_record_exactly_once(
-    on_s3: FaultBench, proxy: S3Proxy, passed_on: bool
+    on_s3: FaultBench, proxy: S3Proxy, forwarded: bool
 ) -> None:
     started = threading.Event()
 
@@ -142,7 +142,7 @@ def test_a_run_killed_while_its_commit_is_on_the_way_leaves_each_record_exactly_
         process.signal(signal.SIGKILL)
         process.process.wait(SECONDS)
 
-    proxy.commits.append(Commit(before=kill, passed_on=passed_on))
+    proxy.commits.append(Commit(before=kill, forwarded=forwarded))
     process = on_s3.begin(NO_FAULT, environment=proxy.environment)
     started.set()
     assert process.wait().code == -signal.SIGKILL
@@ -168,5 +168,5 @@ def test_a_killed_runs_commit_that_arrives_after_the_next_runs_is_refused(
     on_s3.assert_next_run_mends_all()
     release.set()
     assert answered.wait(SECONDS)
-    assert proxy.answers == [412]
+    assert proxy.statuses == [412]
     on_s3.assert_next_run_mends_all()

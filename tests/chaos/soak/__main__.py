@@ -1,8 +1,9 @@
-"""A soak: `python tests/chaos/soak --minutes 30`.
+"""The soak test: `python tests/chaos/soak --minutes 30`.
 
-A producer at a steady rate, a reshard a minute, a record distribution strategy that changes, faults, kills
-and a slow store; two deployments of Dagster on one table, of which one follows the stream. At the end the
-table must hold what was acknowledged, each record once; the exit code says so.
+A producer puts records at a steady rate, while shards are split and merged, the record distribution strategy
+changes, calls fail, processes are killed, and the store is slow. Two deployments of Dagster write to one
+table; the runs of the second one are continuous. At the end, the table must contain each acknowledged record
+once; otherwise, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import matplotlib as mpl
 from botocore.config import Config
 from deltalake import DeltaTable
 from deployment import Deployment, kill_one
-from producer import BATCHES_A_SECOND, OnDemandStream, Producer, every
+from producer import BATCHES_PER_SECOND, OnDemandStream, Producer, every
 
 from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.testing import Faults, LocalKinesis, aws_environment
@@ -42,20 +43,20 @@ SECONDS_BETWEEN_KILLS = 10
 SECONDS_BETWEEN_FAULTS = 3
 SECONDS_BETWEEN_RESHARDS = 60
 SECONDS_BETWEEN_STRATEGIES = 25
-SECONDS_IN_A_ROW = 60
-"""One deployment's processes are killed for so long, then the other's. A run that starts cold takes longer
-than the next kill is away: with both under fire nothing would ever land."""
+SECONDS_PER_TURN = 60
+"""The time for which the processes of one deployment are killed, before those of the other one. A cold start
+takes longer than the time between two kills, so that nothing would ever be committed if both were killed."""
 
 FOLLOW_FOR = 25.0
-"""Seconds that a run of the second deployment stays: it is killed in it, or lands again and again."""
+"""Duration of a continuous run of the second deployment. It commits several times, or is killed."""
 
 MINUTES_TO_CATCH_UP = 10
 
 
-def one_fault(faults: Faults, chance: random.Random) -> None:
-    """The next calls are bent. Those that nobody met yet are taken back, or they would gather for one run."""
+def inject_fault(faults: Faults, source: random.Random) -> None:
+    """Inject a fault into the next calls, in place of earlier faults, which could otherwise accumulate."""
     faults.clear()
-    chance.choice(
+    source.choice(
         [
             partial(faults.throttle, times=3),
             partial(faults.throttle, "PutRecords", times=1),
@@ -78,7 +79,7 @@ def one_fault(faults: Faults, chance: random.Random) -> None:
 
 
 def rows(table: str) -> list[tuple[str, str, bytes]]:
-    """(shard id, sequence number, data) of every row."""
+    """Return (shard id, sequence number, data) of every row."""
     names = ["shard_id", "sequence_number", "data"]
     columns = DeltaTable(table).to_pyarrow_table(columns=names)
     return list(zip(*(columns[name].to_pylist() for name in names), strict=True))
@@ -102,48 +103,50 @@ def plot(points: list[dict[str, float]], file: Path) -> None:
     figure.savefig(file)
 
 
-def catch_up(place: list[str]) -> None:
-    """Run through the command line until nothing is behind."""
+def catch_up(options: list[str]) -> None:
+    """Run the command line until no shard is behind."""
     deadline = time.monotonic() + MINUTES_TO_CATCH_UP * 60
     while True:
-        done = subprocess.run([SCRIPT, "run", *place, "--json"], check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            [SCRIPT, "run", *options, "--json"], check=False, capture_output=True, text=True
+        )
         shards = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode == 0 and not any(shard["lag_ms"] for shard in shards):
             return
         if time.monotonic() > deadline:
-            sys.exit(f"the stream cannot be caught up with: {done.stdout}{done.stderr}")
+            sys.exit(f"the table does not catch up with the stream: {done.stdout}{done.stderr}")
 
 
 class Soak:
-    """Everything that happens at once, and what was seen of it.
+    """Everything that happens at once, and what was observed.
 
     Attributes:
-        points: What each minute was like.
-        kills: By what was killed.
-        reshards: How many.
-        failures: What went wrong with the soak itself.
-        deployments: Both; the second one follows.
+        points: The figures of each minute.
+        kills: Number of killed processes, by kind.
+        reshards: Number of reshards.
+        failures: Errors of the soak test itself.
+        deployments: Both deployments; the runs of the second one are continuous.
     """
 
     def __init__(
         self, local: LocalKinesis, faults: Faults, folder: Path, table: str, rate: int, seed: int
     ) -> None:
         self.table = table
-        self.place = ["--stream", STREAM, "--table", table]
-        self.place += ["--endpoint-url", local.endpoint_url, "--region", local.region]
+        self.options = ["--stream", STREAM, "--table", table]
+        self.options += ["--endpoint-url", local.endpoint_url, "--region", local.region]
         self.points: list[dict[str, float]] = []
         self.kills: Counter[str] = Counter()
         self.reshards = 0
         self.failures: list[str] = []
         self._faults = faults
-        chances = [random.Random(seed + number) for number in range(4)]
-        self._chances = chances[1:3]
+        sources = [random.Random(seed + number) for number in range(4)]
+        self._sources = sources[1:3]
         client: Any = partial(
             boto3.client, "kinesis", endpoint_url=local.endpoint_url, region_name=local.region
         )
-        self._stream = OnDemandStream(client(), STREAM, chances[3])
+        self._stream = OnDemandStream(client(), STREAM, sources[3])
         no_retries = Config(retries={"total_max_attempts": 1})
-        self.producer = Producer(client(config=no_retries), STREAM, rate, chances[0])
+        self.producer = Producer(client(config=no_retries), STREAM, rate, sources[0])
         self.deployments = [
             Deployment(
                 folder / name,
@@ -156,33 +159,33 @@ class Soak:
             for name, follow_for in (("one", None), ("other", FOLLOW_FOR))
         ]
 
-    def go_on_for(self, minutes: int) -> None:
-        """Let it all happen, with a line a minute."""
+    def run(self, minutes: int) -> None:
+        """Let everything happen at once, and print a line each minute."""
         stopped = threading.Event()
-        again = partial(every, stopped=stopped, failures=self.failures)
+        repeat = partial(every, stopped=stopped, failures=self.failures)
         threads = [
-            again(1 / BATCHES_A_SECOND, self.producer.produce),
-            again(SECONDS_BETWEEN_FAULTS, partial(one_fault, self._faults, self._chances[0])),
-            again(SECONDS_BETWEEN_KILLS, self._kill),
-            again(SECONDS_BETWEEN_RESHARDS, self._reshard),
-            again(SECONDS_BETWEEN_STRATEGIES, self._switch_strategy),
-            again(1, lambda: [deployment.keep_up() for deployment in self.deployments]),
+            repeat(1 / BATCHES_PER_SECOND, self.producer.produce),
+            repeat(SECONDS_BETWEEN_FAULTS, partial(inject_fault, self._faults, self._sources[0])),
+            repeat(SECONDS_BETWEEN_KILLS, self._kill),
+            repeat(SECONDS_BETWEEN_RESHARDS, self._reshard),
+            repeat(SECONDS_BETWEEN_STRATEGIES, self._switch_strategy),
+            repeat(1, lambda: [deployment.ensure_running() for deployment in self.deployments]),
         ]
         try:
-            began = time.monotonic()
+            started = time.monotonic()
             for minute in range(1, minutes + 1):
-                time.sleep(max(0.0, began + minute * 60 - time.monotonic()))
-                self.note(minute)
+                time.sleep(max(0.0, started + minute * 60 - time.monotonic()))
+                self.record(minute)
         finally:
             stopped.set()
             for thread in threads:
                 thread.join()
             for deployment in self.deployments:
-                deployment.end()
+                deployment.stop()
             self._faults.clear()
 
-    def note(self, minute: int) -> None:
-        """Look, and print it."""
+    def record(self, minute: int) -> None:
+        """Record the figures of a minute, and print them."""
         put, landed = len(self.producer.acknowledged), count(self.table)
         point = {
             "minute": minute,
@@ -196,8 +199,8 @@ class Soak:
         click.echo(", ".join(f"{name} {value}" for name, value in point.items()))
 
     def _kill(self) -> None:
-        turn = int(time.monotonic()) // SECONDS_IN_A_ROW
-        kind = kill_one(self.deployments[turn % len(self.deployments)], self._chances[1])
+        turn = int(time.monotonic()) // SECONDS_PER_TURN
+        kind = kill_one(self.deployments[turn % len(self.deployments)], self._sources[1])
         if kind:
             self.kills[kind] += 1
 
@@ -208,11 +211,11 @@ class Soak:
     def _switch_strategy(self) -> None:
         self.producer.needs_keys = self._stream.switch_strategy()
 
-    def examined(self) -> bool:
-        """Whether the doctor finds no problem, with each deployment's events."""
+    def doctor_finds_no_problem(self) -> bool:
+        """Return whether `kinesis-assets doctor` finds no problem with the events of either deployment."""
         return all(
             subprocess.run(
-                [SCRIPT, "doctor", *self.place, "--rows"],
+                [SCRIPT, "doctor", *self.options, "--rows"],
                 env=os.environ | {"DAGSTER_HOME": str(deployment.home)},
                 check=False,
             ).returncode
@@ -220,26 +223,27 @@ class Soak:
             for deployment in self.deployments
         )
 
-    def really_soaked(self) -> bool:
-        """Whether all that was to happen did; printed if not."""
+    def everything_happened(self) -> bool:
+        """Return whether all kinds of events happened and nothing failed, and print the figures."""
         happened = {
             "records": len(self.producer.acknowledged),
             "records without a partition key": self.producer.keyless,
             "reshards": self.reshards,
             "kills": self.kills.total(),
         }
-        most = self.deployments[1].most_commits_of_a_run()  # kills may leave no run time for a second one
-        click.echo(f"happened {happened}, most commits of a run {most}, failed {self.failures}")
+        # Not required to be above 1, because kills may leave no run enough time for a second commit.
+        most = self.deployments[1].max_commits_of_a_run()
+        click.echo(f"events: {happened}; maximum commits of a run: {most}; failures: {self.failures}")
         return all(happened.values()) and not self.failures
 
 
 @click.command()
 @click.option("--minutes", default=30, show_default=True)
-@click.option("--rate", default=200, show_default=True, help="Records a second.")
-@click.option("--latency", default=20, show_default=True, help="Milliseconds of each request to the store.")
-@click.option("--seed", type=int, help="Of what happens when; drawn by default.")
+@click.option("--rate", default=200, show_default=True, help="Records per second.")
+@click.option("--latency", default=20, show_default=True, help="Latency of the store in milliseconds.")
+@click.option("--seed", type=int, help="Seed of all random decisions. Random by default.")
 def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
-    """Soak for so many minutes; exit 0 if the table then holds what was acknowledged."""
+    """Run the soak test, and exit with 0 if the table contains each acknowledged record once."""
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}")
     folder = PROJECT / ".local" / "soak"
@@ -250,28 +254,28 @@ def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
         os.environ |= aws_environment(local)
         table = f"{stack.enter_context(slow_bucket(latency / 1000))}/soak"
         soak = Soak(local, faults, folder, table, rate, seed)
-        soak.go_on_for(minutes)
+        soak.run(minutes)
         click.echo(f"killed {dict(soak.kills)}; catching up")
-        catch_up(soak.place)
-        soak.note(minutes + 1)
+        catch_up(soak.options)
+        soak.record(minutes + 1)
         plot(soak.points, folder / "soak.png")
-        well = holds_exactly(rows(soak.table), soak.producer)
-        sys.exit(0 if well and soak.really_soaked() and soak.examined() else 1)
+        exact = contains_exactly(rows(soak.table), soak.producer)
+        sys.exit(0 if exact and soak.everything_happened() and soak.doctor_finds_no_problem() else 1)
 
 
-def holds_exactly(found: list[tuple[str, str, bytes]], producer: Producer) -> bool:
-    """Whether the table holds what was acknowledged, each record once; printed."""
-    wanted, there = Counter(producer.acknowledged), Counter(found)
-    lost, more = wanted - there, there - wanted
-    # A put whose answer was lost may be in the stream; then it is in the table, once.
-    unsure = [row for row in more if row[2] in producer.unsure]
-    twice = [row for row, times in there.items() if times > 1]
-    wrong = more.total() - len(unsure)
+def contains_exactly(found: list[tuple[str, str, bytes]], producer: Producer) -> bool:
+    """Return whether the rows are the acknowledged records, each of them once, and print the numbers."""
+    expected, actual = Counter(producer.acknowledged), Counter(found)
+    missing, additional = expected - actual, actual - expected
+    # A record whose response was lost may be in the stream, and is then in the table once.
+    unsure = [row for row in additional if row[2] in producer.unsure]
+    duplicates = [row for row, times in actual.items() if times > 1]
+    unexpected = additional.total() - len(unsure)
     click.echo(
-        f"{wanted.total()} acknowledged, {len(unsure)} more whose answer was lost; "
-        f"lost {lost.total()}, twice {len(twice)}, from nowhere {wrong}"
+        f"{expected.total()} acknowledged, {len(unsure)} in addition whose response was lost; "
+        f"{missing.total()} missing, {len(duplicates)} duplicated, {unexpected} unexpected"
     )
-    return not (lost or twice or wrong)
+    return not (missing or duplicates or unexpected)
 
 
 main()

@@ -1,4 +1,4 @@
-"""Deployments of Dagster on one stream and one table, and what kills their processes."""
+"""Deployments of Dagster with one stream and one table, whose processes are killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import dagster as dg
 import yaml
 
 if TYPE_CHECKING:
-    import random
+    from random import Random
 
 DEFINITIONS = """
 from kinesis_assets import build_kinesis_stream
@@ -38,16 +38,16 @@ VICTIMS = {
     "Python worker": "pyspark.daemon",
     "daemon": "dagster._daemon",
 }
-"""What is killed, and what its command line has."""
+"""The kinds of processes that are killed, and a part of their command lines."""
 
 
 class Deployment:
-    """An instance and its daemon, which is started again whenever it has died.
+    """A Dagster instance and its daemon, which is restarted when it has died.
 
     Args:
-        folder: Where it lives.
-        project: Whose dagster.yaml it takes.
-        **definitions: What is filled in in `DEFINITIONS`.
+        folder: The folder of the instance.
+        project: The project whose dagster.yaml it uses.
+        **definitions: Values for the placeholders in `DEFINITIONS`.
     """
 
     def __init__(self, folder: Path, project: Path, **definitions: object) -> None:
@@ -56,15 +56,15 @@ class Deployment:
         self._definitions = folder / "definitions.py"
         self._definitions.write_text(DEFINITIONS.format(**definitions))
         settings = yaml.safe_load((project / "dagster.yaml").read_text())
-        settings["concurrency"]["runs"]["max_concurrent_runs"] = 1  # of two on two cores
+        settings["concurrency"]["runs"]["max_concurrent_runs"] = 1  # two deployments share two cores
         settings["run_monitoring"] |= {"poll_interval_seconds": 5, "max_runtime_seconds": 120}
         (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
         self._marker = uuid4().hex
         self._log = (folder / "log").open("ab")
         self._daemon: subprocess.Popen[bytes] | None = None
 
-    def keep_up(self) -> None:
-        """Start the daemon if it does not run."""
+    def ensure_running(self) -> None:
+        """Start the daemon unless it is running."""
         if self._daemon is None or self._daemon.poll() is not None:
             self._daemon = subprocess.Popen(
                 [sys.executable, "-m", "dagster._daemon", "run", "-f", str(self._definitions)],
@@ -75,7 +75,7 @@ class Deployment:
             )
 
     def processes(self) -> dict[int, str]:
-        """Everything that runs in this deployment: process id to command line."""
+        """Return the processes of this deployment: command lines by process id."""
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -84,9 +84,9 @@ class Deployment:
         return found
 
     def conflicts(self) -> int:
-        """How often a shard was told to have been moved by another run."""
+        """Return how often a shard was reported as moved by another run."""
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
-            states: Counter[str] = Counter()  # of shards; maintenance is observed too, without a state
+            states: Counter[str] = Counter()  # maintenance reports observations without a state
             for key in instance.all_asset_keys():
                 for record in instance.fetch_observations(key, limit=10_000).records:
                     event = record.event_log_entry.asset_observation
@@ -94,21 +94,22 @@ class Deployment:
                         states[str(event.metadata["state"].value)] += 1
         return states["conflict"]
 
-    def most_commits_of_a_run(self) -> int:
-        """Commits with rows that one run told of: several if it followed."""
+    def max_commits_of_a_run(self) -> int:
+        """Return the maximum number of commits with rows of a run; a continuous run makes several."""
         commits: defaultdict[str, set[Any]] = defaultdict(set)
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
             for key in instance.all_asset_keys():
                 for record in instance.fetch_materializations(key, limit=10_000).records:
                     event = record.event_log_entry
-                    told = event.asset_materialization
-                    if told and "batch_id" in told.metadata:  # a shard's
-                        commits[event.run_id].add(told.metadata["batch_id"].value)
+                    materialization = event.asset_materialization
+                    if materialization and "batch_id" in materialization.metadata:  # an event of a shard
+                        commits[event.run_id].add(materialization.metadata["batch_id"].value)
         return max(map(len, commits.values()), default=0)
 
-    def end(self) -> None:
-        """End everything that runs here."""
-        if self._daemon is not None:  # by its number: its environment may not be there yet, just begun
+    def stop(self) -> None:
+        """Kill all processes of this deployment."""
+        # Kill it by its id, because a new process may not yet have the marker in its environment.
+        if self._daemon is not None:
             self._daemon.kill()
             self._daemon.wait()
         while processes := self.processes():
@@ -118,12 +119,12 @@ class Deployment:
         self._log.close()
 
 
-def kill_one(deployment: Deployment, chance: random.Random) -> str | None:
-    """SIGKILL one process of those that run; what it was."""
-    kind = chance.choice(list(VICTIMS))
+def kill_one(deployment: Deployment, random: Random) -> str | None:
+    """Kill one running process with SIGKILL, and return its kind."""
+    kind = random.choice(list(VICTIMS))
     found = [pid for pid, command in deployment.processes().items() if VICTIMS[kind] in command]
     if not found:
         return None
     with suppress(ProcessLookupError):
-        os.kill(chance.choice(found), signal.SIGKILL)
+        os.kill(random.choice(found), signal.SIGKILL)
     return kind

@@ -94,7 +94,8 @@ def test_a_session_on_spark_connect_needs_no_java_here(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("master", "told"), [("local[2,4]", sys.executable), ("spark://127.0.0.1:1", None)])
-def test_only_workers_on_this_machine_are_told_to_run_this_python(monkeypatch, master, told):
+def test_only_workers_on_this_machine_are_told_to_run_this_python(java, monkeypatch, master, told):
+    java('openjdk version "17.0.15" 2025-04-15')
     monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is put back
     monkeypatch.delenv("PYSPARK_PYTHON")
     prepare({"spark.master": master})

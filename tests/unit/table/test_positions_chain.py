@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.sections.chain import MOST_BYTES, THREE_DAYS, BusyStream, mean_bytes
+from benchmarks.data.busy_stream import BusyStream
+from benchmarks.sections.chain import MAX_BYTES, THREE_DAYS, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -256,13 +257,13 @@ def chain_of(tmp_path):
 
 @pytest.mark.parametrize("moving", [1, 10, 100, 1000])
 def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes_at_most(moving):
-    assert mean_bytes(1000, moving) * THREE_DAYS < MOST_BYTES
+    assert mean_bytes(1000, moving) * THREE_DAYS < MAX_BYTES
 
 
 def test_positions_of_a_thousand_shards_that_all_move_are_read_back_from_two_files(chain_of):
     stream, bench = BusyStream(1000), chain_of()
     for _ in range(9):
-        landed = stream.a_second(1000)
+        landed = stream.advance(1000)
         bench.follow(stream.shards, landed=landed)
         files, found = bench.read()
         assert found == bench.newest

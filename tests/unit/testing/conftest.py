@@ -1,4 +1,4 @@
-"""Fixtures of the test kit: a client that tries nothing again, and a stream of two shards."""
+"""Fixtures for tests of the test kit: a client without retries, and a stream with two shards."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ A, B = "shardId-000000000000", "shardId-000000000001"
 KEYS = {A: "0", B: str(2**128 - 1)}
 
 Connect = Callable[..., Any]
-Refused = Callable[[str, int], AbstractContextManager[None]]
+Rejected = Callable[[str, int], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
 class Orders:
-    """A stream, by the calls that tests make most; every call is one call."""
+    """A stream, with methods for the calls that tests often make."""
 
     client: Any
     name: str
 
     def put(self, *data: bytes, shard_id: str = A) -> list[str]:
-        """Put records to a shard, one by one; their sequence numbers."""
+        """Put records into a shard, one by one, and return their sequence numbers."""
         return [
             self.client.put_record(
                 StreamName=self.name, Data=each, PartitionKey="k", ExplicitHashKey=KEYS[shard_id]
@@ -41,24 +41,24 @@ class Orders:
         ]
 
     def put_all(self, *data: bytes, shard_ids: tuple[str, ...] = (A,)) -> dict[str, Any]:
-        """Put records at once, to shards in turn."""
+        """Put records with one call, into the shards in turn."""
         entries = [
-            {"Data": each, "PartitionKey": "k", "ExplicitHashKey": KEYS[shard_ids[place % len(shard_ids)]]}
-            for place, each in enumerate(data)
+            {"Data": each, "PartitionKey": "k", "ExplicitHashKey": KEYS[shard_ids[number % len(shard_ids)]]}
+            for number, each in enumerate(data)
         ]
-        answer: dict[str, Any] = self.client.put_records(StreamName=self.name, Records=entries)
-        return answer
+        response: dict[str, Any] = self.client.put_records(StreamName=self.name, Records=entries)
+        return response
 
     def iterator(self, shard_id: str = A, kind: str = "TRIM_HORIZON", **more: Any) -> str:
-        place = {"StreamName": self.name, "ShardId": shard_id, "ShardIteratorType": kind}
-        return str(self.client.get_shard_iterator(**place, **more)["ShardIterator"])
+        arguments = {"StreamName": self.name, "ShardId": shard_id, "ShardIteratorType": kind}
+        return str(self.client.get_shard_iterator(**arguments, **more)["ShardIterator"])
 
     def page(self, iterator: str | None = None, shard_id: str = A) -> dict[str, Any]:
         page: dict[str, Any] = self.client.get_records(ShardIterator=iterator or self.iterator(shard_id))
         return page
 
     def data(self, shard_id: str = A) -> list[bytes]:
-        """What a page from the beginning holds."""
+        """Return the data of the first page."""
         return [record["Data"] for record in self.page(shard_id=shard_id)["Records"]]
 
     def shard_ids(self, **more: Any) -> list[str]:
@@ -72,7 +72,7 @@ class Orders:
 
 @pytest.fixture
 def connect() -> Connect:
-    """A plain boto3 client that makes each call once."""
+    """Create a boto3 client without retries."""
 
     def connect(local: LocalKinesis, **config: Any) -> Any:
         once = Config(retries={"total_max_attempts": 1}, **config)
@@ -83,7 +83,7 @@ def connect() -> Connect:
 
 @pytest.fixture
 def orders(connect: Connect, local_kinesis: LocalKinesis, stream: str, faults: Any) -> Orders:
-    """A stream of the shards A and B on the shared endpoint."""
+    """A stream with the shards A and B on the shared endpoint."""
     client = connect(local_kinesis)
     client.create_stream(StreamName=stream, ShardCount=2)
     faults.clear()
@@ -91,14 +91,14 @@ def orders(connect: Connect, local_kinesis: LocalKinesis, stream: str, faults: A
 
 
 @pytest.fixture
-def refused() -> Refused:
-    """A call within is refused with a code and an HTTP status."""
+def rejected() -> Rejected:
+    """Assert that a call in the block fails with a code and an HTTP status."""
 
     @contextmanager
-    def refused(code: str, status: int = 400) -> Iterator[None]:
+    def rejected(code: str, status: int = 400) -> Iterator[None]:
         with pytest.raises(ClientError) as caught:
             yield
         response = caught.value.response
         assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == (code, status)
 
-    return refused
+    return rejected

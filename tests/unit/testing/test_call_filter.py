@@ -1,4 +1,4 @@
-"""Which calls a fault takes, and what is noted of them."""
+"""Which calls a fault affects, and how calls are recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A, B = "shardId-000000000000", "shardId-000000000001"
 
 
 def codes(calls):
-    """What each call gives: a dot, or its error's code."""
+    """Return the result of each call: a dot, or the code of its error."""
     return [code(call) for call in calls]
 
 
@@ -27,30 +27,30 @@ def code(call):
 
 @pytest.fixture
 def page(orders):
-    """Reads a page; the iterators are there before any fault."""
+    """Read a page; the iterators are created before any fault."""
     iterators = {shard_id: orders.iterator(shard_id) for shard_id in (A, B)}
     return lambda shard_id=A: orders.page(iterators[shard_id])
 
 
-def test_fault_takes_every_call_until_it_is_cleared(faults, page):
+def test_fault_affects_every_call_until_it_is_cleared(faults, page):
     faults.fail(code="X")
     assert codes([page] * 3) == ["X", "X", "X"]
     faults.clear()
     assert codes([page]) == ["."]
 
 
-def test_fault_lets_so_many_calls_through_and_takes_so_many(faults, page):
+def test_fault_skips_and_affects_the_configured_numbers_of_calls(faults, page):
     faults.fail(code="X", after=2, times=3)
     assert codes([page] * 7) == [".", ".", "X", "X", "X", ".", "."]
 
 
-def test_fault_counts_calls_from_when_it_was_told(faults, page):
+def test_fault_counts_calls_from_its_injection(faults, page):
     page()
     faults.fail(code="X", after=1, times=1)
     assert codes([page] * 3) == [".", "X", "."]
 
 
-def test_fault_of_a_shard_neither_takes_nor_counts_calls_on_others(faults, page):
+def test_fault_of_a_shard_ignores_other_shards(faults, page):
     faults.fail(code="X", shard_id=B, after=1, times=1)
     assert codes([page, page, lambda: page(B), page, lambda: page(B), lambda: page(B)]) == [
         ".",
@@ -62,12 +62,12 @@ def test_fault_of_a_shard_neither_takes_nor_counts_calls_on_others(faults, page)
     ]
 
 
-def test_fault_of_an_operation_neither_takes_nor_counts_others(orders, faults, page):
+def test_fault_of_an_operation_ignores_other_operations(orders, faults, page):
     faults.fail("ListShards", code="X", after=1)
     assert codes([page, page, orders.shard_ids, page, orders.shard_ids]) == [".", ".", ".", ".", "X"]
 
 
-def test_fault_of_a_stream_neither_takes_nor_counts_calls_on_others(orders, faults, page):
+def test_fault_of_a_stream_ignores_other_streams(orders, faults, page):
     other = f"{orders.name}-other"
     orders.client.create_stream(StreamName=other, ShardCount=1)
     faults.fail("DescribeStreamSummary", code="X", stream=other, after=1)
@@ -77,13 +77,13 @@ def test_fault_of_a_stream_neither_takes_nor_counts_calls_on_others(orders, faul
     assert codes([mine, mine, others, mine, others, page]) == [".", ".", ".", ".", "X", "."]
 
 
-def test_call_that_a_fault_has_decided_is_not_counted_by_the_later_ones(faults, page):
+def test_call_that_a_fault_has_answered_is_not_counted_by_later_faults(faults, page):
     faults.fail(code="X", after=1, times=2)
     faults.fail(code="Y", after=1, times=2)
     assert codes([page] * 6) == [".", "X", "X", "Y", "Y", "."]
 
 
-def test_faults_of_every_kind_take_turns(orders, faults):
+def test_faults_of_different_kinds_apply_in_order(orders, faults):
     orders.put(b"0")
     iterator = orders.iterator()
     faults.reset(times=1)
@@ -99,7 +99,7 @@ def test_faults_of_every_kind_take_turns(orders, faults):
     assert len(orders.page(iterator)["Records"]) == 1
 
 
-def test_what_adds_to_a_call_does_so_whatever_becomes_of_it_and_whenever_it_was_told(orders, faults):
+def test_faults_that_only_observe_or_change_apply_to_every_call(orders, faults):
     orders.put(b"0", b"1")
     iterator = orders.iterator()
     done = []
@@ -113,44 +113,44 @@ def test_what_adds_to_a_call_does_so_whatever_becomes_of_it_and_whenever_it_was_
     assert done == [1, 1, 1, 1]
 
 
-def test_first_change_of_an_answer_is_outermost(orders, faults):
+def test_first_change_of_an_answer_is_applied_last(orders, faults):
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][:1]))
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
     assert orders.shard_ids() == [B]
 
 
-def test_fault_takes_its_number_of_calls_of_several_threads(faults, page):
+def test_fault_affects_the_configured_number_of_calls_across_threads(faults, page):
     faults.fail(code="X", after=20, times=50)
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(lambda _: code(page), range(100)))
-    assert told.count("X") == 50
+        results = list(pool.map(lambda _: code(page), range(100)))
+    assert results.count("X") == 50
 
 
-def test_fault_can_be_told_while_calls_go_on(faults, page):
+def test_fault_can_be_injected_during_calls(faults, page):
     with ThreadPoolExecutor(4) as pool:
         reads = [pool.submit(code, page) for _ in range(50)]
         faults.fail(code="X", times=3)
         reads += [pool.submit(code, page) for _ in range(50)]
-        told = [read.result() for read in reads]
-    assert (told.count("X"), told.count(".")) == (3, 97)
+        results = [read.result() for read in reads]
+    assert (results.count("X"), results.count(".")) == (3, 97)
 
 
-# What is noted
+# Recorded calls
 
 
-def test_calls_are_noted_in_their_order_with_their_arguments(orders, faults):
+def test_calls_are_recorded_in_order_with_their_arguments(orders, faults):
     orders.put(b"0")
     iterator = orders.iterator()
     orders.page(iterator)
-    put, place, read = faults.calls
+    put, get_iterator, read = faults.calls
     assert [call.operation for call in faults.calls] == ["PutRecord", "GetShardIterator", "GetRecords"]
     assert put.arguments["Data"] == "MA=="
-    assert place.arguments["ShardIteratorType"] == "TRIM_HORIZON"
+    assert get_iterator.arguments["ShardIteratorType"] == "TRIM_HORIZON"
     assert read.arguments == {"ShardIterator": iterator}
-    assert put.at <= place.at <= read.at
+    assert put.at <= get_iterator.at <= read.at
 
 
-def test_call_knows_its_shard_and_stream_whatever_tells_them(orders, faults):
+def test_call_knows_its_shard_and_stream_from_any_argument(orders, faults):
     orders.put(b"0", shard_id=B)
     orders.client.put_record(StreamName=orders.name, Data=b"0", PartitionKey="1")
     page = orders.page(orders.iterator(B))
@@ -164,14 +164,14 @@ def faults_shard(orders, key):
     return answer["ShardId"]
 
 
-def test_iterator_of_before_the_faults_were_cleared_tells_its_shard(orders, faults):
+def test_shard_is_known_from_an_iterator_of_before_the_faults_were_cleared(orders, faults):
     iterator = orders.iterator(B)
     faults.clear()
     orders.page(iterator)
     assert faults.count("GetRecords", B) == 1
 
 
-def test_call_by_arn_or_token_knows_its_stream(orders, faults):
+def test_stream_is_known_from_an_arn_or_a_token(orders, faults):
     summary = orders.client.describe_stream_summary(StreamName=orders.name)
     arn = summary["StreamDescriptionSummary"]["StreamARN"]
     token = orders.client.list_shards(StreamARN=arn, MaxResults=1)["NextToken"]
@@ -179,14 +179,14 @@ def test_call_by_arn_or_token_knows_its_stream(orders, faults):
     assert [call.stream for call in faults.calls] == [orders.name] * 3
 
 
-def test_call_on_no_stream_has_none(orders, faults):
+def test_call_without_a_stream_has_none(orders, faults):
     orders.client.list_streams()
     (call,) = faults.calls
     assert (call.stream, call.shard_id) == (None, None)
 
 
 @pytest.mark.parametrize("operation", ["get_records", "put_record"])
-def test_call_that_makes_no_sense_is_the_services_to_refuse(orders, faults, operation):
+def test_invalid_call_is_rejected_by_the_service(orders, faults, operation):
     arguments = {
         "get_records": {"ShardIterator": "none"},
         "put_record": {"StreamName": "none", "Data": b"", "PartitionKey": "k"},
@@ -197,7 +197,7 @@ def test_call_that_makes_no_sense_is_the_services_to_refuse(orders, faults, oper
     assert call.shard_id is None
 
 
-def test_body_that_is_no_json_is_the_services_to_refuse(faults, local_kinesis):
+def test_invalid_json_is_rejected_by_the_service(faults, local_kinesis):
     connection = HTTPConnection("127.0.0.1", local_kinesis.port)
     headers = {
         "X-Amz-Target": "Kinesis_20131202.ListStreams",
@@ -219,13 +219,13 @@ def test_calls_are_counted_by_operation_and_shard(orders, faults):
     assert faults.count("ListShards") == 0
 
 
-def test_refused_call_is_noted_too(faults, page):
+def test_failed_call_is_recorded(faults, page):
     faults.fail(code="X")
     codes([page])
     assert faults.count("GetRecords", A) == 1
 
 
-def test_calls_are_forgotten_when_all_is_cleared(faults, page):
+def test_clear_deletes_the_recorded_calls(faults, page):
     page()
     faults.clear()
     assert faults.calls == []

@@ -1,4 +1,4 @@
-"""The network fails: the call is carried out, its answer is not as it should be."""
+"""Faults of the network: the call takes effect, but the client does not receive its answer as usual."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinesis_assets.testing import Faults, LocalKinesis
 
 
 def until(condition):
-    """Wait for a condition, but not for ever."""
+    """Wait for a condition, up to a limit."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -24,16 +24,16 @@ def until(condition):
 
 
 @pytest.fixture(autouse=True)
-def silent(caplog):
-    """The server has nothing to say about what was asked of it."""
+def no_warnings(caplog):
+    """Check that the server logs no warning."""
     caplog.set_level(logging.WARNING)
     yield
     assert [record.getMessage() for record in caplog.get_records("call")] == []
 
 
 @pytest.fixture
-def aside():
-    """Calls in another thread."""
+def in_thread():
+    """Submit a call to another thread."""
     with ThreadPoolExecutor() as pool:
         yield pool.submit
 
@@ -43,12 +43,12 @@ def test_reset_connection_gives_no_answer(orders, faults):
     faults.reset(times=1)
     with pytest.raises(ConnectionClosedError) as caught:
         orders.page(iterator)
-    # A connection that is merely closed gives a RemoteDisconnected, which is a ConnectionResetError too.
+    # A connection that is only closed raises RemoteDisconnected, which is a ConnectionResetError as well.
     assert caught.value.kwargs["error"].args[1].errno == errno.ECONNRESET
     assert orders.page(iterator)["Records"] == []
 
 
-def test_reset_stays_one_though_the_answer_is_changed(orders, faults):
+def test_reset_applies_to_a_changed_answer(orders, faults):
     iterator = orders.iterator()
     faults.answer("GetRecords", lambda _, answer: answer.but(Records=[]))
     faults.reset()
@@ -56,18 +56,18 @@ def test_reset_stays_one_though_the_answer_is_changed(orders, faults):
         orders.page(iterator)
 
 
-def test_reset_comes_after_the_call_was_carried_out(orders, faults):
+def test_reset_call_has_taken_effect(orders, faults):
     faults.reset("PutRecord", times=1)
     with pytest.raises(ConnectionClosedError):
-        orders.put(b"put, and not known to be")
-    assert orders.data() == [b"put, and not known to be"]
+        orders.put(b"put, but not acknowledged")
+    assert orders.data() == [b"put, but not acknowledged"]
 
 
-def test_reset_is_of_the_calls_own_connection(orders, faults, aside):
+def test_reset_affects_only_the_connection_of_the_call(orders, faults, in_thread):
     iterator = orders.iterator()
     faults.stall(times=1)
     faults.reset(times=1)
-    stalled = aside(orders.page, iterator)
+    stalled = in_thread(orders.page, iterator)
     until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         orders.page(iterator)
@@ -75,7 +75,7 @@ def test_reset_is_of_the_calls_own_connection(orders, faults, aside):
     assert stalled.result(timeout=10)["Records"] == []
 
 
-def test_stalled_call_runs_into_the_clients_timeout(orders, faults, connect, local_kinesis):
+def test_stalled_call_times_out_in_the_client(orders, faults, connect, local_kinesis):
     iterator = orders.iterator()
     impatient = connect(local_kinesis, read_timeout=0.2)
     faults.stall()
@@ -84,18 +84,18 @@ def test_stalled_call_runs_into_the_clients_timeout(orders, faults, connect, loc
     until(lambda: not faults._interceptor.delayed._waiting)
 
 
-def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, aside):
+def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, in_thread):
     orders.put(b"0")
     iterator = orders.iterator()
     faults.stall()
-    page = aside(orders.page, iterator)
+    page = in_thread(orders.page, iterator)
     until(lambda: faults._interceptor.delayed._waiting)
     assert not page.done()
     faults.clear()
     assert [record["Data"] for record in page.result(timeout=10)["Records"]] == [b"0"]
 
 
-def test_call_that_came_before_the_faults_were_cleared_is_not_stalled_after(orders, faults):
+def test_call_from_before_the_faults_were_cleared_is_not_stalled(orders, faults):
     iterator = orders.iterator()
     faults.before("GetRecords", faults.clear)
     faults.stall()
@@ -103,22 +103,22 @@ def test_call_that_came_before_the_faults_were_cleared_is_not_stalled_after(orde
 
 
 @pytest.mark.parametrize("then", [Faults.stall, Faults.reset, Faults.cut_body])
-def test_server_ends_though_an_answer_is_held_back(connect, aside, then):
+def test_server_stops_while_an_answer_is_delayed(connect, in_thread, then):
     faults = Faults()
     faults.delay(60, "ListStreams")
     then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
-        answer = aside(connect(local).list_streams)
+        answer = in_thread(connect(local).list_streams)
         until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         answer.result(timeout=10)
 
 
-def test_stalled_call_holds_up_no_other(orders, faults, aside):
+def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
     orders.put(b"0")
     iterator = orders.iterator()
     faults.stall(times=1)
-    stalled = aside(orders.page, iterator)
+    stalled = in_thread(orders.page, iterator)
     until(lambda: faults._interceptor.delayed._waiting)
     assert len(orders.page(iterator)["Records"]) == 1
     assert not stalled.done()
@@ -126,7 +126,7 @@ def test_stalled_call_holds_up_no_other(orders, faults, aside):
     stalled.result(timeout=10)
 
 
-def test_delayed_answer_comes_as_much_later_as_all_delays_take(orders, faults):
+def test_delays_add_up(orders, faults):
     iterator = orders.iterator()
     faults.delay(0.2)
     faults.delay(0.1)
@@ -135,10 +135,10 @@ def test_delayed_answer_comes_as_much_later_as_all_delays_take(orders, faults):
     assert time.monotonic() - begin >= 0.3
 
 
-def test_delayed_answer_tells_what_was_when_the_call_came(orders, faults, aside):
+def test_delayed_answer_shows_the_state_at_the_time_of_the_call(orders, faults, in_thread):
     iterator = orders.iterator()
     faults.stall(times=1)
-    page = aside(orders.page, iterator)
+    page = in_thread(orders.page, iterator)
     until(lambda: faults._interceptor.delayed._waiting)
     orders.put(b"later")
     faults.clear()
@@ -157,7 +157,7 @@ def test_cut_body_is_a_success_without_records_to_boto3(orders, faults, on_wire)
 
 @pytest.fixture
 def list_streams(local_kinesis):
-    """A call past what boto3 makes of its answer."""
+    """Call ListStreams without boto3, and return the Content-Length and the body."""
 
     def list_streams():
         with closing(HTTPConnection("127.0.0.1", local_kinesis.port)) as connection:
@@ -172,7 +172,7 @@ def list_streams(local_kinesis):
     return list_streams
 
 
-def test_cut_body_is_a_whole_answer_as_far_as_http_can_tell(faults, list_streams):
+def test_cut_body_is_a_complete_http_response(faults, list_streams):
     length, whole = list_streams()
     faults.cut_body("ListStreams", kept=0.25)
     assert list_streams() == (length // 4, whole[: length // 4])

@@ -1,4 +1,4 @@
-"""Answers that are sound, and not what a hasty client expects."""
+"""Faults of answers: pages and lists that are unexpected or wrong, and partial puts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_twenty_empty_pages_are_followed_by_the_records(orders, faults):
     assert page["MillisBehindLatest"] == 0
 
 
-def test_empty_page_is_as_far_behind_as_it_is_told(orders, faults):
+def test_empty_page_has_the_configured_milliseconds_behind(orders, faults):
     faults.empty_page(behind_ms=86_400_000)
     assert orders.page()["MillisBehindLatest"] == 86_400_000
 
@@ -39,7 +39,7 @@ def test_empty_page_of_a_closed_shard_is_not_its_end(orders, faults):
     assert "NextShardIterator" not in orders.page(page["NextShardIterator"])
 
 
-def test_empty_pages_iterator_is_as_fresh_as_any(clocked, faults):
+def test_iterator_of_an_empty_page_is_renewed(clocked, faults):
     client = clocked.kinesis
     client.create_stream(StreamName="orders", ShardCount=1)
     iterator = client.get_shard_iterator(StreamName="orders", ShardId=A, ShardIteratorType="TRIM_HORIZON")
@@ -50,7 +50,7 @@ def test_empty_pages_iterator_is_as_fresh_as_any(clocked, faults):
     assert client.get_records(ShardIterator=page["NextShardIterator"])["Records"] == []
 
 
-def test_expired_iterator_gives_no_empty_page(clocked, faults):
+def test_expired_iterator_fails_in_spite_of_an_empty_page(clocked, faults):
     client = clocked.kinesis
     client.create_stream(StreamName="orders", ShardCount=1)
     iterator = client.get_shard_iterator(StreamName="orders", ShardId=A, ShardIteratorType="TRIM_HORIZON")
@@ -60,7 +60,7 @@ def test_expired_iterator_gives_no_empty_page(clocked, faults):
         client.get_records(ShardIterator=iterator["ShardIterator"])
 
 
-def test_small_pages_lose_nothing(orders, faults):
+def test_small_pages_contain_all_records(orders, faults):
     orders.put(*(b"%d" % number for number in range(5)))
     faults.page_size(2)
     iterator, sizes = orders.iterator(), []
@@ -71,21 +71,21 @@ def test_small_pages_lose_nothing(orders, faults):
     assert sizes == [2, 2, 1]
 
 
-def test_smaller_page_that_a_client_asks_for_stays_as_small(orders, faults):
+def test_smaller_limit_of_a_request_applies(orders, faults):
     orders.put(b"0", b"1", b"2")
     faults.page_size(2)
     page = orders.client.get_records(ShardIterator=orders.iterator(), Limit=1)
     assert len(page["Records"]) == 1
 
 
-# Pages that the service must not give
+# Pages that the service should never return
 
 
 def numbers(page):
     return [int(record["SequenceNumber"]) for record in page["Records"]]
 
 
-def test_repeated_page_begins_before_its_iterator_and_goes_on_after_the_page_that_was_due(orders, faults):
+def test_repeated_page_starts_before_its_iterator_and_replaces_the_next_page(orders, faults):
     put = [int(number) for number in orders.put(b"0", b"1", b"2", b"3", b"4")]
     faults.page_size(2)
     faults.repeat_page(after=1, times=1)
@@ -107,7 +107,7 @@ def test_reversed_page_has_the_same_records(orders, faults):
     assert numbers(orders.page()) == put[::-1]
 
 
-def test_wrong_arrival_is_the_last_records(orders, faults):
+def test_wrong_arrival_applies_to_the_last_record(orders, faults):
     orders.put(b"0", b"1")
     bodies = []
     faults.answer("GetRecords", lambda _, answer: bodies.append(answer.members))
@@ -117,7 +117,7 @@ def test_wrong_arrival_is_the_last_records(orders, faults):
     assert (last, first > 1e9) == (1e5, True)
 
 
-def test_long_page_is_longer_only_above_so_many_records(orders, faults):
+def test_long_page_is_longer_only_above_a_number_of_records(orders, faults):
     orders.put(b"0", b"1")
     lengths = []
     faults.answer("GetRecords", lambda _, answer: lengths.append(len(answer.body)))
@@ -135,7 +135,7 @@ def outcomes(answer):
     return [record.get("ErrorCode", "put") for record in answer["Records"]]
 
 
-def test_partial_put_says_which_records_failed_and_puts_the_others_alone(orders, faults):
+def test_partial_put_reports_the_records_that_failed_and_puts_the_others(orders, faults):
     faults.partial_puts()
     answer = orders.put_all(b"0", b"1", b"2", b"3", b"4")
     failed = "ProvisionedThroughputExceededException"
@@ -148,28 +148,28 @@ def test_partial_put_says_which_records_failed_and_puts_the_others_alone(orders,
     assert [record["SequenceNumber"] for record in records] == put
 
 
-def test_partial_put_has_the_code_that_is_asked_for(orders, faults):
+def test_partial_put_has_the_configured_code(orders, faults):
     faults.partial_puts(every=1, code="InternalFailure")
     answer = orders.put_all(b"0")
     assert outcomes(answer) == ["InternalFailure"]
     assert answer["Records"][0]["ErrorMessage"]
 
 
-def test_put_of_which_every_record_fails_is_still_answered(orders, faults):
+def test_put_whose_records_all_fail_succeeds_as_a_call(orders, faults):
     faults.partial_puts(every=1)
     answer = orders.put_all(b"0", b"1")
     assert (answer["FailedRecordCount"], len(answer["Records"])) == (2, 2)
     assert orders.data() == []
 
 
-def test_partial_put_of_a_shard_fails_its_records_alone(orders, faults):
+def test_partial_put_of_a_shard_does_not_affect_other_shards(orders, faults):
     faults.partial_puts(every=1, shard_id=B)
     answer = orders.put_all(b"0", b"1", b"2", b"3", shard_ids=(A, B))
     assert [outcome == "put" for outcome in outcomes(answer)] == [True, False, True, False]
     assert (orders.data(A), orders.data(B)) == ([b"0", b"2"], [])
 
 
-def test_records_that_failed_can_be_put_again_until_all_are_there(orders, faults):
+def test_failed_records_can_be_retried_until_all_are_in_the_stream(orders, faults):
     faults.partial_puts()
     left = [b"%d" % number for number in range(9)]
     calls = 0
@@ -181,7 +181,7 @@ def test_records_that_failed_can_be_put_again_until_all_are_there(orders, faults
     assert Counter(orders.data()) == Counter(b"%d" % number for number in range(9))
 
 
-def test_partial_put_adds_to_what_the_shards_limits_refuse(orders, faults):
+def test_partial_put_adds_to_the_records_that_the_limits_reject(orders, faults):
     faults.enforce_limits()
     faults.partial_puts(every=3, code="InternalFailure")
     answer = orders.put_all(*[b"0" * 400_000] * 4)
@@ -190,41 +190,41 @@ def test_partial_put_adds_to_what_the_shards_limits_refuse(orders, faults):
     assert answer["FailedRecordCount"] == 2
 
 
-def test_put_that_the_service_refuses_is_refused_as_a_whole(orders, faults, refused):
+def test_put_that_the_service_rejects_is_rejected_as_a_whole(orders, faults, rejected):
     faults.partial_puts()
-    with refused("ValidationException"):
+    with rejected("ValidationException"):
         orders.put_all(b"0" * 2_000_000, b"1")
 
 
-# Whatever else
+# Custom changes
 
 
-def test_answer_is_what_is_made_of_it(orders, faults):
+def test_answer_can_be_replaced(orders, faults):
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     assert orders.shard_ids() == [B]
 
 
-def test_answer_that_nothing_is_made_of_stays_as_it_was(orders, faults):
+def test_answer_is_unchanged_if_the_function_returns_none(orders, faults):
     faults.answer("ListShards", lambda *_: None)
     assert orders.shard_ids() == [A, B]
 
 
-def test_change_of_an_answer_is_told_of_the_call(orders, faults):
-    told = []
-    faults.answer("GetRecords", lambda call, _: told.append((call.stream, call.shard_id)))
+def test_function_that_changes_an_answer_receives_the_call(orders, faults):
+    calls = []
+    faults.answer("GetRecords", lambda call, _: calls.append((call.stream, call.shard_id)))
     orders.page(shard_id=B)
-    assert told == [(orders.name, B)]
+    assert calls == [(orders.name, B)]
 
 
-def test_answer_can_be_an_error_after_the_call_was_carried_out(orders, faults, refused):
+def test_answer_can_be_an_error_after_the_call_took_effect(orders, faults, rejected):
     faults.answer("PutRecord", lambda _, answer: answer.error("InternalFailure", 500))
-    with refused("InternalFailure", 500):
-        orders.put(b"put, and not known to be")
-    assert orders.data() == [b"put, and not known to be"]
+    with rejected("InternalFailure", 500):
+        orders.put(b"put, but not acknowledged")
+    assert orders.data() == [b"put, but not acknowledged"]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_request_is_what_is_made_of_its_arguments(orders, faults, in_place):
+def test_arguments_of_a_request_can_be_replaced(orders, faults, in_place):
     def to_other_shard(arguments):
         if not in_place:
             return {**arguments, "ExplicitHashKey": str(2**128 - 1)}
@@ -238,10 +238,10 @@ def test_request_is_what_is_made_of_its_arguments(orders, faults, in_place):
     assert call.arguments["ExplicitHashKey"] == "0"
 
 
-# Answers that contradict others
+# Contradictory answers
 
 
-def test_null_iterator_gives_the_records_and_names_no_children(orders, faults):
+def test_null_iterator_keeps_the_records_and_has_no_child_shards(orders, faults):
     orders.put(b"0")
     faults.null_iterator(times=1)
     page = orders.page()
@@ -250,7 +250,7 @@ def test_null_iterator_gives_the_records_and_names_no_children(orders, faults):
     assert "NextShardIterator" in orders.page()
 
 
-def test_null_iterator_at_the_end_of_a_closed_shard_names_no_children(orders, faults):
+def test_null_iterator_at_the_end_of_a_closed_shard_has_no_child_shards(orders, faults):
     orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
     faults.null_iterator(times=1)
     assert "ChildShards" not in orders.page()
@@ -258,12 +258,12 @@ def test_null_iterator_at_the_end_of_a_closed_shard_names_no_children(orders, fa
 
 
 def shards_listed(orders):
-    """The listed shards, and whether each is open."""
+    """Return the listed shards, and whether each is open."""
     listed = orders.client.list_shards(StreamName=orders.name)["Shards"]
     return {shard["ShardId"]: "EndingSequenceNumber" not in shard["SequenceNumberRange"] for shard in listed}
 
 
-def test_stale_list_is_that_from_before_the_last_reshard(orders, faults):
+def test_stale_list_is_the_list_before_the_last_reshard(orders, faults):
     before = shards_listed(orders)
     orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
     between = shards_listed(orders)
@@ -279,12 +279,12 @@ def test_stale_list_is_that_from_before_the_last_reshard(orders, faults):
     assert shards_listed(orders) == before == {A: True, B: True}
 
 
-def test_stale_list_of_a_stream_that_was_never_resharded_is_the_list(orders, faults):
+def test_stale_list_of_a_stream_that_was_never_resharded_is_the_current_list(orders, faults):
     faults.stale_list(reshards=3)
     assert shards_listed(orders) == {A: True, B: True}
 
 
-def test_skewed_date_is_off_by_so_much_and_the_answer_is_the_same(clocked, faults):
+def test_skewed_date_is_off_by_the_configured_seconds(clocked, faults):
     client = clocked.kinesis
     faults.skew_date(3600, "ListStreams", times=1)
     faults.skew_date(-3600, "ListStreams", after=1, times=1)

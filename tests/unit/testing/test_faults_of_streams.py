@@ -1,4 +1,4 @@
-"""What happens to a stream while it is read."""
+"""Changes of a stream while it is read: records expire, or the stream is recreated."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamNotFound
 A, B = "shardId-000000000000", "shardId-000000000001"
 
 
-# Trimmed
+# Trimming
 
 
-def test_trimmed_shard_has_nothing_left_but_what_comes_later(orders, faults):
+def test_trimmed_shard_contains_only_later_records(orders, faults):
     orders.put(b"0", b"1")
     orders.put(b"2", shard_id=B)
     faults.trim(orders.name, A)
@@ -23,27 +23,27 @@ def test_trimmed_shard_has_nothing_left_but_what_comes_later(orders, faults):
     assert orders.shard_ids() == [A, B]
 
 
-def test_trimmed_stream_has_nothing_left_in_any_shard(orders, faults):
+def test_trimmed_stream_has_only_empty_shards(orders, faults):
     orders.put(b"0")
     orders.put(b"1", shard_id=B)
     faults.trim(orders.name)
     assert orders.data(A) == orders.data(B) == []
 
 
-def test_shard_is_trimmed_up_to_a_record_that_stays(orders, faults):
+def test_shard_is_trimmed_up_to_a_record_that_is_kept(orders, faults):
     numbers = orders.put(b"0", b"1", b"2")
     faults.trim(orders.name, A, before=numbers[1])
     assert orders.data() == [b"1", b"2"]
 
 
-def test_reader_goes_on_past_what_was_trimmed_without_a_word(orders, faults):
+def test_reader_skips_trimmed_records_without_an_error(orders, faults):
     numbers = orders.put(b"0", b"1", b"2", b"3")
     iterator = orders.iterator(kind="AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[0])
     faults.trim(orders.name, A, before=numbers[3])
     assert [record["Data"] for record in orders.page(iterator)["Records"]] == [b"3"]
 
 
-def test_shard_that_was_trimmed_further_stays_so(orders, faults):
+def test_earlier_trim_horizon_has_no_effect(orders, faults):
     numbers = orders.put(b"0", b"1", b"2", b"3", b"4")
     faults.trim(orders.name, A, before=numbers[2])
     faults.trim(orders.name, A, before=numbers[1])
@@ -63,7 +63,7 @@ def test_stream_is_trimmed_before_the_third_page(orders, faults):
 
 
 @pytest.mark.parametrize("number", ["", "latest", "12", "-1"])
-def test_place_that_is_no_sequence_number_of_the_shard_is_invalid_input(orders, faults, number):
+def test_invalid_sequence_number_is_invalid_input(orders, faults, number):
     orders.put(b"0")
     with pytest.raises(InvalidInput, match=A):
         faults.trim(orders.name, A, before=number)
@@ -79,20 +79,20 @@ def test_sequence_number_of_another_shard_is_invalid_input(orders, faults):
 
 
 @pytest.mark.parametrize("event", ["trim", "recreate"])
-def test_stream_that_is_not_there_is_told(faults, event):
+def test_unknown_stream_is_an_error(faults, event):
     with pytest.raises(StreamNotFound, match="no-such-stream"):
         getattr(faults, event)("no-such-stream")
 
 
-def test_shard_that_is_not_there_is_told(orders, faults):
+def test_unknown_shard_is_an_error(orders, faults):
     with pytest.raises(ShardUnknown, match="shardId-000000000009"):
         faults.trim(orders.name, "shardId-000000000009")
 
 
-# Recreated
+# Recreation
 
 
-def test_recreated_stream_is_empty_and_another_one(orders, faults):
+def test_recreated_stream_is_empty_and_has_a_new_creation_time(orders, faults):
     orders.put(b"0")
     created = orders.created()
     faults.recreate(orders.name)
@@ -101,28 +101,28 @@ def test_recreated_stream_is_empty_and_another_one(orders, faults):
     assert orders.data() == []
 
 
-def test_iterator_of_the_stream_before_is_no_iterator_of_the_recreated_one(orders, faults, refused):
+def test_recreated_stream_rejects_iterators_of_the_deleted_one(orders, faults, rejected):
     iterator = orders.iterator()
     faults.recreate(orders.name)
-    with refused("ResourceNotFoundException"):
+    with rejected("ResourceNotFoundException"):
         orders.page(iterator)
 
 
-def test_stream_is_recreated_between_two_pages_of_its_shard_list(orders, faults, refused):
+def test_stream_is_recreated_between_two_pages_of_its_shard_list(orders, faults, rejected):
     faults.page_size(1, "ListShards")
     faults.before("ListShards", lambda: faults.recreate(orders.name), after=1, times=1)
     token = orders.client.list_shards(StreamName=orders.name)["NextToken"]
-    with refused("ResourceNotFoundException"):
+    with rejected("ResourceNotFoundException"):
         orders.shard_ids(NextToken=token)
 
 
-def test_recreated_stream_has_as_many_shards_as_were_open(orders, faults):
+def test_recreated_stream_has_the_number_of_open_shards(orders, faults):
     orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
     faults.recreate(orders.name)
     assert len(orders.shard_ids()) == 3
 
 
-def test_stream_on_a_clocks_endpoint_is_found_too(clocked, faults):
+def test_stream_of_an_endpoint_with_a_clock_can_be_recreated(clocked, faults):
     clocked.kinesis.create_stream(StreamName="orders", ShardCount=1)
     before = clocked.kinesis.describe_stream_summary(StreamName="orders")
     clocked.clock.advance(5)
@@ -132,47 +132,47 @@ def test_stream_on_a_clocks_endpoint_is_found_too(clocked, faults):
     assert (created[1] - created[0]).total_seconds() == pytest.approx(5, abs=0.01)
 
 
-# Whatever else
+# Custom actions and other accounts
 
 
-def test_what_is_done_before_a_call_may_call_the_stream_itself(orders, faults):
+def test_action_before_a_call_may_call_the_stream(orders, faults):
     faults.before("GetRecords", lambda: orders.put(b"just in time"), times=1)
     assert orders.data() == [b"just in time"]
 
 
-def test_what_is_done_before_a_call_and_fails_is_http_500(orders, faults, refused, caplog):
+def test_error_of_an_action_before_a_call_is_http_500(orders, faults, rejected, caplog):
     def fail():
         raise ValueError("no such plan")
 
     iterator = orders.iterator()
     faults.before("GetRecords", fail)
-    with refused("500", 500):
+    with rejected("500", 500):
         orders.page(iterator)
     assert "no such plan" in caplog.text
 
 
 @pytest.fixture
-def theirs(local_kinesis, orders):
-    """A client of another account, with a stream of the same name as the test's."""
+def other_account(local_kinesis, orders):
+    """A client of another account, with a stream of its own."""
     client = boto3.client(
         "kinesis",
         endpoint_url=local_kinesis.endpoint_url,
         region_name=local_kinesis.region,
         aws_access_key_id="111122223333",
-        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
+        aws_secret_access_key="any",  # noqa: S106  # the embedded stream does not verify it
     )
-    client.create_stream(StreamName=f"{orders.name}-theirs", ShardCount=2)
+    client.create_stream(StreamName=f"{orders.name}-other", ShardCount=2)
     return client
 
 
-def test_faults_are_on_streams_of_other_accounts_too(theirs, orders, faults):
-    name, shard_id = f"{orders.name}-theirs", "shardId-000000000001"
+def test_faults_apply_to_streams_of_other_accounts(other_account, orders, faults):
+    name, shard_id = f"{orders.name}-other", "shardId-000000000001"
     faults.partial_puts(every=1, shard_id=shard_id)
     entries = [{"Data": b"d", "PartitionKey": "k", "ExplicitHashKey": key} for key in ("0", str(1 << 127))]
-    put = theirs.put_records(StreamName=name, Records=entries)
+    put = other_account.put_records(StreamName=name, Records=entries)
     assert ["ErrorCode" in record for record in put["Records"]] == [False, True]
-    created = theirs.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    created = other_account.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
     faults.recreate(name)
-    again = theirs.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    again = other_account.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
     assert again["StreamCreationTimestamp"] > created["StreamCreationTimestamp"]
     assert again["StreamARN"] == created["StreamARN"]

@@ -1,4 +1,4 @@
-"""The kit as a whole: what it needs, what is public, its clock and its environment."""
+"""The test kit as a whole: its imports, its public names, its environment and its clock."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kinesis_assets.testing import Clock, Faults, LocalKinesis, aws_environment
 SHARD = "shardId-000000000000"
 
 
-def test_everything_public_is_there():
+def test_all_public_names_exist():
     assert all(hasattr(testing, name) for name in testing.__all__)
     assert testing.__all__ == sorted(testing.__all__)
 
 
-def test_kit_does_without_pytest_spark_and_dagster():
+def test_kit_does_not_import_pytest_spark_or_dagster():
     without = "import sys; sys.modules.update(dict.fromkeys(('pytest', 'pyspark', 'dagster', 'deltalake')));"
     subprocess.run([sys.executable, "-c", f"{without} import kinesis_assets.testing"], check=True)
 
 
-def test_sdk_that_is_told_nothing_else_uses_the_embedded_stream(monkeypatch):
+def test_environment_points_the_sdk_to_the_embedded_stream(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     faults = Faults()
@@ -36,13 +36,13 @@ def test_sdk_that_is_told_nothing_else_uses_the_embedded_stream(monkeypatch):
     assert faults.count("ListStreams") == 1
 
 
-def test_clock_stands_still_until_it_is_moved(clocked):
+def test_clock_stops_until_it_is_advanced(clocked):
     clocked.kinesis.create_stream(StreamName="orders", ShardCount=1)
 
     def arrival():
         clocked.kinesis.put_record(StreamName="orders", Data=b"0", PartitionKey="k")
-        place = {"StreamName": "orders", "ShardId": SHARD, "ShardIteratorType": "TRIM_HORIZON"}
-        iterator = clocked.kinesis.get_shard_iterator(**place)["ShardIterator"]
+        start = {"StreamName": "orders", "ShardId": SHARD, "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = clocked.kinesis.get_shard_iterator(**start)["ShardIterator"]
         record = clocked.kinesis.get_records(ShardIterator=iterator)["Records"][-1]
         return record["ApproximateArrivalTimestamp"].timestamp()
 
@@ -52,7 +52,7 @@ def test_clock_stands_still_until_it_is_moved(clocked):
     assert arrival() == first + 2.5
 
 
-def test_clock_takes_closed_shards_past_their_retention(clocked):
+def test_advanced_clock_expires_closed_shards(clocked):
     kinesis = clocked.kinesis
     kinesis.create_stream(StreamName="orders", ShardCount=1)
     kinesis.split_shard(StreamName="orders", ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
@@ -61,5 +61,5 @@ def test_clock_takes_closed_shards_past_their_retention(clocked):
     assert [shard["ShardId"][-1] for shard in listed] == ["1", "2"]
 
 
-def test_clock_begins_at_the_present_second():
+def test_clock_starts_at_the_current_time():
     assert Clock()() == pytest.approx(time.time(), abs=60)

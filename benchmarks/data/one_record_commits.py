@@ -1,0 +1,98 @@
+"""A table for a stream of eight shards, and commits of one record each."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.table.commit import commit, freeze
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.table import PositionedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.table.commit import CommitResult
+    from kinesis_assets.table.positions import StreamPositions
+
+STREAM = StreamIdentity(
+    "arn:aws:kinesis:us-east-1:000000000000:stream/orders", datetime(2026, 1, 1, tzinfo=UTC)
+)
+SHARDS = [f"shardId-{number:012}" for number in range(8)]
+LISTING = StreamListing(
+    StreamSummary(STREAM, datetime(2026, 2, 2, tzinfo=UTC), retention_hours=24),
+    [Shard(shard_id, (), ("0", "9"), "1") for shard_id in SHARDS],
+)
+BEGINNING = Position(PositionKind.TRIM_HORIZON)
+
+
+def create_table(uri: str) -> PositionedTable:
+    """Create a table with all shards at TRIM_HORIZON."""
+    table = PositionedTable(uri)
+    freeze(table, LISTING, dict.fromkeys(SHARDS, BEGINNING))
+    return table
+
+
+def load_positions(table: PositionedTable) -> StreamPositions:
+    """Open the table and read its positions."""
+    positions = table.snapshot().positions(STREAM)
+    assert positions is not None
+    return positions
+
+
+def prepare_commit(
+    table: PositionedTable, expected: StreamPositions, shard_id: str
+) -> Callable[[], CommitResult]:
+    """Write a data file with the next record of a shard, and return the function that commits it."""
+    start = expected.shards[shard_id].position
+    number = str(int(start.sequence_number or 0) + 1)
+    record = Record(number, LISTING.summary.service_time.timestamp(), b"order", "k")
+    batch_id, through = new_id(), Position.after(number)
+    writer = DataFileWriter(table.files, batch_id)
+    writer.write(shard_id, record_batch("orders", shard_id, [record]))
+    landed = Landed(
+        start=start,
+        through=through,
+        first_sequence_number=number,
+        last_sequence_number=number,
+        rows=1,
+        bytes=len(record.data),
+        checksum=checksum(record),
+    )
+    files = writer.close()
+
+    def commit_it() -> CommitResult:
+        return commit(
+            table,
+            expected=expected,
+            listing=LISTING,
+            batch_id=batch_id,
+            moved={shard_id: msgspec.structs.replace(expected.shards[shard_id], position=through)},
+            files=files,
+            landed={shard_id: landed},
+        )
+
+    return commit_it
+
+
+def commit_one_record(table: PositionedTable, shard_id: str) -> tuple[float, bool]:
+    """Commit the next record of a shard.
+
+    Returns:
+        Seconds of the commit, and whether it succeeded (no other process had moved the shard).
+    """
+    commit_it = prepare_commit(table, load_positions(table), shard_id)
+    started = time.perf_counter()
+    result = commit_it()
+    return time.perf_counter() - started, not result.conflicts
