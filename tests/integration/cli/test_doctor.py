@@ -20,7 +20,7 @@ A = "shardId-000000000000"
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_row_that_was_removed_is_found_by_the_rows_alone(
+def test_a_deleted_row_is_found_with_rows_only(
     cli: RunCommand, stream_options, kinesis: Any, stream: str, settings, table: PositionedTable
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)

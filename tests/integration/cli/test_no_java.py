@@ -1,4 +1,4 @@
-"""A machine without Java: one line, and nothing is written."""
+"""Without Java, commands that need Spark report so in one line and write nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
-def written(table) -> set[Path]:
+def files_of(table) -> set[Path]:
     return {path for path in Path(table.uri).rglob("*") if path.is_file()}
 
 
-def test_a_run(script, stream_options, kinesis, stream, table):
+def test_a_run_without_java_writes_nothing(script, stream_options, kinesis, stream, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     done = script("run", *stream_options)
     assert done.exit_code == 1
@@ -29,12 +29,12 @@ def test_a_run(script, stream_options, kinesis, stream, table):
     assert not Path(table.uri).exists()
 
 
-def test_a_replay(script, stream_options, kinesis, stream, settings, table):
+def test_a_replay_without_java_writes_nothing(script, stream_options, kinesis, stream, settings, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     freeze(table, listing, {each.shard_id: Position(PositionKind.TRIM_HORIZON) for each in listing.shards})
-    before = written(table)
+    before = files_of(table)
     done = script("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
     assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
-    assert written(table) == before
+    assert files_of(table) == before
