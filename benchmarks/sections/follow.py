@@ -23,8 +23,8 @@ from deltalake import DeltaTable
 from benchmarks.harness.cpu import tree_cpu
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.emulator import LocalKinesis
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +40,8 @@ _START_SECONDS = 180.0
 
 _REFRESH_INTERVAL = 0.02
 """Seconds between two refreshes of the reader of the table."""
+
+_COMMIT_INTERVAL = StreamSettings.model_fields["commit_interval"].default
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def describe(rounds: Sequence[Freshness]) -> Section:
         ["CPU per commit", f"{spread(lambda each: each.cpu / max(1, each.commits)).text(2)} s"],
     ]
     markdown = (
-        f"One continuous run (`follow_for`) reads {SHARDS} shards every {COMMIT_INTERVAL:.0f} s, in its own "
+        f"One continuous run (`follow_for`) reads {SHARDS} shards every {_COMMIT_INTERVAL:.0f} s, in its own "
         f"local Spark session, with Dagster's events in SQLite. A producer puts {RECORDS_PER_SECOND} records "
         f"per second for {rounds[0].window:.0f} s, and a reader refreshes the table every "
         f"{_REFRESH_INTERVAL * 1000:.0f} ms. {describe_rounds(len(rounds))}; each round has its own run. "

@@ -6,10 +6,11 @@ import getpass
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.errors import InvalidInput, without_secrets
 
 if TYPE_CHECKING:
@@ -34,20 +35,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def stream_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select a stream to a command."""
     for option in (
-        click.option("--region", "region_name", help="As in the AWS SDK. Requires --table."),
-        click.option("--endpoint-url", help="As in the AWS SDK. Requires --table."),
-        click.option(
-            "--on-recreated", type=click.Choice(["fail", "restart"]), help="As in the YAML. Requires --table."
-        ),
-        click.option(
-            "--on-data-loss",
-            type=click.Choice(["fail", "continue"]),
-            help="As in the YAML. Requires --table.",
-        ),
-        click.option(
-            "--start",
-            help="A position, or file:// and a map of shards to positions. Requires --table.",
-        ),
+        _setting_option("--region", "region_name"),
+        _setting_option("--endpoint-url", "endpoint_url"),
+        _setting_option("--on-recreated", "on_recreated"),
+        _setting_option("--on-data-loss", "on_data_loss"),
+        _setting_option("--start", "start"),
         click.option(
             "--set",
             "settings",
@@ -56,10 +48,18 @@ def stream_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Any other setting of the YAML. The value is YAML. Requires --table. Repeatable.",
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML defines."),
-        click.option("--stream", required=True, help="The stream's name or ARN."),
+        click.option("--stream", required=True, help=StreamSettings.model_fields["stream"].description),
     ):
         command = option(command)
     return command
+
+
+def _setting_option(flag: str, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option for a setting, with its description and choices."""
+    field = StreamSettings.model_fields[name]
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else None
+    type_ = click.Choice(choices) if choices else click.STRING
+    return click.option(flag, name, type=type_, help=f"{field.description} Requires --table.")
 
 
 def project_of(

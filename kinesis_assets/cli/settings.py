@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from kinesis_assets.dagster.settings import StreamSettings, reason_of, without_parser
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,12 +24,9 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         pairs: A field's name, `=`, and its value as YAML.
 
     Raises:
-        InvalidInput: A pair is malformed, unknown, given twice, or has a value of another type.
+        InvalidInput: A pair is malformed, unknown, given twice, or has an invalid value.
     """
-    from kinesis_assets.dagster.component import KinesisStreamComponent  # noqa: PLC0415  # loads Dagster
-
-    types = get_type_hints(KinesisStreamComponent)
-    names = [field.name for field in fields(KinesisStreamComponent) if field.name not in _OPTIONS]
+    names = [name for name in StreamSettings.model_fields if name not in _OPTIONS]
     found: dict[str, Any] = {}
     for pair in pairs:
         name, separator, text = pair.partition("=")
@@ -36,25 +36,24 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
             raise InvalidInput(f"--set {name[:80]}: unknown setting; the settings are {', '.join(names)}")
         if name in found:
             raise InvalidInput(f"--set {name}: given twice")
-        found[name] = _value(name, text, types[name])
+        found[name] = _value(name, text)
     return found
 
 
-def _value(name: str, text: str, wanted: Any) -> Any:
-    """Parse a value as YAML, or take the text itself if only that matches the type."""
-    import yaml  # noqa: PLC0415
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
-
+def _value(name: str, text: str) -> Any:
+    """Parse a value as YAML, or take the text itself if only that is valid."""
     try:
         parsed = yaml.safe_load(text)
     except yaml.YAMLError:
         parsed = text
-    adapter = TypeAdapter(wanted)
+    adapter: TypeAdapter[Any] = TypeAdapter(
+        without_parser(StreamSettings.model_fields[name]).rebuild_annotation()
+    )
     try:
         return adapter.validate_python(parsed)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
+        reason = reason_of(error, name)
     try:
         return adapter.validate_python(text)
     except ValidationError:
-        raise InvalidInput(f"--set {name}: {reason}, not {text[:80]!r}") from None
+        raise InvalidInput(f"--set: {reason}") from None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -15,11 +14,11 @@ from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
+from kinesis_assets.dagster.settings import RunSettings
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
-from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, RunPlan, current_shards, plan_run
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL, RunTiming
-from kinesis_assets.kinesis.data_loss import OnDataLoss
-from kinesis_assets.kinesis.limits import MAX_BYTES, MAX_RECORDS, MAX_SECONDS, Allowance, Bounds
+from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, current_shards, plan_run
+from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -36,64 +35,27 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
-STOP_TIMEOUT = 60.0
-"""Seconds. It must be less than Dagster's `cancel_timeout_seconds`, which is 180 by default."""
-
-
-class ShardIOManager(dg.ConfigurableIOManager):
+class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     """Lands the shards of one stream in its table.
 
     Loading the stream's asset returns a `RunPlan` for the run's partitions. Storing a `RunPlan` executes it
     in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
     an AssetObservation for each other shard.
 
+    The fields are described in `RunSettings`. Besides:
+
     Attributes:
-        stream: The stream's name. If an ARN is given, the name is taken from it.
-        stream_arn: The stream's ARN, if an ARN was given.
-        table: Path or URI of the stream's table.
-        start: The start positions of the stream's first plan, in the format of `StartPositions.of`.
-        max_records: Limit of each shard's range, see `Bounds`.
-        max_bytes: Limit of each shard's range, see `Bounds`.
-        max_seconds: Limit of each shard's range, see `Bounds`.
-        max_run_records: Limit of all ranges of a run together, see `Allowance`.
-        max_run_bytes: Limit of all ranges of a run together, see `Allowance`.
-        max_run_seconds: Limit of all ranges of a run together, see `Allowance`.
-        max_bad_records: See `ReadPolicy`.
-        on_data_loss: See `OnDataLoss`.
-        on_recreated: See `OnRecreated`.
-        stop_timeout: Seconds in which an interrupted run may commit what it has read.
-        retention_days: Age in days after which maintenance deletes rows; None to keep all rows.
-        follow_for: Duration in seconds of the continuous runs that the sensor requests; None for runs that
-            read one range.
-        commit_interval: Seconds between the iterations of a continuous run, see `RunTiming`.
-        handover: Seconds before the end of a continuous run in which the next one may take over, see
-            `RunTiming`.
+        stream_arn: The stream's ARN, if `stream` was given as an ARN.
+        start: As in `RunSettings`; a map is given as JSON, because Dagster's configuration has no such union.
+        handover: See `RunTiming`.
         kinesis: The connection to Kinesis.
-        spark_config: Settings of the Spark session that lands the records.
     """
 
-    stream: str
     stream_arn: str | None = None
-    table: str
-    start: str = "TRIM_HORIZON"
-    max_records: int | None = MAX_RECORDS
-    max_bytes: int | None = MAX_BYTES
-    max_seconds: float | None = MAX_SECONDS
-    max_run_records: int | None = None
-    max_run_bytes: int | None = None
-    max_run_seconds: float | None = None
-    max_bad_records: int | None = None
-    on_data_loss: str = OnDataLoss.FAIL
-    on_recreated: str = OnRecreated.FAIL
-    stop_timeout: float = STOP_TIMEOUT
-    retention_days: int | None = None
-    follow_for: float | None = None
-    commit_interval: float = COMMIT_INTERVAL
+    start: str = RunSettings.model_fields["start"]  # type: ignore[assignment]  # declared there
     handover: float = 0.0
     kinesis: KinesisResource
-    spark_config: dict[str, Any] = Field(default={})
     _pyspark: SparkResource | None = PrivateAttr(default=None)
     _graceful_stop: GracefulStop | None = PrivateAttr(default=None)
     _heartbeat: Heartbeat | None = PrivateAttr(default=None)
@@ -110,7 +72,7 @@ class ShardIOManager(dg.ConfigurableIOManager):
         from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
 
         if self._pyspark is None:
-            self._pyspark = SparkResource(spark_config=self.spark_config)
+            self._pyspark = SparkResource(spark_config=dict(self.spark_config))
         return self._pyspark
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
@@ -143,8 +105,8 @@ class ShardIOManager(dg.ConfigurableIOManager):
             allowance=Allowance(
                 records=self.max_run_records, bytes=self.max_run_bytes, seconds=self.max_run_seconds
             ),
-            on_data_loss=_one_of(OnDataLoss, "on_data_loss", self.on_data_loss),
-            on_recreated=_one_of(OnRecreated, "on_recreated", self.on_recreated),
+            on_data_loss=self.on_data_loss,
+            on_recreated=self.on_recreated,
             max_bad_records=self.max_bad_records,
         )
 
@@ -294,13 +256,6 @@ class ShardIOManager(dg.ConfigurableIOManager):
             for shard_id, outcome in result.outcomes.items()
         }
         add_asset_metadata(context.step_context, context.asset_key, metadata)
-
-
-def _one_of(choices: type[_Choice], name: str, value: str) -> _Choice:
-    try:
-        return choices(value)
-    except ValueError:
-        raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {value!r}") from None
 
 
 def _mark_as_canceled(step: dg.StepExecutionContext) -> None:

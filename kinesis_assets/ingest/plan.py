@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -40,14 +39,12 @@ RETRY_SECONDS = 30.0
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class OnRecreated(StrEnum):
-    """The behavior if the stream was deleted and created again under the same name."""
+OnRecreated = Literal["fail", "restart"]
+"""The behavior if the stream was deleted and created again under the same name.
 
-    FAIL = "fail"
-    """The run fails; nothing is read."""
-    RESTART = "restart"
-    """The new stream is read from its start into the same table. The unread records of the old stream are
-    given up and recorded as a gap."""
+With `fail` the run fails, and nothing is read. With `restart` the new stream is read from its start into the
+same table. The unread records of the old stream are given up and recorded as a gap.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +67,8 @@ class ReadPolicy:
     starts: StartPositions = field(default_factory=StartPositions)
     bounds: Bounds = field(default_factory=Bounds)
     allowance: Allowance = field(default_factory=Allowance)
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL
-    on_recreated: OnRecreated = OnRecreated.FAIL
+    on_data_loss: OnDataLoss = "fail"
+    on_recreated: OnRecreated = "fail"
     max_bad_records: int | None = None
 
     def __post_init__(self) -> None:
@@ -138,7 +135,7 @@ class RunPlan:
 def current_shards(
     listing: StreamListing,
     table: PositionedTable,
-    on_recreated: OnRecreated = OnRecreated.FAIL,
+    on_recreated: OnRecreated = "fail",
     asked: Iterable[str] = (),
 ) -> dict[str, ShardPosition]:
     """Return the position of every listed or recorded shard, parents before children.
@@ -260,7 +257,7 @@ def _read_positions(
     except TableMissing:
         return None, None
     identity = listing.summary.identity
-    positions = snapshot.positions(identity, or_older=on_recreated is OnRecreated.RESTART)
+    positions = snapshot.positions(identity, or_older=on_recreated == "restart")
     if positions is None or positions.identity != identity:
         return snapshot, positions
     unknown = [shard for shard in listing.shards if shard.shard_id not in positions.shards]

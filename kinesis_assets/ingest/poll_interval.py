@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COMMIT_INTERVAL = 1.0
-"""Default seconds from the start of an iteration to the start of the next."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunTiming:
@@ -22,7 +19,7 @@ class RunTiming:
     """
 
     follow_for: float
-    commit_interval: float = COMMIT_INTERVAL
+    commit_interval: float
     handover: float = 0.0
 
     @property

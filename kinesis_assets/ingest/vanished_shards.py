@@ -69,12 +69,12 @@ def reason_to_keep(
         return ShardVanished(shard_id, f"{fact}; it is not known whether it has expired: {error}. Run again")
     if can_be_read:
         return ShardVanished(shard_id, f"{fact}, though it can still be read: {incomplete}")
-    if on_data_loss is OnDataLoss.CONTINUE:
+    if on_data_loss == "continue":
         return None
     return ShardVanished(
         shard_id,
         f"{fact}; its later records have expired. To record this gap and continue with the shard's children, "
-        f"run with on_data_loss: {OnDataLoss.CONTINUE}",
+        "run with on_data_loss: continue",
     )
 
 

@@ -8,20 +8,18 @@ records without reporting it.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
 from kinesis_assets.kinesis.position import Position
 
+OnDataLoss = Literal["fail", "continue"]
+"""How a run handles a shard whose records may have been lost.
 
-class OnDataLoss(StrEnum):
-    """How a run handles a shard whose records may have been lost."""
-
-    FAIL = "fail"
-    """Fail the shard and keep its position."""
-    CONTINUE = "continue"
-    """Continue with the first available record and record the gap with the positions."""
+`fail` fails the shard and keeps its position. `continue` continues with the first available record and
+records the gap with the positions.
+"""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -8,11 +8,6 @@ import msgspec
 
 from kinesis_assets.errors import InvalidInput
 
-MAX_RECORDS = 1_000_000
-MAX_BYTES = 1 << 30
-MAX_SECONDS = 300.0
-"""Default limits of one shard's range in a run."""
-
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The limits of one shard's range. They all apply; the first one that is reached ends the range.

@@ -9,7 +9,7 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.ingest.poll_interval import COMMIT_INTERVAL
+from kinesis_assets.dagster.settings import StreamSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
 
@@ -21,7 +21,7 @@ def test_the_yaml_block_defines_continuous_runs():
         io_manager_key("clicks")
     ]
     assert (manager.follow_for, manager.commit_interval) == (1800, 1)
-    assert manager.commit_interval == COMMIT_INTERVAL
+    assert manager.commit_interval == StreamSettings.model_fields["commit_interval"].default
 
 
 def test_the_next_run_is_requested_as_early_as_documented():

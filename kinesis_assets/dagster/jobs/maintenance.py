@@ -14,9 +14,6 @@ from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
 if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
-SCHEDULE = "17 3 * * *"
-"""Cron schedule in UTC: once a day, when the late records of the previous day have landed."""
-
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
 
@@ -91,7 +88,7 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
         )
     except dg.DagsterInvalidDefinitionError as error:
         raise InvalidInput(
-            f"maintenance_schedule {cron!r} is not a cron schedule such as {SCHEDULE!r}"
+            f"maintenance_schedule {cron!r} is not a cron schedule such as '0 4 * * *'"
         ) from error
 
 

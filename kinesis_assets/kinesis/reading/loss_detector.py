@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import DataLost
-from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
@@ -72,11 +72,11 @@ class LossDetector:
         self._complete_until = None
         if gap.is_same_as(self._expiry.last_gap):
             return False
-        if self._expiry.on_data_loss is OnDataLoss.FAIL:
+        if self._expiry.on_data_loss == "fail":
             raise DataLost(
                 self._shard_id,
                 f"records may have expired unread: {gap}. To continue from there and record this gap, run "
-                f"with on_data_loss: {OnDataLoss.CONTINUE}",
+                "with on_data_loss: continue",
             )
         return True
 

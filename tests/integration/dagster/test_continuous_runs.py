@@ -280,7 +280,7 @@ class TestSensor:
     ("field", "value", "error"),
     [
         ("follow_for", 0, "follow_for must be above 0, not 0"),
-        ("follow_for", float("inf"), "follow_for must be above 0, not inf"),
+        ("follow_for", float("inf"), "follow_for must be a finite number, not inf"),
         ("commit_interval", 0.1, "commit_interval must be at least 0.2, not 0.1"),
     ],
 )

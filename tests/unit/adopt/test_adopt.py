@@ -24,7 +24,7 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.ingest.plan import OnRecreated, ReadPolicy, plan_run
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position
@@ -525,7 +525,7 @@ def test_a_restore_whose_entry_the_log_no_longer_has_is_accepted(bench):
 
 
 def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):
-    restart = ReadPolicy(on_recreated=OnRecreated.RESTART)
+    restart = ReadPolicy(on_recreated="restart")
     restored(bench)
     bench.kinesis.delete_stream(StreamName=bench.stream)
     bench.later(minutes=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import json
@@ -13,9 +12,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
+import jsonschema
 import pytest
 import yaml
 from dagster._config import process_config, validate_config
@@ -25,7 +25,9 @@ from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 
 import kinesis_assets
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
+from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
+from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -128,16 +130,106 @@ def test_dg_check_passes(what):
 # The YAML form
 
 
-def test_the_yaml_fields_are_arguments_of_the_builder_with_the_same_defaults():
+def test_the_settings_are_the_arguments_of_the_builder_with_their_defaults():
     arguments = inspect.signature(build_kinesis_stream).parameters
-    for field in dataclasses.fields(KinesisStreamComponent):
-        default = arguments[field.name].default
-        if field.default_factory is not dataclasses.MISSING:
-            assert not field.default_factory(), field.name
-            assert not default, field.name
-        else:
-            missing = field.default is dataclasses.MISSING
-            assert default == (inspect.Parameter.empty if missing else field.default), field.name
+    assert list(arguments) == list(StreamSettings.model_fields)
+    for name, field in StreamSettings.model_fields.items():
+        default = inspect.Parameter.empty if field.is_required() else field.default
+        assert arguments[name].default == default, name
+    positional = [name for name, each in arguments.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert positional == ["stream"]
+
+
+def properties() -> dict[str, Any]:
+    """The fields of the YAML, as `dg` and editors show them."""
+    return KinesisStreamComponent.get_model_cls().model_json_schema()["properties"]
+
+
+def test_the_schema_of_the_yaml_describes_every_setting():
+    assert list(properties()) == list(StreamSettings.model_fields)
+    for name, field in StreamSettings.model_fields.items():
+        shown = properties()[name]
+        assert shown["description"] == field.description, name
+        assert shown["examples"] == field.examples, name
+        assert shown.get("default") == (None if field.is_required() else field.default), name
+
+
+@pytest.mark.parametrize("name", StreamSettings.model_fields)
+def test_every_example_of_a_setting_is_valid(name):
+    field = StreamSettings.model_fields[name]
+    assert field.examples
+    for example in field.examples:
+        build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | {name: example})
+        jsonschema.validate(example, properties()[name])
+
+
+def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
+    choices = {
+        name: get_args(StreamSettings.model_fields[name].annotation)
+        for name in ("on_data_loss", "on_recreated")
+    }
+    assert choices == {"on_data_loss": ("fail", "continue"), "on_recreated": ("fail", "restart")}
+    for name, values in choices.items():
+        assert properties()[name]["anyOf"][0]["enum"] == list(values)
+    assert properties()["max_records"]["exclusiveMinimum"] == 0
+    assert properties()["commit_interval"]["minimum"] == 0.2
+    assert properties()["retention_days"]["maximum"] == 36_500
+
+
+OUT_OF_RANGE = [
+    *((f"max_{run}{name}", 0) for run in ("", "run_") for name in ("records", "bytes", "seconds")),
+    ("max_bad_records", -1),
+    ("stop_timeout", -1),
+    ("follow_for", 0),
+    ("commit_interval", 0.1),
+    ("retention_days", 0),
+    ("retention_days", 36_501),
+    ("sensor_interval_seconds", -1),
+    ("on_data_loss", "ignore"),
+    ("on_recreated", "merge"),
+    ("max_records", "many"),
+    ("sdk_parser", 7),
+    ("spark_config", 7),
+    ("colour", "red"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, value):
+    fields = {"stream": "clicks", "table": "clicks", name: value}
+    said = []
+    for refuse in (
+        lambda: build_kinesis_stream(**fields),
+        lambda: KinesisStreamComponent(**fields),
+        lambda: parse_settings([f"{name}={value}"]),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            refuse()
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert name in said[0]
+    assert said[2] == f"--set: {said[0]}" or name == "colour"
+    assert not any("\n" in each for each in said)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(fields, KinesisStreamComponent.get_model_cls().model_json_schema())
+
+
+@pytest.mark.parametrize("name", StreamSettings.model_fields)
+def test_every_field_of_the_yaml_may_be_a_template(name):
+    template = "{{ env.SETTING_OF_THE_TESTS }}"
+    jsonschema.validate(template, properties()[name])
+    KinesisStreamComponent.get_model_cls()(**{"stream": "clicks", "table": "clicks"} | {name: template})
+
+
+@dagsters_own_warnings
+def test_the_value_of_a_template_is_converted_and_checked(monkeypatch):
+    fields = {"stream": "clicks", "table": "clicks", "max_records": "{{ env.SETTING_OF_THE_TESTS }}"}
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "7")
+    assert loaded(**fields)[0].max_records == 7
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "0")
+    with pytest.raises(Exception, match="KinesisStreamComponent") as caught:
+        loaded(**fields)
+    assert str(caught.value.__cause__) == "max_records must be above 0, not 0"
 
 
 def loaded(**attributes: Any) -> tuple[dg.Component, dg.Definitions]:
@@ -188,7 +280,7 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",
     }
-    assert attributes.keys() == {field.name for field in dataclasses.fields(KinesisStreamComponent)}
+    assert attributes.keys() == StreamSettings.model_fields.keys()
     assert attributes.keys() == inspect.signature(build_kinesis_stream).parameters.keys()
 
     component, definitions = loaded(**attributes)
@@ -222,12 +314,17 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
     assert inline == from_file == StartPositions.of(starts)
 
 
+def at(name: str, message: str) -> str:
+    """An error of a field, with the line of the YAML."""
+    return rf"attributes\.{name} at .*defs\.yaml:\d+`\n *{message}"
+
+
 @dagsters_own_warnings
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"colour": "red"}, r"attributes\.colour at .*defs\.yaml.*\n.*Extra inputs are not permitted"),
-        ({"table": None}, r"attributes\.table at .*defs\.yaml.*\n.*valid string"),
+        ({"colour": "red"}, at("colour", "Extra inputs are not permitted")),
+        ({"table": None}, at("table", "Input should be a valid string")),
         ({"start": "YESTERDAY"}, "invalid position 'YESTERDAY': start with one of TRIM_HORIZON, LATEST"),
         (
             {"start": {"shardId-000000000000": "NOW"}},
@@ -235,10 +332,10 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
         ),
         ({"start": "file:///no/such/file"}, "start file:///no/such/file cannot be read"),
         ({"start": "AT_TIMESTAMP:noon"}, "write it as AT_TIMESTAMP:2026-01-31T12:00:00Z"),
-        ({"on_data_loss": "ignore"}, "on_data_loss must be fail or continue, not 'ignore'"),
-        ({"on_recreated": "merge"}, "on_recreated must be fail or restart, not 'merge'"),
-        ({"max_run_seconds": 0}, "max_run_seconds must be above 0, not 0"),
-        ({"max_bad_records": -1}, "max_bad_records must not be below 0"),
+        ({"on_data_loss": "ignore"}, at("on_data_loss", "Input should be 'fail' or 'continue'")),
+        ({"on_recreated": "merge"}, at("on_recreated", "Input should be 'fail' or 'restart'")),
+        ({"max_run_seconds": 0}, at("max_run_seconds", "Input should be greater than 0")),
+        ({"max_bad_records": -1}, at("max_bad_records", "Input should be greater than or equal to 0")),
         ({"stream": "page views"}, "invalid stream name 'page views': give 1 to 128 letters, digits"),
         (
             {"table": "gs://lake/clicks"},

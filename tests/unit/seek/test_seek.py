@@ -18,7 +18,6 @@ from kinesis_assets.errors import (
     TableOfAnotherStream,
     TableRewritten,
 )
-from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek import run as seek_module
 from kinesis_assets.seek.plan import Direction
@@ -342,7 +341,7 @@ def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(be
     bench.later(seconds=5)
     bench.create()
     bench.put(2)
-    bench.run(on_recreated=OnRecreated.RESTART)
+    bench.run(on_recreated="restart")
     assert bench.items == [1, 2]
     bench.seek("TRIM_HORIZON")
     assert bench.items == [1]

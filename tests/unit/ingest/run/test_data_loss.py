@@ -13,13 +13,13 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.errors import DataLost, ParentUnfinished, ReadFailed, ShardVanished
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.testing import UserRecord, aggregate
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
-CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}
+CONTINUE = {"on_data_loss": "continue"}
 HOUR_MS = 3_600_000
 
 

@@ -17,10 +17,8 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableMissing,
 )
-from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 
@@ -29,7 +27,7 @@ EITHER_WAY = pytest.mark.parametrize("seconds", [-YEARS, YEARS], ids=["past", "f
 CALLS = pytest.mark.parametrize(
     "operation", ["DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"]
 )
-CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}
+CONTINUE = {"on_data_loss": "continue"}
 
 
 def summary(faults, *, times=None, after=0, **members):
@@ -264,11 +262,11 @@ def test_one_wrong_creation_time_restarts_nothing(bench, faults, after):
     bench.later(hours=1)
     summary(faults, StreamCreationTimestamp=bench.clock.seconds, after=after, times=1)
     with pytest.raises(StreamRecreated):
-        bench.run(on_recreated=OnRecreated.RESTART)
+        bench.run(on_recreated="restart")
     faults.clear()
     assert bench.at(shard).position == Position.after(number)
     bench.put(2)
-    assert bench.run(on_recreated=OnRecreated.RESTART).errors == {}
+    assert bench.run(on_recreated="restart").errors == {}
     assert bench.items == [1, 2]
 
 

@@ -6,14 +6,13 @@ import pytest
 
 from kinesis_assets.errors import DataLost, StreamRecreated
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.positions import Predecessor
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
-RESTART = {"on_recreated": OnRecreated.RESTART}
+RESTART = {"on_recreated": "restart"}
 
 
 @pytest.fixture

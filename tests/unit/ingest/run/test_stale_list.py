@@ -19,12 +19,11 @@ from kinesis_assets.errors import (
     TableMissing,
 )
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
 from support.continuous import TIMING, RecordedContinuousRun
 
-CONTINUE = {"on_data_loss": OnDataLoss.CONTINUE}
+CONTINUE = {"on_data_loss": "continue"}
 BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import msgspec
 import pytest
@@ -43,7 +44,7 @@ def refused(bench, other, act) -> None:
     assert bench.version == before
 
 
-@pytest.mark.parametrize("on_recreated", OnRecreated)
+@pytest.mark.parametrize("on_recreated", get_args(OnRecreated))
 def test_a_run_for_the_stream_of_another_account_is_refused(bench, of_another_account, on_recreated, faults):
     refused(bench, of_another_account, lambda: bench.plan(on_recreated=on_recreated))
     assert faults.count("GetRecords") == 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
-from kinesis_assets.ingest.plan import OnRecreated
 
-RESTART = {"on_recreated": OnRecreated.RESTART}
+RESTART = {"on_recreated": "restart"}
 
 
 def without(faults, *shard_ids, **which):

@@ -33,7 +33,7 @@ SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 MIDDLE = str(1 << 127)
-CONTINUE = OnDataLoss.CONTINUE
+CONTINUE = "continue"
 
 
 @dataclass
@@ -67,7 +67,7 @@ class OneShard:
         self,
         start: Position,
         complete_until: datetime,
-        on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+        on_data_loss: OnDataLoss = "fail",
         retention_hours: int = 24,
     ) -> ShardReading:
         """A reading that knows up to when all is read."""
