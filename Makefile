@@ -1,4 +1,4 @@
-# Two commands are enough: `make demo` and `make test`. Each sets up what it needs in .venv.
+# Each target first sets up .venv, if necessary.
 
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo dev check unit test test-all chaos wheel canary soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all chaos wheel canary docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -37,7 +37,13 @@ chaos: $(READY)
 wheel: $(READY)
 	@$(BIN)/pytest tests/packaging
 
-# The tests around private names of boto3, botocore, urllib3 and Dagster, on their newest releases. Only warns.
+# Writes the generated parts of docs/, and builds the documentation site in .local/site.
+docs: $(READY)
+	@$(BIN)/python docs/cli_reference.py docs/cli.md
+	@$(BIN)/python docs/settings_table.py docs/reading.md
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)
 	@.ci/canary
 

@@ -12,7 +12,8 @@ from benchmarks.data.one_record_commits import STREAM
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import FORMAT, Landed, ShardPosition, StreamPositions
+from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,11 +49,11 @@ class BusyStream:
             for shard in range(count)
         }
 
-    def advance(self, moving: int) -> Mapping[str, Landed]:
+    def advance(self, moving: int) -> Mapping[str, RangeStats]:
         """Let one second pass in which some shards are read, and return what was written for each of them."""
         self._second += 1
         now = datetime.fromtimestamp(self._second, UTC)
-        landed: dict[str, Landed] = {}
+        added: dict[str, RangeStats] = {}
         after: dict[str, ShardPosition] = {}
         for shard in self._random.sample(range(len(self._ordinals)), moving):
             shard_id = f"shardId-{shard:012}"
@@ -66,7 +67,7 @@ class BusyStream:
                 last_arrival=now - timedelta(milliseconds=self._random.randrange(1000)),
                 bytes_per_second=self._random.randrange(1 << 20),
             )
-            landed[shard_id] = Landed(
+            added[shard_id] = RangeStats(
                 start=before.position,
                 through=through,
                 first_sequence_number=first.sequence_number or "",
@@ -76,9 +77,9 @@ class BusyStream:
                 checksum=self._random.randrange(rows << 32),
             )
         self.shards = self.shards | after
-        return landed
+        return added
 
-    def positions(self, previous: StreamPositions | None, landed: Mapping[str, Landed]) -> StreamPositions:
+    def positions(self, previous: StreamPositions | None, added: Mapping[str, RangeStats]) -> StreamPositions:
         """Return the positions that the next commit stores."""
         commit_id = new_id()
         return StreamPositions(
@@ -89,7 +90,7 @@ class BusyStream:
             generation=0 if previous is None else previous.generation + 1,
             batch_id=commit_id,
             shards=self.shards,
-            landed=dict(landed),
+            added=dict(added),
             by=RUN_ID,
             listed_at=datetime.fromtimestamp(_START, UTC),
         )

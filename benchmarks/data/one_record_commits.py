@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def prepare_commit(
     batch_id, through = new_id(), Position.after(number)
     writer = DataFileWriter(table.files, batch_id)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
-    landed = Landed(
+    stats = RangeStats(
         start=start,
         through=through,
         first_sequence_number=number,
@@ -80,7 +80,7 @@ def prepare_commit(
             batch_id=batch_id,
             moved={shard_id: msgspec.structs.replace(expected.shards[shard_id], position=through)},
             files=files,
-            landed={shard_id: landed},
+            added={shard_id: stats},
         )
 
     return commit_it

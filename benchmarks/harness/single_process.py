@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, client_of, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.commit_ids import new_id
@@ -22,12 +21,15 @@ from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kinesis_assets.ingest.manifest import Landing
 
 REGION = "us-east-1"
-_NO_LIMIT = 1 << 60
+
+NO_CALL_PACING = ReadTiming(seconds_between_calls=0.0, bytes_per_second=1 << 60)
+"""Pages of a shard are requested as fast as they arrive. Kinesis allows five calls and 2 MB per second and
+shard. Waiting for them costs time, but no CPU."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,9 @@ class ProcessUsage:
     bytes: int
 
 
-@contextmanager
-def no_call_pacing() -> Iterator[None]:
-    """Request pages of a shard as fast as they arrive, in this process, until the end of the block.
-
-    Kinesis allows five calls and 2 MB per second and shard. Waiting for them costs time, but no CPU.
-    """
-    limits = call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND
-    call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = 0.0, _NO_LIMIT
-    try:
-        yield
-    finally:
-        call_pacing.SECONDS_BETWEEN_CALLS, call_pacing.BYTES_PER_SECOND = limits
-
-
 def run(url: str, stream: str, folder: str) -> ProcessUsage:
     """Plan the next range of every shard, land it as one task, and commit it to the table in a folder."""
-    client = client_of(stream, ClientSettings(REGION, url))
+    client = client_of(stream, ClientSettings(REGION, url, timing=NO_CALL_PACING))
     table = PositionedTable(folder)
 
     def work() -> tuple[int, int]:
@@ -73,14 +61,17 @@ def run(url: str, stream: str, folder: str) -> ProcessUsage:
         result = execute_run(land_group, client, table, plan)
         assert not result.errors, result.errors
         outcomes = result.outcomes.values()
-        return sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes)
+        stats = [shard.stats for shard in outcomes if shard.stats is not None]
+        return sum(each.rows for each in stats), sum(each.bytes for each in stats)
 
     return _measure(work)
 
 
-def prepare_landing(url: str, stream: str, folder: str) -> Callable[[], Landing]:
+def prepare_landing(
+    url: str, stream: str, folder: str, timing: ReadTiming = NO_CALL_PACING
+) -> Callable[[], Landing]:
     """Return a function that lands all shards from TRIM_HORIZON as one task, without a plan or a commit."""
-    settings = ClientSettings(REGION, url)
+    settings = ClientSettings(REGION, url, timing=timing)
     bounds = Bounds(until=datetime.now(UTC) + timedelta(hours=1))
     ranges = [
         ShardRange(shard.shard_id, Position(PositionKind.TRIM_HORIZON), bounds, shard.hash_range)

@@ -27,8 +27,8 @@ def mean_bytes(shards: int, moving: int, commits: int = CYCLE) -> float:
         chain = PositionedTable(folder).chain
         stream, newest = BusyStream(shards), None
         for number in range(commits):
-            landed = stream.advance(moving) if number else {}
-            newest = stream.positions(newest, landed)
+            added = stream.advance(moving) if number else {}
+            newest = stream.positions(newest, added)
             chain.write(newest)
         return sum(path.stat().st_size for path in Path(folder).rglob("*.json")) / commits
 

@@ -25,6 +25,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
@@ -79,9 +80,9 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
         definitions = build_kinesis_stream(STREAM, table=uri, endpoint_url=local.endpoint_url)
         with (
             dg.DagsterInstance.from_config(home) as instance,
-            StreamProject(STREAM, definitions).manager() as manager,
+            StreamProject(STREAM, definitions).open_stream() as opened,
         ):
-            client, policy = manager.client(), ReadPolicy()
+            client, policy = opened.client, ReadPolicy()
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
             ended = _finish_shards(uri, listing, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
@@ -93,7 +94,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
 
             def tick() -> None:
                 nonlocal cursor
-                cursor = evaluate(manager, instance, cursor).cursor
+                cursor = evaluate(opened, instance, cursor).cursor
 
             def plan() -> RunPlan:
                 asked, opened = open_shards, PositionedTable(uri)
@@ -112,7 +113,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
                     batch_id=planned.batch_id,
                     moved=moved,
                     files=[],
-                    landed={},
+                    added={},
                 )
 
             if not listed:
@@ -127,7 +128,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
 
 def _finish_shards(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
     """Add finished shards to the positions; their ids sort before those of the open ones."""
-    archiving = PositionedTable(uri, ChainPolicy(max_files=0, min_archived=1))
+    archiving = PositionedTable(uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     snapshot = archiving.snapshot()
     positions = snapshot.positions(listing.summary.identity)
     assert positions is not None

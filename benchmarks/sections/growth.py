@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.data.grown_table import grown_table, seconds_of_commits, seconds_of_loads
 from benchmarks.harness.charts import growth_chart
 from benchmarks.harness.section import Section, markdown_table
-from benchmarks.harness.single_process import ProcessUsage, land, no_call_pacing, run
+from benchmarks.harness.single_process import ProcessUsage, land, run
 from benchmarks.harness.spread import Spread
 from benchmarks.harness.units import GB
 from benchmarks.servers.replay_client import replay_server
@@ -233,7 +233,7 @@ def measure_tables() -> Growth:
 def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
     del full
-    with no_call_pacing(), replay_server() as server:
+    with replay_server() as server:
         measured = [*measure_streams(server), measure_tables()]
     rows: list[list[str]] = []
     charts: list[Chart] = []

@@ -25,13 +25,12 @@ import botocore.config
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.units import MIB
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.testing import UserRecord, aggregate
@@ -162,7 +161,7 @@ def section(full: bool) -> Section:
 
 def describe(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
     """Return the section of the report for some rounds of all cases."""
-    at_once = min(CALLS, CASES[0].shards)
+    at_once = min(CONNECTIONS, CASES[0].shards)
     text = (
         f"One task lands a stream and reads up to {at_once} shards at once. The table shows the peak of its "
         f"resident memory above that of the idle process. {describe_rounds(len(rounds))}; the target counts "

@@ -18,8 +18,8 @@ def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> Non
     """Run all shards, as the sensor would request it."""
     settings = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
     project = StreamProject.from_settings(stream=stream, follow_for=float(seconds), **settings)
-    with dg.DagsterInstance.local_temp(home) as instance, project.manager() as manager:
-        shards = list(manager.current_shards(manager.client().listing()))
+    with dg.DagsterInstance.local_temp(home) as instance, project.open_stream() as opened:
+        shards = list(opened.listed_shards()[1])
         instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
         project.run(instance, continuous_run_tags(shards, float(seconds), 0.0))
 

@@ -70,8 +70,8 @@ def land_stream(spark: SparkSession, request: ReadRequest) -> ReadResult:
     plan = plan_run(stream, table, asked=shard_ids, policy=ReadPolicy())
     result = execute_run(partial(land, spark), stream, table, plan)
     assert not result.errors, result.errors
-    outcomes = result.outcomes.values()
-    return ReadResult(sum(shard.rows for shard in outcomes), sum(shard.bytes for shard in outcomes))
+    stats = [shard.stats for shard in result.outcomes.values() if shard.stats is not None]
+    return ReadResult(sum(each.rows for each in stats), sum(each.bytes for each in stats))
 
 
 ALL_SHARDS = slice(None)

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks.harness.host_memory import reclaim_from_host
-from benchmarks.harness.single_process import REGION, no_call_pacing, prepare_landing
+from benchmarks.harness.single_process import NO_CALL_PACING, REGION, prepare_landing
 from benchmarks.harness.worker_protocol import ReadRequest
 from benchmarks.servers.replay_streams import ReplayStream, StreamSpec, iterator
 from benchmarks.workers.landing import row_groups, write_file
-from kinesis_assets.ingest.shard_group import CALLS as CONCURRENT_CALLS
 from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
@@ -33,7 +32,7 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import SignedCall
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ CALLS = "calls: sign, send, receive"
 DECODE = "decode JSON and base64 into typed pages; sequence numbers"
 CHECK = "positions, limits, checksums, Arrow columns"
 WRITE = "write Parquet"
-TASK = f"all of these in a task, with {CONCURRENT_CALLS} calls at once"
+TASK = f"all of these in a task, with {CONNECTIONS} calls at once"
 
 SEPARATE = [CALLS, DECODE, CHECK, WRITE]
 """The parts that are measured separately, and together make up a landing."""
@@ -62,7 +61,7 @@ class _Parts:
     def __init__(self, url: str, folder: str) -> None:
         self._url = url
         self._folder = folder
-        self._client = StreamClient(SPEC.name, ClientSettings(REGION, url))
+        self._client = StreamClient(SPEC.name, ClientSettings(REGION, url, timing=NO_CALL_PACING))
         self._groups = row_groups(ReadRequest(url, SPEC.name, SPEC.records, folder))
         served = ReplayStream(SPEC)
         self._bodies = {
@@ -152,7 +151,7 @@ KINDS = {"separate": _separate, "task": _task}
 def measure(kind: str, url: str, rounds: int) -> dict[str, float]:
     """Return the median CPU seconds of each part over its whole stream."""
     configure_allocators()  # as a task does
-    with tempfile.TemporaryDirectory() as folder, no_call_pacing():
+    with tempfile.TemporaryDirectory() as folder:
         parts = KINDS[kind](url, folder)
         seconds: dict[str, list[float]] = {part: [] for part in parts}
         for number in range(rounds + 1):

@@ -55,8 +55,8 @@ def profile_run(url: str, stream: str, records: int) -> RunProfile:
         Path(home, "dagster.yaml").touch()
         settings = {"table": f"{home}/table", "endpoint_url": url, "region_name": REGION}
         project = StreamProject.from_settings(stream, spark_config=SESSION, **settings)
-        with project.manager() as manager:
-            shard_ids = list(manager.current_shards(manager.client().listing()))
+        with project.open_stream() as opened:
+            shard_ids = list(opened.listed_shards()[1])
         with dg.DagsterInstance.from_config(home) as instance:
             tree, jvm_cpu, own = tree_cpu(os.getpid()), process_cpu(jvm), time.process_time()
             shards, seconds = profile_cpu(lambda: list(project.materialize(instance, shard_ids)), package)

@@ -15,10 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.single_process import no_call_pacing, prepare_landing
+from benchmarks.harness.single_process import NO_CALL_PACING, prepare_landing
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.servers.replay_client import ReplayServer
 from benchmarks.workers.landing import SESSION, land_stream
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ class IdleRuns:
         return self._read[request.stream]
 
 
-def prepare_task(request: ReadRequest) -> Callable[[], ReadResult]:
+def prepare_task(request: ReadRequest, timing: ReadTiming = ReadTiming()) -> Callable[[], ReadResult]:
     """Return the landing of one task."""
-    land = prepare_landing(request.url, request.stream, request.folder)
+    land = prepare_landing(request.url, request.stream, request.folder, timing)
 
     def work() -> ReadResult:
         landing = land()
@@ -70,9 +71,7 @@ def main(kind: str) -> None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             serve_requests(IdleRuns(spark, folder).prepare, replies)
             return
-        if kind == "unpaced":
-            stack.enter_context(no_call_pacing())
-        serve_requests(prepare_task)
+        serve_requests(partial(prepare_task, timing=NO_CALL_PACING) if kind == "unpaced" else prepare_task)
 
 
 if __name__ == "__main__":

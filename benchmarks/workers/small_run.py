@@ -22,8 +22,8 @@ def main(url: str, stream: str, records: str, folder: str) -> None:
         region_name=REGION,
         spark_config={"spark.log.level": "ERROR"},
     )
-    with project.manager() as manager:
-        shard_ids = list(manager.current_shards(manager.client().listing()))
+    with project.open_stream() as opened:
+        shard_ids = list(opened.listed_shards()[1])
     shards = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
     assert sum(shard["rows"] for shard in shards) == int(records), shards
 

@@ -8,7 +8,7 @@ did it. No row is changed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -25,6 +25,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.stale_list import check_first_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import exists
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.seek.probe import probe_shard
@@ -133,7 +134,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
 
 
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
-    batch_id = new_id()
+    batch_id = new_id(table.clock)
 
     def attempt(*, may_commit: bool) -> bool | None:
         snapshot = table.snapshot()
@@ -143,7 +144,7 @@ def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: 
         if may_commit:
             # Whether the rows that filled a gap are still there is unknown.
             change = amendment_file.next_amendment(
-                amendment, batch_id=batch_id, at=datetime.now(UTC), by=by, cleared={}, accepted=version
+                amendment, batch_id=batch_id, at=utc_now(table.clock), by=by, cleared={}, accepted=version
             )
             snapshot.commit([], identity=identity, amendment=change)
         return None
@@ -258,7 +259,7 @@ def _commit(
     *,
     by: str,
 ) -> None:
-    identity, batch_id = listing.summary.identity, new_id()
+    identity, batch_id = listing.summary.identity, new_id(table.clock)
     files = set(computed_from.active_files())
 
     def attempt(*, may_commit: bool) -> bool | None:
@@ -280,7 +281,7 @@ def _commit(
             first = StreamPositions(
                 format=FORMAT,
                 identity=identity,
-                commit_id=new_id(),
+                commit_id=new_id(table.clock),
                 previous=None,
                 generation=0,
                 batch_id=batch_id,

@@ -24,8 +24,8 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     from kinesis_assets.adopt.run import facts_of_adoption  # noqa: PLC0415
 
     project = project_of(**stream)
-    with project.manager() as manager:
-        result = adopt_rows(manager.client(), manager.positioned_table(), by=user_name(by), apply=apply)
+    with project.open_stream() as opened:
+        result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
     rows = [{"stream": project.stream, **facts} for facts in facts_of_adoption(result)]
     print_rows(rows, as_json=as_json)
     if not apply:

@@ -20,7 +20,7 @@ from kinesis_assets.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.doctor.examine import AuditEvents
     from kinesis_assets.doctor.row_scan import Scan
 
@@ -41,20 +41,19 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     # Without DAGSTER_HOME there is no instance whose events could be missing.
     instance = dagster_instance() if os.environ.get("DAGSTER_HOME") else None
-    with project.manager() as manager:
+    with project.open_stream() as opened:
 
         def read_rows(files: Sequence[tuple[str, int]]) -> Scan:
-            return _read_rows(manager, files)
+            return _read_rows(opened, files)
 
-        table = manager.positioned_table()
         audit_events: AuditEvents | None = None
         if instance is not None:
             from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
 
-            audit_events = EventAudit(instance, project.stream, table, add_events=not dry_run)
+            audit_events = EventAudit(instance, project.stream, opened.table, add_events=not dry_run)
         examination = Doctor(
-            client=manager.client(),
-            table=table,
+            client=opened.client,
+            table=opened.table,
             audit_events=audit_events,
             read_rows=read_rows if rows else None,
         )
@@ -63,10 +62,10 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 
-def _read_rows(manager: ShardIOManager, files: Sequence[tuple[str, int]]) -> Scan:
+def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:
     from kinesis_assets.doctor.row_scan import scan  # noqa: PLC0415
-    from kinesis_assets.spark.session import prepare, wrap_spark_errors  # noqa: PLC0415
+    from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
-    prepare(manager.pyspark.spark_config)
-    with wrap_spark_errors(manager.stream):
-        return scan(manager.pyspark.spark_session, manager.positioned_table().folder, manager.stream, files)
+    spark = opened.start_spark()
+    with wrap_spark_errors(opened.name):
+        return scan(spark, opened.table.folder, opened.name, files)

@@ -70,8 +70,8 @@ def maintain(
     from kinesis_assets.dagster.jobs.maintenance import run_maintenance  # noqa: PLC0415  # each command imports only what it needs
 
     project = project_of(**stream)
-    with project.manager() as manager:
-        manager.positioned_table().snapshot()  # raises if the table does not exist
+    with project.open_stream() as opened:
+        opened.table.snapshot()  # raises if the table does not exist
     rows: list[dict[str, Any]] = []
     try:
         for row in run_maintenance(project.definitions, project.stream, dagster_instance(), dry_run=dry_run):
@@ -94,15 +94,15 @@ def _by_hand(
     from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
 
     steps = []
-    with project.manager() as manager:
-        table = manager.positioned_table()
+    with project.open_stream() as opened:
+        table = opened.table
         table.snapshot()
         if properties:
             steps.append(set_properties(table, properties, dry_run=dry_run))
         if floor is not None:
-            identity, now = manager.client().describe().identity, datetime.now(UTC)
+            identity, now = opened.client.describe().identity, datetime.now(UTC)
             steps.append(lower_floor(table, identity, floor, now, by=user_name(by), dry_run=dry_run))
-            days = manager.retention_days
+            days = opened.settings.retention_days
             if days is not None and floor < now.date() - timedelta(days=days):
                 note = f"retention_days is {days}, so the next maintenance raises the floor again"
                 click.echo(f"{note}: raise retention_days first.", err=True)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def positions(*, as_json: bool, **stream: Any) -> None:
     """Print the position of each shard, and those of deleted streams that had the same name."""
     project = project_of(**stream)
-    with project.manager() as manager:
-        identity = manager.client().describe().identity
-        snapshot = manager.positioned_table().snapshot()
+    with project.open_stream() as opened:
+        identity = opened.client.describe().identity
+        snapshot = opened.table.snapshot()
         current, amendment = snapshot.positions(identity), snapshot.amendment(identity)
         if current is not None:
             current = snapshot.with_archive(current)

@@ -48,13 +48,13 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
 
     project, instance = project_of(**stream), dagster_instance()
-    with project.manager() as manager:
-        shards = manager.listed_shards(shard_ids)[1]
+    with project.open_stream() as opened:
+        shards = opened.listed_shards(shard_ids)[1]
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
-        prepare(manager.spark_config)  # raises before anything is written
-        manager.positioned_table().require_writable()  # before Spark is started
+        prepare(opened.settings.spark_config)  # raises before anything is written
+        opened.table.require_writable()  # before Spark is started
     asked = [
         shard_id
         for shard_id, shard in shards.items()

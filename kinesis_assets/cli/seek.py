@@ -41,10 +41,10 @@ def seek(
         raise InvalidInput("give either --shard or --all-shards")
     position = Position.parse(to)
     project = project_of(**stream)
-    with project.manager() as manager:
+    with project.open_stream() as opened:
         result = set_positions(
-            manager.client(),
-            manager.positioned_table(),
+            opened.client,
+            opened.table,
             to=position,
             shard_ids=None if all_shards else shard_ids,
             by=user_name(by),

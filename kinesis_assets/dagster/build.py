@@ -19,6 +19,7 @@ from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name, s
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -113,7 +114,9 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         if seconds is None:
             yield dg.Output(plan)
         else:
-            getattr(context.resources, manager_key).follow(context, plan.asked, seconds)
+            from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
+
+            run_continuously(context, open_stream(context.resources, stream), plan, seconds)
 
     @dg.sensor(
         name=sensor_name(stream),
@@ -126,7 +129,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
-        return evaluate(getattr(context.resources, manager_key), context.instance, context.cursor)
+        return evaluate(open_stream(context.resources, stream), context.instance, context.cursor)
 
     upkeep = build_maintenance_job(stream)
     schedule = settings.maintenance_schedule

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.metadata import landed_metadata
+from kinesis_assets.dagster.metadata import commit_metadata
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.ingest.outcome import ShardState
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import Landed, StreamPositions
+    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.range_stats import RangeStats
 
 EventKey = tuple[str, str]
 """Identifies the event of a shard in a commit: the batch id as text, and the shard id."""
@@ -54,7 +55,7 @@ class CommitLink:
         previous: The commit id of the commit before it; None for the first.
         batch_id: The batch id of its rows.
         by: The id of the Dagster run, or the name of the person, that made the commit.
-        landed: What the commit added, by shard id.
+        added: The ranges whose rows the commit added, by shard id.
         states: The state of each of these shards, as in their events.
     """
 
@@ -62,7 +63,7 @@ class CommitLink:
     previous: int | None
     batch_id: int
     by: str | None
-    landed: Mapping[str, Landed]
+    added: Mapping[str, RangeStats]
     states: Mapping[str, str]
 
     @classmethod
@@ -72,14 +73,14 @@ class CommitLink:
             shard_id: str(
                 ShardState.FINISHED if positions.shards[shard_id].finished else ShardState.COMMITTED
             )
-            for shard_id in positions.landed
+            for shard_id in positions.added
         }
         return cls(
             commit_id=positions.commit_id,
             previous=positions.previous,
             batch_id=positions.batch_id,
             by=positions.by,
-            landed=positions.landed,
+            added=positions.added,
             states=states,
         )
 
@@ -91,7 +92,7 @@ class CommitLink:
             previous=amendment.previous,
             batch_id=amendment.batch_id,
             by=amendment.by,
-            landed=amendment.filled,
+            added=amendment.filled,
             states=dict.fromkeys(amendment.filled, FILLED),
         )
 
@@ -101,8 +102,8 @@ class CommitLink:
 
     def event(self, stream: str, shard_id: str) -> dg.AssetMaterialization:
         """Build a shard's event."""
-        metadata = landed_metadata(
-            stream, shard_id, self.landed[shard_id], self.batch_id, state=self.states[shard_id]
+        metadata = commit_metadata(
+            stream, shard_id, self.states[shard_id], self.added[shard_id], batch_id=self.batch_id
         )
         return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.doctor.history import Commit, History
-    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
 
 _COMMITS_PER_QUERY = 200
@@ -98,7 +98,7 @@ class EventAudit:
             )
 
     def _missing_event(self, link: CommitLink, shard_id: str) -> Finding:
-        sentence = f"batch {link.batch_id}: {link.landed[shard_id].rows} rows were committed without an event"
+        sentence = f"batch {link.batch_id}: {link.added[shard_id].rows} rows were committed without an event"
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
             return Finding("events", Level.PROBLEM, sentence, shard_id)
@@ -108,10 +108,10 @@ class EventAudit:
     def _extra_events(self, history: History) -> Iterator[Finding]:
         """Report events whose rows no commit added."""
         commits = [*history.commits, *history.amendments]
-        committed: dict[tuple[str, str], Landed] = {
-            (str(commit.batch_id), shard_id): landed
+        committed: dict[tuple[str, str], RangeStats] = {
+            (str(commit.batch_id), shard_id): stats
             for commit in commits
-            for shard_id, landed in commit.landed.items()
+            for shard_id, stats in commit.added.items()
         }
         oldest = min((commit.commit_id for commit in commits), default=history.positions.commit_id)
         since = time_of_id(oldest) if history.since else 0.0
@@ -124,15 +124,15 @@ class EventAudit:
             )
             if not isinstance(batch_id, str) or not batch_id.isdecimal() or not rows or shard_id is None:
                 continue
-            landed = committed.get((batch_id, shard_id))
-            if landed is not None:
+            stats = committed.get((batch_id, shard_id))
+            if stats is not None:
                 checksum = metadata_value(event, "checksum")
-                if rows != landed.rows or checksum not in {None, str(landed.checksum)}:
+                if rows != stats.rows or checksum not in {None, str(stats.checksum)}:
                     yield Finding(
                         "events",
                         Level.PROBLEM,
                         f"batch {batch_id}: its event reports {rows} rows, but the commit added "
-                        f"{landed.rows} rows or different ones; trust the commit",
+                        f"{stats.rows} rows or different ones; trust the commit",
                         shard_id,
                     )
             elif int(batch_id) >= history.since and int(batch_id) not in history.unproven:
@@ -155,7 +155,7 @@ class EventAudit:
         found: set[tuple[str, str]] = set()
         positions = snapshot.positions(identity, or_older=True)
         while positions is not None and positions.commit_id > history.positions.commit_id:
-            found |= {(str(positions.batch_id), shard_id) for shard_id in positions.landed}
+            found |= {(str(positions.batch_id), shard_id) for shard_id in positions.added}
             positions = None if positions.previous is None else snapshot.positions_at(positions.previous)
         amendment = snapshot.amendment(identity)
         while amendment is not None and (
@@ -172,8 +172,8 @@ def _link(commit: Commit) -> CommitLink:
         previous=commit.previous,
         batch_id=commit.batch_id,
         by=commit.by,
-        landed=commit.landed,
-        states={shard_id: _state(commit, shard_id) for shard_id in commit.landed},
+        added=commit.added,
+        states={shard_id: _state(commit, shard_id) for shard_id in commit.added},
     )
 
 

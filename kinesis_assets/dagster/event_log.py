@@ -37,23 +37,23 @@ def commits_without_events(
         The commits with the ids of the shards without an event; and the commits of unfinished runs, which may
         still report them.
     """
-    landing = [link for link in links if link.landed]
-    runs = known_runs(instance, {link.by for link in landing if link.by})
+    with_rows = [link for link in links if link.added]
+    runs = known_runs(instance, {link.by for link in with_rows if link.by})
     unfinished = [
         link
-        for link in landing
+        for link in with_rows
         if (run := runs.get(link.by or "")) and not run.is_finished and run.run_id not in dead
     ]
     waiting = {link.commit_id for link in unfinished}
-    ended = [link for link in landing if link.commit_id not in waiting]
+    ended = [link for link in with_rows if link.commit_id not in waiting]
     wanted: dict[str, set[EventKey]] = {}
     for link in ended:
         if link.by in runs:
-            wanted.setdefault(link.by, set()).update(map(link.event_key, link.landed))
+            wanted.setdefault(link.by, set()).update(map(link.event_key, link.added))
     reported = set[EventKey]().union(
         *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
     )
-    candidates = _without_event([(link, link.landed) for link in ended], reported)
+    candidates = _without_event([(link, link.added) for link in ended], reported)
     return _without_event(candidates, _reported_later(instance, stream, candidates)), unfinished
 
 

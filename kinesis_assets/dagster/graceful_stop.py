@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Dagster sends either of them to stop a run."""
 
-_LAST_SECONDS = 5.0
-"""Seconds from `give_up` until the main thread is interrupted. A run that ends by itself is cleaner."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +27,8 @@ class GracefulStop:
         give_up: Ends the tasks. It is called at the timeout.
         request_stop: Asks the tasks to return what they have read. It is called at the interrupt; None if
             there is no way to ask.
+        last_seconds: Seconds from `give_up` until the main thread is interrupted. A run that ends by itself
+            is cleaner.
     """
 
     def __init__(
@@ -38,8 +37,10 @@ class GracefulStop:
         *,
         give_up: Callable[[], object],
         request_stop: Callable[[], object] | None = None,
+        last_seconds: float = 5.0,
     ) -> None:
         self._timeout = timeout
+        self._last_seconds = last_seconds
         self._request_stop = request_stop
         self._give_up = give_up
         # A signal can interrupt its own handler: list.pop is atomic, so only the first one gets the thread.
@@ -85,6 +86,26 @@ class GracefulStop:
         if self.stop_requested:
             raise dg.DagsterExecutionInterruptedError
 
+    @contextmanager
+    def canceling(self, step: dg.StepExecutionContext) -> Iterator[None]:
+        """Delay interrupts as `delayed_interrupts` does, and make an interrupted run end as canceled.
+
+        Args:
+            step: A step of the run. Without this, only a stop that Dagster requested would end the run as
+                canceled, but not a signal from outside of Dagster, as at a shutdown.
+
+        Raises:
+            DagsterExecutionInterruptedError: The run was interrupted.
+        """
+        try:
+            with self.delayed_interrupts():
+                yield
+        finally:
+            if self.stop_requested:
+                run = step.instance.get_run_by_id(step.run_id)
+                if run is not None and run.status is dg.DagsterRunStatus.STARTED:
+                    step.instance.report_run_canceling(run, "The run's process received a signal to stop.")
+
     def _interrupted(self, *_: object) -> None:
         if self._late:
             raise dg.DagsterExecutionInterruptedError
@@ -98,7 +119,7 @@ class GracefulStop:
             return
         self._late = True
         _in_background(self._give_up)
-        if self._over.wait(_LAST_SECONDS):
+        if self._over.wait(self._last_seconds):
             return
         # Nothing else ends a blocking call of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.dagster.stream import OpenStream
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class StreamProject:
         return cls(StreamAddress.parse(stream).name, build_kinesis_stream(stream, **fields))
 
     @contextmanager
-    def manager(self) -> Iterator[ShardIOManager]:
-        """Yield the stream's I/O manager, ready to use."""
+    def open_stream(self) -> Iterator[OpenStream]:
+        """Yield the stream as runs use it, and close it afterwards."""
         resource = (self.definitions.resources or {})[io_manager_key(self.stream)]
         with resource.process_config_and_initialize_cm() as manager:
-            yield manager
+            yield manager.opened
 
     def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Materialize the next range of some shards in this process, with one run for each partition range.
@@ -123,8 +123,8 @@ class StreamProject:
             RunCanceled: The run was interrupted.
             KinesisAssetsError: The run failed as a whole.
         """
-        with self.manager() as manager:
-            start_session_in_background(manager.spark_config)  # it starts while Dagster plans the run
+        with self.open_stream() as stream:
+            start_session_in_background(stream.settings.spark_config)  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = self.definitions.resolve_implicit_global_asset_job_def()
         try:
@@ -174,13 +174,12 @@ def run_replay(
     ReplayWindow.of(start, end)  # raises if the range is invalid
     name, run_id = replay_name(project.stream), str(uuid4())
     config = {"start": start, "end": end, "shards": list(shard_ids)}
-    with project.manager() as manager:
+    with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
-        table = manager.positioned_table()
-        table.snapshot().refuse_other_stream(manager.client().describe().identity)
-        prepare(manager.spark_config)
-        table.require_writable()
-        start_session_in_background(manager.spark_config)
+        stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)
+        prepare(stream.settings.spark_config)
+        stream.table.require_writable()
+        start_session_in_background(stream.settings.spark_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:
         # Each shard's event contains its error, if any.

@@ -151,7 +151,7 @@ def _groups(links: Sequence[CommitLink]) -> Iterator[list[CommitLink]]:
             yield group
             group, shards = [], 0
         group.append(link)
-        shards += len(link.landed)
+        shards += len(link.added)
     if group:
         yield group
 

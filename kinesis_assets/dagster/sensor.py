@@ -33,8 +33,8 @@ from kinesis_assets.kinesis.shards import unfinished_parents
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.sensor_backoff import Failing
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
@@ -84,7 +84,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def evaluate(
-    manager: ShardIOManager,
+    opened: OpenStream,
     instance: dg.DagsterInstance,
     cursor: str | None,
     clock: Callable[[], float] = time.time,
@@ -94,14 +94,14 @@ def evaluate(
     A new shard becomes a partition and is reported as a materialization of the stream's asset.
 
     Args:
-        manager: The stream's I/O manager.
+        opened: The stream.
         instance: The instance with the partitions, runs and events.
         cursor: The cursor that the previous tick returned.
         clock: Returns the time of the tick, in seconds since the epoch.
     """
-    stream, partitions, now = manager.stream, shard_partitions(manager.stream), clock()
+    stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
     before = Cursor.parse(cursor)
-    listing, shards = manager.listed_shards()
+    listing, shards = opened.listed_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = newest_partitions(instance, stream, shards.keys() - finished)
     # A shard that was finished before the sensor first listed it needs no partition.
@@ -115,16 +115,16 @@ def evaluate(
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
     unfinished = unfinished_runs(instance, stream)
-    liveness = liveness_of(manager, instance, unfinished, before.liveness, now)
+    liveness = liveness_of(opened, instance, unfinished, before.liveness, now)
     over = liveness.over
     alive = [record for record in unfinished if record.dagster_run.run_id not in over]
-    busy = shards_of(manager, alive, keys, now)
+    busy = shards_of(opened, alive, keys, now)
     ended = _ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     wanted = contiguous_ranges(keys, readable - busy - waiting.keys())
     ranges = _rotated(wanted, keys, before.last_asked)[:RUNS_PER_TICK]
-    missing, commits, fills = _missing_events(manager, instance, listing.summary.identity, before, over)
+    missing, commits, fills = _missing_events(opened, instance, listing.summary.identity, before, over)
     after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
     # An unfinished run may block its single partition in Dagster's queue, see `continuous_run_tags`.
     blocked = {
@@ -136,7 +136,7 @@ def evaluate(
     return dg.SensorResult(
         # There is no run key, because the key of a failed run would block its shards forever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(manager, range_, blocked))
+            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(opened, range_, blocked))
             for range_ in ranges
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
@@ -164,11 +164,11 @@ def _rotated(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> 
     return sorted(ranges, key=lambda range_: range_[0] not in after)
 
 
-def _tags(manager: ShardIOManager, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
+def _tags(opened: OpenStream, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
     """Return the tags of the run that is requested over a range. Runs that are over may block some shards."""
-    if manager.follow_for is None:
+    if opened.settings.follow_for is None:
         return range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
-    return continuous_run_tags(range_, manager.follow_for, manager.handover)
+    return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
 
 
 def _ended_runs(
@@ -209,7 +209,7 @@ def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> 
 
 
 def _missing_events(
-    manager: ShardIOManager,
+    opened: OpenStream,
     instance: dg.DagsterInstance,
     identity: StreamIdentity,
     before: Cursor,
@@ -224,11 +224,11 @@ def _missing_events(
         The events, and the progress for the cursor's `commits` and `fills`.
     """
     try:
-        snapshot = manager.positioned_table().snapshot()
+        snapshot = opened.table.snapshot()
     except TableMissing:
         return [], before.commits, before.fills
     except TableError as error:
-        _log.warning(_NOT_COMPARED, manager.stream, error)
+        _log.warning(_NOT_COMPARED, opened.name, error)
         return [], before.commits, before.fills
     events: list[dg.AssetMaterialization] = []
 
@@ -240,10 +240,10 @@ def _missing_events(
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, manager.stream, link_at, last.commit_id if last else None, done, dead=over
+                instance, opened.name, link_at, last.commit_id if last else None, done, dead=over
             )
         except TableError as error:
-            _log.warning(_NOT_COMPARED, manager.stream, error)
+            _log.warning(_NOT_COMPARED, opened.name, error)
             return done
         events.extend(found)
         return progress

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets import retry
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-FIRST_WAIT = 30.0
-"""Seconds to wait after the first failure. Each further failure doubles the wait."""
-
-LONGEST_WAIT = 900.0
-"""The maximum wait, in seconds."""
+WAITS = retry.Backoff(first=30.0, longest=900.0)
+"""The wait after consecutive failed runs of a shard."""
 
 OVERLAP = 300.0
 """Seconds for which ended runs are read again, because the clocks of the machines that record them differ."""
-
-_LONGEST_POWER = 10
 
 
 class Failing(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +81,7 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
                 shards.pop(shard_id, None)
             for shard_id in run.failed:
                 failures = shards[shard_id].runs + 1 if shard_id in shards else 1
-                shards[shard_id] = Failing(failures, now + wait(failures), run.run_id)
+                shards[shard_id] = Failing(failures, now + WAITS.wait(failures), run.run_id)
         newest = max([*counted.values(), *([] if self.newest is None else [self.newest])], default=None)
         if newest is not None:
             counted = {run_id: ended for run_id, ended in counted.items() if ended > newest - OVERLAP}
@@ -98,8 +95,3 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
     def waiting(self, now: float) -> dict[str, Failing]:
         """Return the failures of the shards that must not be requested yet."""
         return {shard_id: failing for shard_id, failing in self.shards.items() if failing.until > now}
-
-
-def wait(failures: int) -> float:
-    """Return the wait in seconds after a number of consecutive failed runs, which is at least 1."""
-    return min(FIRST_WAIT * 2.0 ** min(failures - 1, _LONGEST_POWER), LONGEST_WAIT)

@@ -24,7 +24,7 @@ from kinesis_assets.table.heartbeat import ENDED, heartbeats
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kinesis_assets.dagster.io_manager import ShardIOManager
+    from kinesis_assets.dagster.stream import OpenStream
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRec
 
 
 def liveness_of(
-    manager: ShardIOManager,
+    stream: OpenStream,
     instance: dg.DagsterInstance,
     unfinished: Sequence[dg.RunRecord],
     before: Liveness,
@@ -77,7 +77,7 @@ def liveness_of(
     """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive.
 
     Args:
-        manager: The stream's I/O manager.
+        stream: The stream.
         instance: The instance with the runs.
         unfinished: The unfinished runs.
         before: The state after the previous tick.
@@ -88,9 +88,9 @@ def liveness_of(
     beats: Mapping[str, str] = {}
     if any(run.status in _HAVE_A_PROCESS for run in launched):
         try:
-            beats = heartbeats(manager.positioned_table())
+            beats = heartbeats(stream.table)
         except (OSError, TableError) as error:
-            _log.warning(_NOT_OBSERVED, manager.stream, error)
+            _log.warning(_NOT_OBSERVED, stream.name, error)
             return before
     seen: dict[str, RunObservation] = {}
     for run in launched:
@@ -100,7 +100,7 @@ def liveness_of(
         elif beat is not None or (sign is not None and sign.beat is not None):
             seen[run.run_id] = RunObservation(run.status.value, beat, SECONDS_SILENT)
         else:
-            seen[run.run_id] = _without_heartbeat(manager, instance, run)
+            seen[run.run_id] = _without_heartbeat(stream, instance, run)
     liveness = before.after(seen, now)
     for run_id in sorted(liveness.dead - before.dead):
         _log.warning(DEAD, run_id)
@@ -108,10 +108,10 @@ def liveness_of(
 
 
 def _without_heartbeat(
-    manager: ShardIOManager, instance: dg.DagsterInstance, run: dg.DagsterRun
+    stream: OpenStream, instance: dg.DagsterInstance, run: dg.DagsterRun
 ) -> RunObservation:
     """Return the observation of a run that never had a heartbeat: how far its step is."""
-    status, step = run.status.value, _last_event_of_step(instance, run, manager.stream)
+    status, step = run.status.value, _last_event_of_step(instance, run, stream.name)
     if step in _STEP_ENDED:
         return RunObservation(status, ENDED, SECONDS_SILENT)
     if step in _STEP_PLANS:
@@ -121,7 +121,7 @@ def _without_heartbeat(
         duration = continuous_run_seconds(run.tags) or 0.0
     except InvalidInput:
         duration = 0.0
-    return RunObservation(status, None, MAX_ATTEMPT_AGE.total_seconds() + duration + manager.handover)
+    return RunObservation(status, None, MAX_ATTEMPT_AGE.total_seconds() + duration + stream.handover)
 
 
 def _last_event_of_step(
@@ -136,7 +136,7 @@ def _last_event_of_step(
 
 
 def shards_of(
-    manager: ShardIOManager,
+    stream: OpenStream,
     records: Iterable[dg.RunRecord],
     keys: Sequence[str],
     now: float,
@@ -145,8 +145,8 @@ def shards_of(
     return {
         shard_id
         for record in records
-        if record.dagster_run.job_name != replay_name(manager.stream)  # a replay moves no position
-        and not _hands_over(record, manager.handover, now)
+        if record.dagster_run.job_name != replay_name(stream.name)  # a replay moves no position
+        and not _hands_over(record, stream.handover, now)
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
 

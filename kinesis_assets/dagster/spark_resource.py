@@ -45,6 +45,10 @@ class SparkResource(LazyPySparkResource):
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """End the session if it belongs to this run."""
         del context
+        self.end()
+
+    def end(self) -> None:
+        """End the session, see `session.end_session`. It is started again on the next access."""
         if self._session is not None:
             end_session(self._session)
             self._session = None

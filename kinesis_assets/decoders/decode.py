@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.glue import Glue
-from kinesis_assets.decoders.spark_types import value_type
+from kinesis_assets.decoders.spark_types import nullable, value_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -53,9 +52,10 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         _check_columns(rows, added)
         ready = [decoder.resolved() for decoder in decoders]
         last = ready[-1].spark_type
-        _, arrow_type = value_type(last if isinstance(last, DataType) else BinaryType())
-        types = pa.schema({"error": pa.string(), "schema_id": pa.string(), "value": arrow_type})
-        new = {field.name: field for field in from_arrow_schema(types, prefer_timestamp_ntz=True)}
+        spark_type = last if isinstance(last, DataType) else BinaryType()
+        _, arrow_type = value_type(spark_type)
+        types = {"error": StringType(), "schema_id": StringType(), "value": nullable(spark_type)}
+        new = {name: StructField(name, type_) for name, type_ in types.items()}
         fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

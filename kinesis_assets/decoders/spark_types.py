@@ -78,6 +78,19 @@ def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
     return _PLAIN[spark_type]
 
 
+def nullable(spark_type: spark_types.DataType) -> spark_types.DataType:
+    """Return a type of the same shape in which every nested value may be null."""
+    if isinstance(spark_type, spark_types.StructType):
+        return spark_types.StructType(
+            [spark_types.StructField(field.name, nullable(field.dataType)) for field in spark_type.fields]
+        )
+    if isinstance(spark_type, spark_types.ArrayType):
+        return spark_types.ArrayType(nullable(spark_type.elementType))
+    if isinstance(spark_type, spark_types.MapType):
+        return spark_types.MapType(spark_type.keyType, nullable(spark_type.valueType))
+    return spark_type
+
+
 def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     if len(set(spark_type.names)) < len(spark_type.names):
         raise InvalidInput(f"the type {spark_type.simpleString()} has two fields with the same name")

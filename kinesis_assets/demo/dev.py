@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ORDER_INTERVAL_SECONDS = 0.2
-_CHECK_INTERVAL_SECONDS = 1
 _STOP_SECONDS = 60
 
 
@@ -95,11 +94,13 @@ def _warm_spark(log: Path) -> SparkServer:
     return SparkServer(log, preload=["kinesis_assets.replay.task"])
 
 
-def _wait_for_dagster(dagster: subprocess.Popen[bytes], spark: Supervisor) -> int:
+def _wait_for_dagster(
+    dagster: subprocess.Popen[bytes], spark: Supervisor, *, check_interval: float = 1.0
+) -> int:
     """Wait for Dagster and return its exit code. Until then, keep the Spark server running."""
     while True:
         with suppress(subprocess.TimeoutExpired):
-            return dagster.wait(_CHECK_INTERVAL_SECONDS)
+            return dagster.wait(check_interval)
         spark.check()
 
 

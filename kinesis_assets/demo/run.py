@@ -118,8 +118,8 @@ class _Demo:
 
     def _tick(self) -> bool:
         """Run one tick. Returns whether it landed records or finished a shard, whose children follow."""
-        with self._project.manager() as manager:
-            tick = evaluate(manager, self._instance, self._cursor)
+        with self._project.open_stream() as stream:
+            tick = evaluate(stream, self._instance, self._cursor)
         self._cursor = tick.cursor
         for found in tick.dynamic_partitions_requests or []:
             shard_ids = found.partition_keys or []
@@ -137,9 +137,9 @@ class _Demo:
         return progress
 
     def print_shards(self, proof: Proof) -> None:
-        with self._project.manager() as manager:
-            identity = manager.client().describe().identity
-            positions = manager.positioned_table().snapshot().positions(identity)
+        with self._project.open_stream() as stream:
+            identity = stream.client.describe().identity
+            positions = stream.table.snapshot().positions(identity)
         if positions is None:
             return
         click.echo(f"\n{'shard':22}{'parent':44}{'state':10}{'rows':>6}{'lag_ms':>8}  position")

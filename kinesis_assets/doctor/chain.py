@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kinesis_assets.table.log_entries import LogEntry
-    from kinesis_assets.table.positions import Landed, ShardPosition, StreamPositions
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.range_stats import RangeStats
 
 PROVEN_SINCE = 3
 """First format of positions files that records the rows of the commit."""
@@ -44,7 +45,7 @@ def chain_breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tupl
     for shard_id, shard in now.shards.items():
         if (sentence := _unexplained(before, now, shard_id, shard)) is not None:
             yield shard_id, sentence
-    for shard_id in now.landed.keys() - now.shards.keys():
+    for shard_id in now.added.keys() - now.shards.keys():
         yield shard_id, "rows were added for a shard that has no position"
 
 
@@ -96,12 +97,12 @@ def _unexplained(
     old = before.shards.get(shard_id)
     # A newly listed shard starts at its oldest record.
     start = old.position if old is not None else _TRIM_HORIZON
-    landed = now.landed.get(shard_id)
+    stats = now.added.get(shard_id)
     was_sought = old is not None and len(shard.seeks) > len(old.seeks)
     if old is not None and old.finished and not shard.finished and not was_sought:
         return "it was finished, but is no longer"
-    if landed is not None:
-        return _mismatch(landed, start, shard.position)
+    if stats is not None:
+        return _mismatch(stats, start, shard.position)
     if shard.position == start or was_sought or now.format < PROVEN_SINCE:
         return None
     if len(shard.gaps) > (0 if old is None else len(old.gaps)):
@@ -109,13 +110,13 @@ def _unexplained(
     return f"it moved from {start} to {shard.position} without rows, a gap or a seek"
 
 
-def _mismatch(landed: Landed, start: Position, through: Position) -> str | None:
+def _mismatch(stats: RangeStats, start: Position, through: Position) -> str | None:
     """Describe how a range does not match two positions; None if it does."""
-    if landed.start != start:
-        return f"its rows start after {landed.start}, but the previous commit ended at {start}"
-    if landed.through != through:
-        return f"its rows end at {landed.through}, but its position is {through}"
-    first, last = int(landed.first_sequence_number), int(landed.last_sequence_number)
+    if stats.start != start:
+        return f"its rows start after {stats.start}, but the previous commit ended at {start}"
+    if stats.through != through:
+        return f"its rows end at {stats.through}, but its position is {through}"
+    first, last = stats.numbers
     begin, end = passed(start), passed(through)
     # The rest of an aggregated record that was read in part has the same sequence number.
     inside = begin is None or (first, math.inf) > begin

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date
 
-    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.row_predicates import PassedRecord
 
 
@@ -21,7 +21,7 @@ class CommittedRows:
         commit_id: Id of the commit.
         batch_id: Batch id that the rows carry.
         shard_id: Shard id.
-        landed: Count, checksum and range of the rows, as recorded with the commit.
+        stats: Range, count and checksum of the rows, as recorded with the commit.
         arrived_from: No row arrived before this day (UTC); None if unknown.
         arrived_through: The last row arrived on this day (UTC); None if unknown.
         filled: A replay filled the rows in behind the position: they may be rows that another batch lacks.
@@ -30,15 +30,10 @@ class CommittedRows:
     commit_id: int
     batch_id: int
     shard_id: str
-    landed: Landed
+    stats: RangeStats
     arrived_from: date | None = None
     arrived_through: date | None = None
     filled: bool = False
-
-    @property
-    def numbers(self) -> tuple[int, int]:
-        """The first and the last sequence number."""
-        return int(self.landed.first_sequence_number), int(self.landed.last_sequence_number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import Landed, StreamPositions
+    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -35,7 +36,7 @@ class Commit:
         previous: Id of the previous commit; None for the first commit.
         batch_id: Batch id of the rows that it added.
         by: Id of the Dagster run or name of the person that made it; None if not recorded.
-        landed: The rows that it added, by shard id.
+        added: The ranges whose rows it added, by shard id.
         finished: The shards that are finished after it.
         filled: Whether its rows were filled in by a replay.
     """
@@ -44,7 +45,7 @@ class Commit:
     previous: int | None
     batch_id: int
     by: str | None
-    landed: Mapping[str, Landed]
+    added: Mapping[str, RangeStats]
     finished: Collection[str] = ()
     filled: bool = False
 
@@ -111,10 +112,10 @@ def _commit_of(positions: StreamPositions) -> Commit:
         previous=positions.previous,
         batch_id=positions.batch_id,
         by=positions.by,
-        landed=positions.landed,
+        added=positions.added,
         finished=frozenset(
             shard_id
-            for shard_id in positions.landed
+            for shard_id in positions.added
             if shard_id in positions.shards and positions.shards[shard_id].finished
         ),
     )
@@ -125,7 +126,7 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
     if current.format < PROVEN_SINCE:
         history.unproven.add(current.batch_id)
     shards = {} if before is None else before.shards
-    for shard_id, landed in current.landed.items():
+    for shard_id, stats in current.added.items():
         # No record can have arrived before the stream was created.
         arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or current.identity.created
         through = current.shards[shard_id].last_arrival if shard_id in current.shards else None
@@ -134,7 +135,7 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
                 commit_id=current.commit_id,
                 batch_id=current.batch_id,
                 shard_id=shard_id,
-                landed=landed,
+                stats=stats,
                 arrived_from=arrived.date(),
                 arrived_through=None if through is None else through.date(),
             )
@@ -163,16 +164,16 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
                 previous=current.previous,
                 batch_id=current.batch_id,
                 by=current.by,
-                landed=current.filled,
+                added=current.filled,
                 filled=True,
             )
         )
         # Rows that the table's retention deleted are never filled in again.
         history.committed += [
             CommittedRows(
-                current.commit_id, current.batch_id, shard_id, landed, arrived_from=current.floor, filled=True
+                current.commit_id, current.batch_id, shard_id, stats, arrived_from=current.floor, filled=True
             )
-            for shard_id, landed in current.filled.items()
+            for shard_id, stats in current.filled.items()
         ]
         try:
             before = None if current.previous is None else snapshot.amendment_at(current.previous)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rewind
-    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.range_stats import RangeStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Shortfall:
     @property
     def is_whole(self) -> bool:
         """Whether no row of the batch is left."""
-        return self.lacking.rows == self.committed.landed.rows
+        return self.lacking.rows == self.committed.stats.rows
 
 
 _NOTHING = Counted(0, 0)
@@ -69,7 +69,7 @@ def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counte
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
     for key, committed in added.items():
         found = counted.get(key, _NOTHING)
-        lacking = Counted(committed.landed.rows - found.rows, committed.landed.checksum - found.checksum)
+        lacking = Counted(committed.stats.rows - found.rows, committed.stats.checksum - found.checksum)
         if lacking.rows > 0:
             shortfalls[committed.shard_id].append(_Shortfall(committed, lacking))
         elif lacking != _NOTHING:
@@ -123,7 +123,7 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Itera
     left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     without_cause = [shortfall for shortfall in left if not _possible_causes(shortfall, shard)]
     for group, filled in _groups(without_cause, spare):
-        rows = sum(fill.landed.rows for fill in filled)
+        rows = sum(fill.stats.rows for fill in filled)
         # As many rows but different ones, or fewer: some of the missing rows were never filled in.
         certain = rows <= sum(shortfall.lacking.rows for shortfall in group)
         for shortfall in group:
@@ -223,7 +223,7 @@ def _groups(
 
 def _may_close(fill: CommittedRows, shortfall: _Shortfall) -> bool:
     """Whether a fill is later than a shortfall and overlaps its range."""
-    (first, last), (begin, end) = fill.numbers, shortfall.committed.numbers
+    (first, last), (begin, end) = fill.stats.numbers, shortfall.committed.stats.numbers
     return fill.commit_id > shortfall.commit_id and first <= end and begin <= last
 
 
@@ -235,9 +235,7 @@ def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
 
 
 def _sum(committed: Sequence[CommittedRows]) -> Counted:
-    return Counted(
-        sum(each.landed.rows for each in committed), sum(each.landed.checksum for each in committed)
-    )
+    return Counted(sum(each.stats.rows for each in committed), sum(each.stats.checksum for each in committed))
 
 
 def _possible_causes(shortfall: _Shortfall, shard: ExpectedRows) -> set[str]:
@@ -259,7 +257,7 @@ def _possible_causes(shortfall: _Shortfall, shard: ExpectedRows) -> set[str]:
 
 def _removed_some(rewind: Rewind, committed: CommittedRows) -> bool:
     """Whether a seek removed rows of an older batch, if the batch had any after the new position."""
-    _, last = committed.numbers
+    _, last = committed.stats.numbers
     return rewind.commit_id >= committed.commit_id and (
         rewind.after is None or (last, math.inf) > rewind.after
     )
@@ -267,7 +265,7 @@ def _removed_some(rewind: Rewind, committed: CommittedRows) -> bool:
 
 def _removed_all(rewind: Rewind, committed: CommittedRows) -> bool:
     """Whether a seek removed all rows of an older batch."""
-    first, _ = committed.numbers
+    first, _ = committed.stats.numbers
     return rewind.commit_id >= committed.commit_id and (
         rewind.after is None or at(str(first)) >= rewind.after
     )
@@ -308,7 +306,7 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
         if committed.commit_id > shard.rewinds[0].commit_id and not committed.filled
     ]
     for committed in sorted(later, key=lambda committed: committed.commit_id):
-        read = Counted(read.rows + committed.landed.rows, read.checksum + committed.landed.checksum)
+        read = Counted(read.rows + committed.stats.rows, read.checksum + committed.stats.checksum)
         if read == lacking:
             return True
     return False
@@ -316,33 +314,33 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
 
 def _lost(shortfall: _Shortfall) -> Difference:
     committed = shortfall.committed
-    return Difference(committed.shard_id, _differs(committed, committed.landed.rows - shortfall.lacking.rows))
+    return Difference(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.lacking.rows))
 
 
 def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
     committed = shortfall.committed
     return Difference(
         committed.shard_id,
-        f"batch {committed.batch_id} added {committed.landed.rows} rows, {shortfall.lacking.rows} of them "
+        f"batch {committed.batch_id} added {committed.stats.rows} rows, {shortfall.lacking.rows} of them "
         f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
-        f"{_range(committed.landed)}",
+        f"{_range(committed.stats)}",
         certain=False,
     )
 
 
 def _differs(committed: CommittedRows, rows: int) -> str:
     """Describe how a number of rows that carry the batch id differ from the commit."""
-    landed = committed.landed
-    added = f"batch {committed.batch_id} added {landed.rows} rows"
-    if rows < landed.rows:
-        return f"{added}, {landed.rows - rows} of them are missing; replay {_range(landed)}"
-    if rows > landed.rows:
+    stats = committed.stats
+    added = f"batch {committed.batch_id} added {stats.rows} rows"
+    if rows < stats.rows:
+        return f"{added}, {stats.rows - rows} of them are missing; replay {_range(stats)}"
+    if rows > stats.rows:
         return f"{added}, but {rows} rows carry its id: some are duplicates"
     return (
         f"{added}, and as many carry its id, but they are different rows: their checksum differs; replay "
-        f"{_range(landed)}"
+        f"{_range(stats)}"
     )
 
 
-def _range(landed: Landed) -> str:
-    return f"{landed.first_sequence_number} to {landed.last_sequence_number}"
+def _range(stats: RangeStats) -> str:
+    return f"{stats.first_sequence_number} to {stats.last_sequence_number}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.doctor.chain import log_mismatches
 from kinesis_assets.doctor.expected_rows import ExpectedRows
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.rewrites import rewrites_of
@@ -105,7 +106,7 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
     named = named_files(table.files)
     if unnamed := [file for file in folder if file.path not in named]:
         oldest = min(unnamed, key=lambda file: file.modified)
-        age = timedelta(seconds=int((datetime.now(UTC) - oldest.modified).total_seconds()))
+        age = timedelta(seconds=int((utc_now(table.clock) - oldest.modified).total_seconds()))
         yield Finding(
             "files",
             Level.INFO,

@@ -7,7 +7,6 @@ from the table, so it sees the commits of other writers and continues what the p
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 from kinesis_assets.table.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -29,20 +27,12 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
-    from kinesis_assets.ingest.poll_interval import RunTiming
     from kinesis_assets.ingest.run import Land
+    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
-
-MAX_LISTING_AGE = 10.0
-"""Maximum age of a shard list before the shards are listed again. The streams of an account share 20
-DescribeStreamSummary calls a second (AWS API reference, DescribeStreamSummary)."""
-
-FIRST_RESPONSE_TIMEOUT = 5.0
-"""Seconds for which an unresponsive shard may delay the other shards. They double with each timeout of the
-shard, up to `READ_TIMEOUT`, so that a slow shard is eventually read."""
 
 _PAUSE = 1.5
 """Pause of a run that another run may replace, as a multiple of the duration of its last iteration. If two
@@ -57,10 +47,10 @@ class ContinuousRun:
         client: The stream.
         table: The stream's table.
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
-        timing: How long the run lasts and how often it commits.
+        timing: How long the run lasts, how often it commits and how long it waits.
         report: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
-            reason. Throttling is news only after `STALL_SECONDS`.
+            reason. Throttling is news only after `ReadTiming.stall_seconds`.
         by: Name of the run, kept with each commit.
 
     Attributes:
@@ -86,10 +76,11 @@ class ContinuousRun:
         self._timing = timing
         self._report = report
         self._by = by
-        self._shard_list = _ShardList(client)
+        self._clock = client.settings.timing.clock
+        self._shard_list = _ShardList(client, timing.max_listing_age)
         self._stopped = threading.Event()
         self._shards: dict[str, ShardTracker] = {}
-        self._iterations = 0
+        self._has_committed = False
         self._previous: StreamPositions | None = None
 
     def stop(self) -> None:
@@ -103,11 +94,11 @@ class ContinuousRun:
         if batch_id is not None:
             StopMarker(self._table.folder, batch_id).set()
 
-    def run(self, asked: Sequence[str]) -> None:
+    def run(self, plan: RunPlan) -> None:
         """Run until the time is over, another run replaces this one, all shards are finished, or `stop`.
 
         Args:
-            asked: Shard ids, parents before children.
+            plan: The plan of the first iteration. Later iterations read the next ranges of its shards.
 
         Raises:
             ShardsNotCommitted: Some shards are failing when the run ends. A shard that has been throttled
@@ -117,28 +108,30 @@ class ContinuousRun:
             TableError: An iteration's commit failed, or it is not known whether it succeeded.
             Exception: Any other error that a landing raises.
         """
+        settings, timing = self._client.settings, self._timing
         # With the SDK's own parser, the read timeout is fixed.
-        within = READ_TIMEOUT if self._client.settings.sdk_parser else FIRST_RESPONSE_TIMEOUT
-        self._shards = {shard_id: ShardTracker(within) for shard_id in asked}
-        started = time.monotonic()
-        end = started + self._timing.ends_after
-        while (now := time.monotonic()) < end and not self._stopped.is_set():
+        within = settings.timing.read_timeout if settings.sdk_parser else timing.first_response_timeout
+        self._shards = {shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.asked}
+        first: RunPlan | None = plan
+        started = self._clock.monotonic()
+        end = started + timing.ends_after
+        while (now := self._clock.monotonic()) < end and not self._stopped.is_set():
             if all(shard.finished for shard in self._shards.values()):
                 break
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
-                plan = self._plan(due)
-                may_end = now - started >= self._timing.may_end_after
+                plan, first = self._for_iteration(first or self._plan(due)), None
+                may_end = now - started >= timing.may_end_after
                 if self._is_read_by_another_run(plan) and may_end:
                     break
                 self._iterate(plan)
                 if may_end and any(self._shards[shard_id].conflict for shard_id in due):
                     break
-            ended = time.monotonic()
+            ended = self._clock.monotonic()
             immediately = any(
                 self._shards[shard_id].behind or self._shards[shard_id].conflict for shard_id in due
             )
-            next_start = now if immediately else now + self._timing.commit_interval
-            if ended - started >= self._timing.may_end_after:
+            next_start = now if immediately else now + timing.commit_interval
+            if ended - started >= timing.may_end_after:
                 next_start = max(next_start, ended + _PAUSE * (ended - now))
             self._stopped.wait(max(0.0, min(next_start, end) - ended))
         if not self._stopped.is_set():
@@ -149,6 +142,10 @@ class ContinuousRun:
         plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
         if plan.listing is not listing:
             self._shard_list.expire()  # it contradicts the table
+        return plan
+
+    def _for_iteration(self, plan: RunPlan) -> RunPlan:
+        """Limit the time that a plan's ranges may take to that of an iteration."""
         interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         ranges = {
@@ -184,13 +181,13 @@ class ContinuousRun:
                 plan,
                 by=self._by,
                 repeated=True,
-                # The tip times that the first iteration commits show other runs that this one is alive.
-                tip_refresh=TIP_REFRESH if self._iterations else timedelta(0),
+                # The tip times of its first commit show other runs that this one is alive.
+                tip_refresh=TIP_REFRESH if self._has_committed else timedelta(0),
             )
         finally:
             self.batch_id = None
-        self._iterations += 1
         if result.version is not None:
+            self._has_committed = True
             self._previous = None  # changes that the next plan finds may be this run's own
         finished = plan.expected.finished
         news = [
@@ -215,10 +212,12 @@ class ContinuousRun:
 
 
 class _ShardList:
-    """A stream's shards, listed again every `MAX_LISTING_AGE`, and an estimate of the service's time."""
+    """A stream's shards, listed again at a maximum age in seconds, and an estimate of the service's time."""
 
-    def __init__(self, client: StreamClient) -> None:
+    def __init__(self, client: StreamClient, max_age: float) -> None:
         self._client = client
+        self._max_age = max_age
+        self._clock = client.settings.timing.clock
         self._listing: StreamListing | None = None
         self._listed_at = 0.0
 
@@ -227,10 +226,10 @@ class _ShardList:
 
         Raises what `retry_listing` raises.
         """
-        if self._listing is None or time.monotonic() - self._listed_at >= MAX_LISTING_AGE:
+        if self._listing is None or self._clock.monotonic() - self._listed_at >= self._max_age:
             self._listing = retry_listing(self._client, lambda listing: listing)
-            self._listed_at = time.monotonic()
-        elapsed = timedelta(seconds=time.monotonic() - self._listed_at)
+            self._listed_at = self._clock.monotonic()
+        elapsed = timedelta(seconds=self._clock.monotonic() - self._listed_at)
         return self._listing, self._listing.summary.service_time + elapsed
 
     def expire(self) -> None:

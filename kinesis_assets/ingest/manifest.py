@@ -15,9 +15,9 @@ import msgspec
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.range_stats import Count, RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,6 @@ _SHARD_ERRORS = {
 """The errors that a manifest may name, by class name: only those of this package's error tree."""
 
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -45,20 +44,14 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         shard_id: The shard.
+        stats: The facts about its range and about its rows in the files.
         end: Why the range ended; None if an error ended it.
-        rows: Rows in the files.
-        bytes: Their payload bytes.
-        checksum: Checksum of all rows, see `checksums.checksum`.
-        first_sequence_number: The first row's; None if there are no rows.
         error: The error that ended the range; None if there was none.
     """
 
     shard_id: str
+    stats: RangeStats
     end: RangeEnd | None
-    rows: Count
-    bytes: Count
-    checksum: Count
-    first_sequence_number: str | None
     error: ShardError | None
 
 
@@ -66,17 +59,16 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     """The result of reading one shard. The files hold every row it counts.
 
     Attributes:
-        position: The position at which the next read starts.
-        bad_records: Rows that are damaged aggregates.
-        outside_hash_range: Rows whose hash key belongs to another shard.
+        bad_records: Number of rows that are damaged aggregates.
+        outside_hash_range: Number of rows whose hash key belongs to another shard.
         first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
         last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
-        millis_behind_latest: MillisBehindLatest of the last response; None if there was no response.
+        millis_behind_latest: Milliseconds from the end of the range to the tip, as of the last response; None
+            if there was no response.
         tip_time: The service's time when the read reached the shard's tip; None if it did not.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
     """
 
-    position: Position
     bad_records: Count
     outside_hash_range: Count
     first_arrival: Time | None
@@ -98,12 +90,12 @@ class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def rows(self) -> int:
         """Number of rows in the files."""
-        return sum(shard.rows for shard in self.shards)
+        return sum(shard.stats.rows for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Their payload bytes."""
-        return sum(shard.bytes for shard in self.shards)
+        """Payload bytes of these rows."""
+        return sum(shard.stats.bytes for shard in self.shards)
 
 
 def encode(manifest: msgspec.Struct) -> bytes:

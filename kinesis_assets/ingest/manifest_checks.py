@@ -66,7 +66,7 @@ def check_manifest(
         LandingFailed: A check failed.
     """
     wrong = _wrong_shards(ranges, shards) or _wrong_files(
-        batch_id, files, {shard.shard_id: shard.rows for shard in shards}
+        batch_id, files, {shard.shard_id: shard.stats.rows for shard in shards}
     )
     if not wrong:
         by_shard = {range_.shard_id: range_ for range_ in ranges}
@@ -75,11 +75,30 @@ def check_manifest(
         raise invalid(stream, wrong)
 
 
-def common_checks(shard: ShardResult) -> tuple[tuple[bool, str], ...]:
-    """Return the checks that every shard's report must pass, for `first_failed`."""
+def common_checks(
+    range_: ShardRange, shard: ShardResult, *, read: int, first_read: str | None
+) -> tuple[tuple[bool, str], ...]:
+    """Return the checks that every shard's report must pass, for `first_failed`.
+
+    Args:
+        range_: The requested range.
+        shard: The report. Its `RangeStats` do not contradict themselves, or they could not be decoded.
+        read: Number of records read.
+        first_read: Sequence number of the first record read; None if none was read.
+    """
+    stats = shard.stats
+    numbers = [first_read, stats.first_sequence_number, stats.last_sequence_number]
     return (
         (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
-        (_wrong_sums(shard), "bytes or a checksum of no rows"),
+        (stats.start != range_.start, "another start than that of the requested range"),
+        (
+            stats.rows > 0 and not is_ascending([*numbers, stats.through.sequence_number]),
+            "rows that are not among the records that were read",
+        ),
+        (
+            not is_reachable(range_, stats.through, read, first_read),
+            "a position that cannot be reached from its start with these records",
+        ),
     )
 
 
@@ -118,17 +137,18 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
 
 
 def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
+    stats = shard.stats
     arrivals = [shard.first_arrival, shard.last_arrival]
     return first_failed(
         shard.shard_id,
-        *common_checks(shard),
-        (shard.bad_records + shard.outside_hash_range > shard.rows, "more marked rows than rows"),
-        (arrivals.count(None) != (0 if shard.rows else 2), "rows without arrivals, or arrivals without rows"),
-        (any(_has_no_offset(gap) for gap in shard.gaps), "a gap whose times have no offset from UTC"),
+        *common_checks(range_, shard, read=stats.rows, first_read=stats.first_sequence_number),
         (
-            not is_reachable(range_, shard.position, shard.rows, shard.first_sequence_number),
-            "a position that cannot be reached from its start with these rows",
+            stats.rows > 0 and stats.last_sequence_number != stats.through.sequence_number,
+            "a position that is not that of the last row",
         ),
+        (shard.bad_records + shard.outside_hash_range > stats.rows, "more marked rows than rows"),
+        (arrivals.count(None) != (0 if stats.rows else 2), "rows without arrivals, or arrivals without rows"),
+        (any(_has_no_offset(gap) for gap in shard.gaps), "a gap whose times have no offset from UTC"),
     )
 
 
@@ -136,10 +156,6 @@ def _wrong_end(shard: ShardResult) -> bool:
     if shard.error is None:
         return shard.end is None
     return shard.end is not None or shard.error.shard_id != shard.shard_id
-
-
-def _wrong_sums(shard: ShardResult) -> bool:
-    return not shard.rows and (shard.bytes, shard.checksum) != (0, 0)
 
 
 def _has_no_offset(gap: Gap) -> bool:

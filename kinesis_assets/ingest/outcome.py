@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import ShardLanding
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.kinesis.position import Position
     from kinesis_assets.table.commit import CommitResult
     from kinesis_assets.table.positions import ShardPosition
 
@@ -44,17 +44,12 @@ class ShardOutcome:
     Attributes:
         shard_id: The shard.
         state: See `ShardState`.
-        start: The position at which the range started; None for a shard that has no position.
-        through: The shard's position after the run; on a conflict, the position at which the range started.
-        rows: Rows committed by this run.
-        bytes: Their payload bytes.
-        first_sequence_number: The first row's; None if there are no rows.
-        last_sequence_number: The last row's; None if there are no rows.
-        checksum: Checksum of all rows, see `checksums.checksum`; None if there are no rows.
+        stats: The facts about the range and the rows that the run committed; no rows if it read nothing or on
+            a conflict. None for a shard that has no position.
         files: Number of data files that hold these rows.
-        bad_records: Rows that are damaged aggregates, kept as they were received.
-        outside_hash_range: Rows whose hash key belongs to another shard.
-        lag_ms: Milliseconds by which `through` is behind the tip; None if no response reported it.
+        bad_records: Number of rows that are damaged aggregates, kept as they were received.
+        outside_hash_range: Number of rows whose hash key belongs to another shard.
+        lag_ms: Milliseconds from the end of the range to the tip; None if no response reported it.
         time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
             if that is not known.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
@@ -63,13 +58,7 @@ class ShardOutcome:
 
     shard_id: str
     state: ShardState
-    start: Position | None = None
-    through: Position | None = None
-    rows: int = 0
-    bytes: int = 0
-    first_sequence_number: str | None = None
-    last_sequence_number: str | None = None
-    checksum: int | None = None
+    stats: RangeStats | None = None
     files: int = 0
     bad_records: int = 0
     outside_hash_range: int = 0
@@ -77,6 +66,11 @@ class ShardOutcome:
     time_to_loss_ms: int | None = None
     gaps: Sequence[Gap] = ()
     error: ShardError | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the run committed."""
+        return 0 if self.stats is None else self.stats.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +126,7 @@ def shard_outcome(
         return ShardOutcome(
             shard_id=shard_id,
             state=state,
-            start=before.position,
-            through=before.position,
+            stats=RangeStats.unread(before.position),
             time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
             gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
             error=error,
@@ -142,13 +135,7 @@ def shard_outcome(
     return ShardOutcome(
         shard_id=shard_id,
         state=state,
-        start=before.position,
-        through=shard.position,
-        rows=shard.rows,
-        bytes=shard.bytes,
-        first_sequence_number=shard.first_sequence_number,
-        last_sequence_number=shard.position.sequence_number if shard.rows else None,
-        checksum=shard.checksum if shard.rows else None,
+        stats=shard.stats,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
         bad_records=shard.bad_records,
         outside_hash_range=shard.outside_hash_range,

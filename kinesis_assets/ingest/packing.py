@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapreplace
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kinesis_assets.errors import InvalidInput, ShardUnknown, StreamRecreated, TableMissing
+from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-RETRY_SECONDS = 30.0
-"""Seconds for which a failing shard is retried while the run's other shards wait for the commit."""
-
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -59,9 +56,6 @@ class ReadPolicy:
         on_recreated: The behavior if the stream was deleted and created again under the same name.
         max_bad_records: Maximum number of damaged records in a shard's range. The range ends before a record
             that exceeds it, and the shard fails. None means no limit.
-
-    Raises:
-        InvalidInput: A number is out of range.
     """
 
     starts: StartPositions = field(default_factory=StartPositions)
@@ -70,14 +64,6 @@ class ReadPolicy:
     on_data_loss: OnDataLoss = "fail"
     on_recreated: OnRecreated = "fail"
     max_bad_records: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("records", "bytes", "seconds"):
-            value = getattr(self.allowance, name)
-            if value is not None and value <= 0:
-                raise InvalidInput(f"max_run_{name} must be above 0, not {value}")
-        if self.max_bad_records is not None and self.max_bad_records < 0:
-            raise InvalidInput(f"max_bad_records must not be below 0, not {self.max_bad_records}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +207,7 @@ def plan_run(
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
                     expected=_bytes_unread(shard, now),
-                    retry_seconds=RETRY_SECONDS,
+                    retry_seconds=client.settings.timing.retry_seconds,
                 )
             )
         elif error := reason_to_keep(
@@ -232,7 +218,7 @@ def plan_run(
             given_up[shard_id] = give_up(shard, now)
     ranges.sort(key=lambda range_: expected.shards[range_.shard_id].safe_until or _LONG_AGO)
     return RunPlan(
-        batch_id=new_id(),
+        batch_id=new_id(table.clock),
         expected=expected,
         listing=listing,
         asked=asked,

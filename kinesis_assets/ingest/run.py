@@ -5,7 +5,6 @@ The module does not depend on Dagster, and on Spark only through `Land`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,19 +17,19 @@ from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit import CommitResult, commit, read_until
-from kinesis_assets.table.positions import Landed, ShardPosition
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
@@ -70,9 +69,12 @@ def execute_run(
         StreamRecreated: The stream was recreated since the plan; nothing was committed.
         TableError: Nothing was committed, or (`CommitUnknown`) it is not known whether it was.
     """
-    started = time.monotonic()
+    clock = client.settings.timing.clock
+    started = clock.monotonic()
     until = read_until(plan.batch_id)
-    job = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
+    job = LandingJob(
+        str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+    )
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
     pending = dict(plan.ranges)
@@ -83,20 +85,17 @@ def execute_run(
             plan.expected.shards[shard_id].parents, known=plan.expected.shards, finished=finished
         )
     ]:
-        remaining = plan.allowance.less(landing.rows, landing.bytes, time.monotonic() - started)
+        remaining = plan.allowance.less(landing.rows, landing.bytes, clock.monotonic() - started)
         generation = with_confirmed_ends(client, plan.listing, land(job, ready, remaining))
         landing += generation
         finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
             del pending[range_.shard_id]
-    landed = {shard.shard_id: shard for shard in landing.shards}
+    landings = {shard.shard_id: shard for shard in landing.shards}
     read = {
         shard_id: position
-        for shard_id, shard in landed.items()
+        for shard_id, shard in landings.items()
         if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
-    }
-    range_facts = {
-        shard_id: facts for shard_id, shard in landed.items() if (facts := _landed(plan, shard)) is not None
     }
     result, moved, listing = CommitResult(None), read, plan.listing
     if read or plan.given_up or plan.lowered or not repeated:
@@ -120,13 +119,13 @@ def execute_run(
             batch_id=plan.batch_id,
             moved=moved,
             files=landing.files,
-            landed=range_facts,
+            added={shard_id: shard.stats for shard_id, shard in landings.items()},
             by=by,
         )
     outcomes = {
-        shard_id: shard_outcome(plan, shard_id, landed.get(shard_id), result) for shard_id in plan.asked
+        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
     }
-    return RunResult(plan.batch_id, outcomes, result.version, time.monotonic() - started)
+    return RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
 
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
@@ -134,7 +133,7 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
     before = plan.expected.shards[shard.shard_id]
     after = msgspec.structs.replace(
         before,
-        position=shard.position,
+        position=shard.stats.through,
         finished=shard.end is RangeEnd.SHARD_END,
         tip_time=shard.tip_time or before.tip_time,
         last_arrival=shard.last_arrival or before.last_arrival,
@@ -144,7 +143,7 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
     since, until = before.seen_until or shard.first_arrival, after.seen_until
     if since is None or until is None or until <= since:
         return after
-    rate = min(shard.bytes / (until - since).total_seconds(), BYTES_PER_SECOND)
+    rate = min(shard.stats.bytes / (until - since).total_seconds(), BYTES_PER_SECOND)
     return msgspec.structs.replace(after, bytes_per_second=round(rate))
 
 
@@ -167,22 +166,6 @@ def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> 
         tip_time=capped(position.tip_time, now),
         last_arrival=capped(position.last_arrival, now + CLOCK_STEP),
         retention_hours=retention_hours,
-    )
-
-
-def _landed(plan: RunPlan, shard: ShardLanding) -> Landed | None:
-    """Return the facts of a shard's landed rows for the commit; None if it has no rows."""
-    first, last = shard.first_sequence_number, shard.position.sequence_number
-    if first is None or last is None:
-        return None
-    return Landed(
-        start=plan.expected.shards[shard.shard_id].position,
-        through=shard.position,
-        first_sequence_number=first,
-        last_sequence_number=last,
-        rows=shard.rows,
-        bytes=shard.bytes,
-        checksum=shard.checksum,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.sdk_client import CONNECTIONS
+from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ShardReading, Records], Iterable[Wait]]
 
-CALLS = CONNECTIONS
-"""Maximum concurrent calls of a task, each for another shard. Shards that pause between calls make none."""
-
 
 class ShardGroup:
     """Readings of different shards. They can be read once.
@@ -30,13 +27,15 @@ class ShardGroup:
         readings: The readings.
         stop: The event that ends all readings. It is set when one fails with an error that is not a shard's
             own.
+        concurrency: Maximum concurrent calls, each for another shard. Shards that pause between calls make
+            none.
     """
 
-    def __init__(self, readings: Sequence[ShardReading], stop: Event) -> None:
+    def __init__(self, readings: Sequence[ShardReading], stop: Event, concurrency: int = CONNECTIONS) -> None:
         self._readings = readings
         self._stop = stop
         self._errors: list[ShardError | None] = [None] * len(readings)
-        self._loop = EventLoop(CALLS)
+        self._loop = EventLoop(concurrency)
 
     def cancel_pauses(self) -> None:
         """End the pauses of all shards from now on. Any thread may call this."""

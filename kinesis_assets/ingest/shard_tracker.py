@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardSilent, ShardThrottled
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS
-from kinesis_assets.kinesis.sdk_client import READ_TIMEOUT
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.kinesis.position import Position
-
-FIRST_WAIT = 1.0
-"""Seconds before a shard is read again after its first failure; they double with each further failure."""
-
-LONGEST_WAIT = 30.0
-"""Maximum of that wait in seconds. An unresponsive shard may wait longer; see `UNRESPONSIVE_WAIT_FACTOR`."""
-
-UNRESPONSIVE_WAIT_FACTOR = 4.0
-"""Minimum wait after an unresponsive shard's timeout, as a multiple of the timeout."""
-
-_LONGEST_POWER = 10
+    from kinesis_assets.kinesis.read_timing import ReadTiming
 
 
 @dataclass(slots=True)
@@ -33,6 +21,8 @@ class ShardTracker:
     """The state of one shard of a continuous run.
 
     Attributes:
+        timing: The timing of the run.
+        reading: The timing of its reading.
         response_timeout: Seconds for which the shard may delay the other shards without a response.
         position: The position after its last iteration; None if that is not known.
         finished: Whether it is read to its end.
@@ -50,6 +40,8 @@ class ShardTracker:
         reported_success: Whether its last report was a success.
     """
 
+    timing: RunTiming
+    reading: ReadTiming
     response_timeout: float
     position: Position | None = None
     finished: bool = False
@@ -81,11 +73,12 @@ class ShardTracker:
         self.finished = outcome.state is ShardState.FINISHED
         self.behind = bool(outcome.lag_ms) and outcome.error is None
         # After a conflict, the next iteration starts at the position that the other run committed.
-        self.position, self.error = (None, None) if self.conflict else (outcome.through, outcome.error)
+        self.position = None if self.conflict or outcome.stats is None else outcome.stats.through
+        self.error = None if self.conflict else outcome.error
         if not isinstance(self.error, ShardThrottled):
             self.throttled_since = None
         elif self.throttled_since is None:
-            self.throttled_since = time.monotonic() - result.seconds
+            self.throttled_since = self.reading.clock.monotonic() - result.seconds
         if self.error is None:
             self.reported_kind = None
         if self.conflict:
@@ -97,12 +90,12 @@ class ShardTracker:
             self.reported_success = self.reported_success or news
             return news
         if outcome.state is ShardState.FAILED:  # waiting for parents costs nothing
-            wait = min(FIRST_WAIT * 2.0 ** min(self.failures, _LONGEST_POWER), LONGEST_WAIT)
             self.failures += 1
+            wait = self.timing.failed_shard.wait(self.failures)
             if isinstance(self.error, ShardSilent):
-                wait = max(wait, UNRESPONSIVE_WAIT_FACTOR * self.response_timeout)
-                self.response_timeout = min(2 * self.response_timeout, READ_TIMEOUT)
-            self.due = time.monotonic() + wait
+                wait = max(wait, self.timing.unresponsive_wait_factor * self.response_timeout)
+                self.response_timeout = min(2 * self.response_timeout, self.reading.read_timeout)
+            self.due = self.reading.clock.monotonic() + wait
         if self._is_throttled_briefly:
             return bool(outcome.rows)
         self.success, self.reported_success = None, False
@@ -112,8 +105,8 @@ class ShardTracker:
     @property
     def _is_throttled_briefly(self) -> bool:
         """Whether it is throttled, but not yet for long enough to be reported."""
-        since = self.throttled_since
-        return since is not None and time.monotonic() - since < STALL_SECONDS
+        since, reading = self.throttled_since, self.reading
+        return since is not None and reading.clock.monotonic() - since < reading.stall_seconds
 
 
 def _kind(error: ShardError) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +20,8 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.stop_marker import StopMarker
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
 largest possible size, or fifty with bodies of 1 MB."""
 
-STOP_POLL_SECONDS = 1.0
-"""Seconds between a task's checks of the stop marker."""
-
 
 @dataclass(frozen=True, slots=True)
 class LandingJob:
@@ -53,6 +50,7 @@ class LandingJob:
         batch_id: The attempt's batch id, written to every row.
         read_until: Time in seconds since the epoch after which no page is requested, because its records
             could not be committed in time. A shard that has returned only empty pages is exempt.
+        layout: The sizes of the data files.
     """
 
     stream: str
@@ -60,6 +58,7 @@ class LandingJob:
     folder: TableFolder
     batch_id: int
     read_until: float
+    layout: FileLayout = FileLayout()
 
 
 def landing_task(
@@ -85,12 +84,15 @@ def landing_task(
 def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
     """Read a task's shards concurrently and write their records to shared files."""
     configure_allocators()
-    budget, limiter = Quota(allowance.within(job.read_until - time.time())), MemoryLimiter(BYTES_IN_FLIGHT)
+    timing = job.settings.timing
+    clock = timing.clock
+    budget = Quota(allowance.within(job.read_until - clock.time()), clock)
+    limiter = MemoryLimiter(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
-    writer = DataFileWriter(job.folder.open(), job.batch_id)
+    writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
     stop_event = threading.Event()
     readings = [ShardReading(client, range_, budget, stop_event, limiter) for range_ in ranges]
-    group = ShardGroup(readings, stop_event)
+    group = ShardGroup(readings, stop_event, job.settings.max_pool_connections)
 
     def write(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id
@@ -98,19 +100,23 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
         return ()
 
     with writer:
-        with _watched(StopMarker(job.folder, job.batch_id), stop_event, group.cancel_pauses):
+        marker = StopMarker(job.folder, job.batch_id)
+        with _watched(marker, stop_event, group.cancel_pauses, timing.stop_poll_seconds):
             errors = group.read(write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager
-def _watched(marker: StopMarker, stop_event: threading.Event, on_stop: Callable[[], None]) -> Iterator[None]:
+def _watched(
+    marker: StopMarker, stop_event: threading.Event, on_stop: Callable[[], None], interval: float
+) -> Iterator[None]:
     """Watch for a stop marker within the context.
 
     Args:
         marker: The marker.
         stop_event: Set when the marker exists.
         on_stop: Called after that.
+        interval: Seconds between two checks.
     """
     done = threading.Event()
 
@@ -121,7 +127,7 @@ def _watched(marker: StopMarker, stop_event: threading.Event, on_stop: Callable[
                 if marker.is_set():
                     stop_event.set()
                     on_stop()
-            if done.wait(STOP_POLL_SECONDS):
+            if done.wait(interval):
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -143,12 +149,16 @@ def client_of(stream: str, settings: ClientSettings) -> StreamClient:
 def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLanding:
     return ShardLanding(
         shard_id=reading.range.shard_id,
-        position=reading.position,
+        stats=RangeStats(
+            start=reading.range.start,
+            through=reading.position,
+            first_sequence_number=reading.first_sequence_number,
+            last_sequence_number=reading.position.sequence_number if reading.records else None,
+            rows=reading.records,
+            bytes=reading.bytes,
+            checksum=reading.checksum,
+        ),
         end=reading.end,
-        rows=reading.records,
-        bytes=reading.bytes,
-        checksum=reading.checksum,
-        first_sequence_number=reading.first_sequence_number,
         bad_records=reading.bad_records,
         outside_hash_range=reading.outside_hash_range,
         first_arrival=reading.first_arrival,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,7 +17,6 @@ from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
 from kinesis_assets.kinesis.records.wire import IncompleteBody, Page, WireIterator, WirePage, page_of
 from kinesis_assets.kinesis.sdk_client import ATTEMPTS, sdk_client
 from kinesis_assets.kinesis.sdk_errors import sdk_failures
-from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import (
     Shard,
     covers_all_hash_keys,
@@ -39,9 +37,10 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE, SignedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
 
@@ -66,30 +65,20 @@ class StreamClient:
             accounts, or StreamName.
         settings: The settings of the client. Without a region, the region of the ARN is used.
         attempts: The maximum number of attempts of each call by the SDK.
-        wait: The function that waits for a number of seconds before shards are listed again.
 
     Attributes:
         address: The parsed name or ARN.
         stream: The stream's name.
         settings: The settings with the values from the SDK's chain, so that other machines can use them.
-        wait: The argument of that name.
 
     Raises:
         InvalidInput: The name or ARN is invalid, its region differs from the settings, or the settings are
             invalid.
     """
 
-    def __init__(
-        self,
-        stream: str,
-        settings: ClientSettings,
-        *,
-        attempts: int = ATTEMPTS,
-        wait: Callable[[float], object] = time.sleep,
-    ) -> None:
+    def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:
         self.address = StreamAddress.parse(stream)
         self.stream = self.address.name
-        self.wait = wait
         settings = replace(settings, region_name=self.address.region_name(settings.region_name))
         self._get_records: SignedCall[Page] | None = None
         self._get_shard_iterator: SignedCall[str] | None = None
@@ -102,8 +91,11 @@ class StreamClient:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
         meta = self._client.meta
-        self.settings = ClientSettings(
-            meta.region_name, endpoint_url, settings.profile_name, sdk_parser=self._get_records is None
+        self.settings = replace(
+            settings,
+            region_name=meta.region_name,
+            endpoint_url=endpoint_url,
+            sdk_parser=self._get_records is None,
         )
 
     def _call_directly(self, attempts: int, endpoint_url: str) -> None:

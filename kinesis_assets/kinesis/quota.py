@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+
 if TYPE_CHECKING:
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.records.record import Records
 
 
 class Quota:
-    """An allowance that any number of readings use up together."""
+    """An allowance that any number of readings use up together. Its time starts now, by the given clock."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: Allowance, clock: Clock = MACHINE_CLOCK) -> None:
+        self._clock = clock
         self._records = allowance.records
         self._bytes = allowance.bytes
-        self._deadline = None if allowance.seconds is None else time.monotonic() + allowance.seconds
+        self._deadline = None if allowance.seconds is None else clock.monotonic() + allowance.seconds
         self._taken = False
 
     @property
@@ -29,7 +32,7 @@ class Quota:
     @property
     def timed_out(self) -> bool:
         """Whether the time of the allowance is over."""
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        return self._deadline is not None and self._clock.monotonic() >= self._deadline
 
     @property
     def records(self) -> int | None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_assets.errors import ServiceTimeUncertain, ShardListIncomplete, ShardListStale
+from kinesis_assets.retry import retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
-
-WAITS = (0.5, 1.0, 2.0)
-"""Seconds before each further attempt."""
 
 _T = TypeVar("_T")
 
@@ -56,9 +54,10 @@ def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSumma
 
 
 def _tried(client: StreamClient, attempt: Callable[[], _T]) -> _T:
-    for seconds in WAITS:
-        try:
-            return attempt()
-        except (ShardListStale, ShardListIncomplete, ServiceTimeUncertain):
-            client.wait(seconds)
-    return attempt()
+    timing = client.settings.timing
+    return retry(
+        attempt,
+        on=(ShardListStale, ShardListIncomplete, ServiceTimeUncertain),
+        policy=timing.list_retries,
+        sleep=timing.clock.sleep,
+    )

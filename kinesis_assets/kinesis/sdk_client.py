@@ -14,12 +14,6 @@ from botocore.loaders import create_loader
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
 
-CONNECTIONS = 64
-"""The maximum number of connections that one client keeps open for concurrent calls."""
-
-READ_TIMEOUT = 20.0
-"""The maximum time in seconds without any data of a response."""
-
 ATTEMPTS = 6
 """Attempts of a call by the SDK, with its back-off, unless the caller retries by itself."""
 
@@ -39,9 +33,9 @@ def sdk_client(settings: ClientSettings, attempts: int) -> Any:
     config = Config(
         user_agent=session.user_agent(),  # otherwise the SDK computes it twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},
-        max_pool_connections=CONNECTIONS,
-        connect_timeout=5,
-        read_timeout=READ_TIMEOUT,
+        max_pool_connections=settings.max_pool_connections,
+        connect_timeout=settings.timing.connect_timeout,
+        read_timeout=settings.timing.read_timeout,
     )
     # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
     region_name = settings.region_name or os.environ.get("AWS_REGION")

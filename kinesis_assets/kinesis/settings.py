@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.read_timing import ReadTiming
+
+CONNECTIONS = 64
+"""The connections that a client keeps open. A task makes as many calls at once, each for another shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,8 @@ class ClientSettings:
         profile_name: As for boto3.
         sdk_parser: Whether the SDK alone requests and parses records. It returns the same records at several
             times the CPU, with fewer pages at once.
+        max_pool_connections: As for boto3, see `CONNECTIONS`.
+        timing: When the stream is called, and how long responses are awaited.
 
     Raises:
         InvalidInput: The endpoint URL contains a user or a password.
@@ -26,6 +32,8 @@ class ClientSettings:
     endpoint_url: str | None = None
     profile_name: str | None = None
     sdk_parser: bool = False
+    max_pool_connections: int = CONNECTIONS
+    timing: ReadTiming = ReadTiming()
 
     def __post_init__(self) -> None:
         if "@" in (self.endpoint_url or ""):

@@ -33,7 +33,7 @@ def filled_gaps(
     """
     if result.error is not None or result.end in {None, RangeEnd.TIME_LIMIT} or result.first_read is None:
         return ()
-    first, through = at(result.first_read), passed(result.through)
+    first, through = at(result.first_read), passed(result.stats.through)
     filled = []
     for gap in gaps:
         start = passed(gap.after)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.table.range_stats import RangeStats
 
 
 class ReplayState(StrEnum):
@@ -35,29 +35,21 @@ class ReplayOutcome:
     Attributes:
         shard_id: Shard id.
         state: See `ReplayState`.
-        start: Start of the range; None if nothing was read.
-        through: How far the range was read, as the position where the next read would start; None if nothing
-            was read.
-        rows: Number of records filled in.
-        bytes: Their payload bytes.
-        first_sequence_number: Sequence number of the first record filled in; None if there is none.
-        last_sequence_number: Sequence number of the last one; None if there is none.
-        checksum: Checksum over all of them, see `checksums.checksum`; None if there is none.
+        stats: The facts about the range and the rows that were filled in; None if nothing was read.
         gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
         error: Why the state is `FAILED`; None otherwise.
     """
 
     shard_id: str
     state: ReplayState
-    start: Position | None = None
-    through: Position | None = None
-    rows: int = 0
-    bytes: int = 0
-    first_sequence_number: str | None = None
-    last_sequence_number: str | None = None
-    checksum: int | None = None
+    stats: RangeStats | None = None
     gaps_filled: int = 0
     error: ShardError | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that were filled in."""
+        return 0 if self.stats is None else self.stats.rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def _plan(
     if incomplete is None:
         refuse_left_out(listing.summary, left_out)
     return ReplayPlan(
-        batch_id=new_id(),
+        batch_id=new_id(table.clock),
         listing=listing,
         version=snapshot.version,
         amendment=amendment,

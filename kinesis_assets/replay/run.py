@@ -10,8 +10,6 @@ This module does not import Dagster or Spark.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,9 +21,9 @@ from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
+from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
-from kinesis_assets.table.positions import Landed
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
@@ -37,10 +35,8 @@ if TYPE_CHECKING:
 Fill = Callable[[FillJob, Sequence[ShardRange]], FillResult]
 """Reads the ranges of different shards and writes the missing records, as `fill` does in Spark."""
 
-_ATTEMPTS = 8
-"""Maximum number of attempts: one is lost to each concurrent amendment."""
-
-_LONGEST_WAIT = 5.0
+RETRIES = RetryPolicy(8, Backoff(0.2, 5.0, full_jitter))
+"""The attempts of a replay: one is lost to each concurrent amendment."""
 
 
 def replay(
@@ -51,6 +47,7 @@ def replay(
     shard_ids: Sequence[str] = (),
     *,
     by: str | None = None,
+    retries: RetryPolicy = RETRIES,
 ) -> ReplayResult:
     """Read a window of some shards again, and fill in the records that the table lacks.
 
@@ -61,6 +58,7 @@ def replay(
         window: The window to read.
         shard_ids: The shards to read; all shards if empty.
         by: Id of the Dagster run or name of the person, recorded with the commit.
+        retries: The attempts, if rows behind the positions change.
 
     Raises:
         InvalidInput: A shard is unknown, or the window does not fit the shards; nothing was changed.
@@ -68,18 +66,15 @@ def replay(
         StreamError: The stream cannot be reached, or is not the stream of the table.
         TableError: Nothing was committed; or (`CommitUnknown`) the result of the commit is unknown.
     """
-    started = time.monotonic()
-    for attempt in range(1, _ATTEMPTS + 1):
+    clock = client.settings.timing.clock
+    started = clock.monotonic()
+
+    def attempt() -> ReplayResult:
         plan = plan_replay(client, table, window, shard_ids)
-        try:
-            outcomes, version = _execute(fill, client, table, plan, by)
-        except PastChanged:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.1 * 2**attempt)))  # noqa: S311  # jitter
-        else:
-            break
-    return ReplayResult(plan.batch_id, outcomes, version, time.monotonic() - started)
+        outcomes, version = _execute(fill, client, table, plan, by)
+        return ReplayResult(plan.batch_id, outcomes, version, clock.monotonic() - started)
+
+    return retry(attempt, on=PastChanged, policy=retries, sleep=clock.sleep)
 
 
 def _execute(
@@ -90,7 +85,9 @@ def _execute(
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
-        landing = LandingJob(str(client.address), client.settings, table.folder, plan.batch_id, until)
+        landing = LandingJob(
+            str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+        )
         result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
         cleared = _cleared(plan, result)
         # Checked after reading, so that every record was read from the stream that was planned.
@@ -108,7 +105,7 @@ def _execute(
             not_before=plan.not_before,
             batch_id=plan.batch_id,
             files=result.files,
-            filled={shard.shard_id: _filled(shard) for shard in result.shards if shard.rows},
+            filled={shard.shard_id: shard.stats for shard in result.shards},
             cleared=cleared,
             by=by,
         )
@@ -133,32 +130,14 @@ def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
-def _filled(shard: ShardFillResult) -> Landed:
-    return Landed(
-        start=shard.start,
-        through=shard.through,
-        first_sequence_number=str(shard.first_sequence_number),
-        last_sequence_number=str(shard.last_sequence_number),
-        rows=shard.rows,
-        bytes=shard.bytes,
-        checksum=shard.checksum,
-    )
-
-
 def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
     error = shard.error or _unfinished(shard, lost) or lost
-    state = ReplayState.FILLED if shard.rows else ReplayState.WHOLE
+    state = ReplayState.FILLED if shard.stats.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
         state=ReplayState.FAILED if error else state,
-        start=shard.start,
-        through=shard.through,
-        rows=shard.rows,
-        bytes=shard.bytes,
-        first_sequence_number=shard.first_sequence_number,
-        last_sequence_number=shard.last_sequence_number,
-        checksum=shard.checksum if shard.rows else None,
+        stats=shard.stats,
         gaps_filled=gaps_filled,
         error=error,
     )
@@ -171,24 +150,24 @@ def _unfinished(shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinish
     """
     if shard.end is not RangeEnd.TIME_LIMIT:
         return None
-    number = shard.through.sequence_number
+    through = shard.stats.through
     return ReplayUnfinished(
         shard.shard_id,
         ("" if lost is None else f"{lost.sentence}. Also, ")
         + f"the range was not read completely within {MAX_READING_TIME}, and what is read later cannot be "
-        f"committed. Missing records up to {shard.through} were filled in; to continue, replay this shard"
-        + ("" if number is None else f" from {number}"),
+        f"committed. Missing records up to {through} were filled in; to continue, replay this shard"
+        + ("" if through.sequence_number is None else f" from {through.sequence_number}"),
     )
 
 
 def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     """Return the error of a range whose first record no longer exists, which the service does not report."""
-    requested = shard.start.sequence_number
+    start, requested = shard.stats.start, shard.stats.start.sequence_number
     ended_by_number = plan.ranges[shard.shard_id].up_to is not None and shard.end is not RangeEnd.TIME_LIMIT
     if requested is None or shard.first_read == requested or not (shard.first_read or ended_by_number):
         return None
     return DataLost(
         shard.shard_id,
-        f"the replay starts at {shard.start}, but the stream no longer has that record; the first record of "
+        f"the replay starts at {start}, but the stream no longer has that record; the first record of "
         f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in",
     )

@@ -6,7 +6,6 @@ It works as landing does: tasks write files, and only files whose manifests are 
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +110,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
     held = ExistingKeys(filesystem, job.held)
-    writer = DataFileWriter(filesystem, landing.batch_id)
+    writer = DataFileWriter(filesystem, landing.batch_id, landing.layout)
     missing: defaultdict[str, _Missing] = defaultdict(_Missing)
 
     def write_missing(reading: ShardReading, records: Records) -> Awaitable[None]:
@@ -123,11 +123,13 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
             writer.write(shard_id, batch.filter(lacking))
             missing[shard_id].add(records, lacking)
 
-    quota = Quota(Allowance(seconds=landing.read_until - time.time()))
+    clock = landing.settings.timing.clock
+    quota = Quota(Allowance(seconds=landing.read_until - clock.time()), clock)
     limiter, stop = MemoryLimiter(BYTES_IN_FLIGHT), threading.Event()
     readings = [ShardReading(client, range_, quota, stop, limiter) for range_ in ranges]
     with writer:
-        errors = ShardGroup(readings, stop).read(write_missing)
+        group = ShardGroup(readings, stop, landing.settings.max_pool_connections)
+        errors = group.read(write_missing)
         files = tuple(writer.close())
     shards = tuple(
         missing[reading.range.shard_id].result(reading, error)
@@ -156,15 +158,17 @@ class _Missing:
     def result(self, reading: ShardReading, error: ShardError | None) -> ShardFillResult:
         return ShardFillResult(
             shard_id=reading.range.shard_id,
-            start=reading.range.start,
-            through=reading.position,
+            stats=RangeStats(
+                start=reading.range.start,
+                through=reading.position,
+                first_sequence_number=self._first,
+                last_sequence_number=self._last,
+                rows=self._rows,
+                bytes=self._bytes,
+                checksum=self._checksum,
+            ),
             end=reading.end,
             read=reading.records,
             first_read=reading.first_sequence_number,
-            rows=self._rows,
-            bytes=self._bytes,
-            checksum=self._checksum,
-            first_sequence_number=self._first,
-            last_sequence_number=self._last,
             error=error,
         )

@@ -10,7 +10,7 @@ import msgspec
 from kinesis_assets.seek.plan import going_back, moving
 from kinesis_assets.table import amendments as amendment_file
 from kinesis_assets.table.amendments import ClearedGap
-from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.row_predicates import passed, rows_after
 
@@ -27,6 +27,7 @@ def following_positions(
     moves: Mapping[str, Move],
     batch_id: int,
     *,
+    commit_id: int,
     by: str,
     now: datetime,
     examined: int,
@@ -37,6 +38,7 @@ def following_positions(
         current: The positions before it.
         moves: The moves, by shard id.
         batch_id: Identifies the seek.
+        commit_id: Identifies this attempt to commit it.
         by: Id of the Dagster run or name of the person.
         now: The service's clock.
         examined: The version of the table that the moves were planned with.
@@ -60,7 +62,7 @@ def following_positions(
     return StreamPositions(
         format=FORMAT,
         identity=current.identity,
-        commit_id=new_id(),
+        commit_id=commit_id,
         previous=current.commit_id,
         generation=current.generation + 1,
         batch_id=batch_id,
@@ -103,7 +105,7 @@ def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: t
     return amendment_file.next_amendment(
         before,
         batch_id=following.batch_id,
-        at=datetime.now(UTC),
+        at=datetime.fromtimestamp(time_of_id(following.commit_id), UTC),  # by this machine's clock
         by=following.by,
         rewound=shard_ids,
         cleared={} if before is None else _still_cleared(before, following),

@@ -7,7 +7,6 @@ a run, another seek or another change of old rows was committed first.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -112,7 +111,7 @@ def seek(
     refuse_rewritten(table, snapshot, expected)
     recorded = snapshot.with_archive(expected)
     check_for_seek(listing, recorded)
-    batch_id = new_id()
+    batch_id = new_id(table.clock)
     hours = sorted(
         (listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     )
@@ -145,7 +144,13 @@ def seek(
         if not moving(moves):
             return SeekResult(moves)
         following = following_positions(
-            current, moves, batch_id, by=by, now=listing.summary.service_time, examined=snapshot.version
+            current,
+            moves,
+            batch_id,
+            commit_id=new_id(table.clock),
+            by=by,
+            now=listing.summary.service_time,
+            examined=snapshot.version,
         )
         results[following.commit_id] = SeekResult(moves)
         commit_moves(snapshot, following, moves)
@@ -219,7 +224,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
     """Refuse to use probes that are too old: rows that are removed later might no longer be in the stream."""
-    age = timedelta(seconds=time.time() - time_of_id(batch_id))
+    age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
     if age > TIME_TO_READ / 4:
         raise AttemptExpired(
             table.uri,

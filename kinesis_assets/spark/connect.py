@@ -10,10 +10,15 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
+from kinesis_assets.spark.pyspark_internals import (
+    limit_retries,
+    pyspark_version,
+    restricts_unpickling,
+    server_setting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,36 +66,15 @@ def server_code_version(url: str, seconds: float) -> str:
     Raises:
         LandingFailed: It does not respond in time.
     """
-    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # here and below: takes 0.5 s that only Spark Connect needs
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
-    from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc  # noqa: PLC0415
-
     if urlsplit(url).hostname in _LOCAL_HOSTS:
         os.environ.setdefault("no_grpc_proxy", ",".join(_LOCAL_HOSTS))
     try:
-        builder = DefaultChannelBuilder(url)
-        user = base_pb2.UserContext(user_id="kinesis-assets")
-        request = base_pb2.ConfigRequest(
-            session_id=str(uuid4()),
-            user_context=user,
-            operation=base_pb2.ConfigRequest.Operation(
-                get_option=base_pb2.ConfigRequest.GetOption(keys=[CODE_SETTING])
-            ),
-        )
-        release = base_pb2.ReleaseSessionRequest(session_id=request.session_id, user_context=user)
-        with builder.toChannel() as channel:
-            server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
-            headers = tuple(builder.metadata())
-            response = server.Config(request, timeout=seconds, metadata=headers)
-            server.ReleaseSession(release, timeout=seconds, metadata=headers)
-    except (grpc.RpcError, PySparkException, ValueError) as error:
-        details = error.details() if isinstance(error, grpc.Call) else str(error)
+        return server_setting(url, CODE_SETTING, seconds)
+    except ConnectionError as error:
         raise LandingFailed(
             f"no Spark Connect server responds at {_without_token(url)}, which SPARK_REMOTE or spark.remote "
-            f"names ({details}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
+            f"names ({error}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
         ) from error
-    return "".join(pair.value for pair in response.pairs)
 
 
 def _without_token(url: str) -> str:
@@ -101,7 +85,6 @@ def _without_token(url: str) -> str:
 def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
-    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
     _warn_if_unpickling(url)
     builder = SparkSession.builder.remote(url)
@@ -113,23 +96,16 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
         warnings.filterwarnings("ignore", r"(?s).*CANNOT_MODIFY_CONFIG", UserWarning)
         session = builder.create()
     if urlsplit(url).hostname in _LOCAL_HOSTS:
-        session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+        limit_retries(session, RETRIES)
     return session
 
 
 def _warn_if_unpickling(url: str) -> None:
-    """Log a warning if PySpark's client unpickles what a server on another machine returns.
-
-    Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)
-    """
-    import pyspark  # noqa: PLC0415  # as in `server_code_version`
-    from pyspark import accumulators  # noqa: PLC0415
-
-    restricted = hasattr(accumulators, "specialAccumulatorSer")
-    if not restricted and urlsplit(url).hostname not in _LOCAL_HOSTS:
+    """Log a warning if PySpark's client unpickles what a server on another machine returns."""
+    if urlsplit(url).hostname not in _LOCAL_HOSTS and not restricts_unpickling():
         _log.warning(
             "PySpark %s unpickles what a Spark Connect server returns: whoever controls %s can run code in "
             "this process. Install PySpark 4.3 or newer",
-            pyspark.__version__,
+            pyspark_version(),
             _without_token(url),
         )

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.client import StreamClient
@@ -27,12 +28,18 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 TIP_GRACE = timedelta(seconds=2)
 """A shard counts as read up to `until` only after a response from this long after it; records may arrive
 late."""
+
+_TYPES = {
+    pa.string(): StringType(),
+    pa.int64(): LongType(),
+    pa.binary(): BinaryType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+}
+"""The Spark types of the columns, by their Arrow types."""
 
 _OPTIONS = {"stream", "until", "start", "shard_ids", "region_name", "endpoint_url", "profile_name"}
 
@@ -59,7 +66,9 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of `RECORD_SCHEMA`."""
-        return from_arrow_schema(RECORD_SCHEMA)
+        return StructType(
+            [StructField(field.name, _TYPES[field.type], field.nullable) for field in RECORD_SCHEMA]
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the range that the options specify.

@@ -69,6 +69,8 @@ class SparkServer:
         tasks: int = TASKS_PER_LANDING,
         java_options: Sequence[str] = (),
         preload: Sequence[str] = (),
+        unresponsive_seconds: float = UNRESPONSIVE_SECONDS,
+        seconds_to_archive: float = SECONDS_TO_ARCHIVE,
     ) -> None:
         """Configure the server; `start` starts it.
 
@@ -78,12 +80,16 @@ class SparkServer:
             tasks: Number of tasks of one landing.
             java_options: Options of its JVM, in addition to those of `local_settings`.
             preload: Modules that its Python workers import when it starts, so that runs find them loaded.
+            unresponsive_seconds: See `UNRESPONSIVE_SECONDS`.
+            seconds_to_archive: See `SECONDS_TO_ARCHIVE`.
         """
         self.log = log
         self._port = port
         self._tasks = tasks
         self._java_options = java_options
         self._preload = preload
+        self._unresponsive_seconds = unresponsive_seconds
+        self._seconds_to_archive = seconds_to_archive
         self._token = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -208,8 +214,8 @@ class SparkServer:
             options = {
                 "settings": self._settings(),
                 "preload": [*self._preload],
-                "unresponsive_seconds": UNRESPONSIVE_SECONDS,
-                "seconds_to_end": SECONDS_TO_ARCHIVE,
+                "unresponsive_seconds": self._unresponsive_seconds,
+                "seconds_to_end": self._seconds_to_archive,
             }
             stdin.write(json.dumps(options).encode() + b"\n")
             stdin.flush()

@@ -6,23 +6,29 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
 from kinesis_assets.spark.connect import server_code_version
+from kinesis_assets.spark.local_settings import LOOPBACK
+from kinesis_assets.spark.pyspark_internals import connect_port, java_process
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+
+    from kinesis_assets.spark.pyspark_internals import JavaProcess
+
+PORT = "spark.connect.grpc.binding.port"
+"""The setting for the port of the Connect service; 0 for a free one."""
 
 _MIN_FAILURES = 2
 """Minimum consecutive failed requests before a server counts as unresponsive; it may be suspended during
@@ -35,15 +41,11 @@ def main() -> None:
     When the server responds, its port is written to the file descriptor that the command line names.
     """
     options: dict[str, Any] = json.loads(sys.stdin.readline())
-    builder = SparkSession.builder.config(CODE_SETTING, code_hash())
-    for name, value in options["settings"].items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")  # noqa: SLF001
-    port = getattr(service, "MODULE$").localPort()
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    spark, port = _start(options["settings"] | {CODE_SETTING: code_hash()})
+    java = java_process(spark)
     stopping = threading.Event()
-    threading.Thread(target=_end_with, args=[gateway.proc, stopping], daemon=True).start()
+    if java is not None:
+        threading.Thread(target=_end_with, args=[java, stopping], daemon=True).start()
     url = f"sc://localhost:{port}"
     _warm(url, spark.sparkContext.defaultParallelism, options["preload"])
     watch = [url, options["unresponsive_seconds"], options["seconds_to_end"], stopping]
@@ -53,12 +55,30 @@ def main() -> None:
     sys.stdin.read()
     stopping.set()
     spark.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()  # it may be writing an archive
+    if java is not None:
+        java.end()
 
 
-def _end_with(java: subprocess.Popen[bytes], stopping: threading.Event) -> None:
+def _start(settings: Mapping[str, str]) -> tuple[SparkSession, int]:
+    """Start Spark with its Connect service; return the session and the port of the service."""
+    spark = _session(settings)
+    port = connect_port(spark)
+    if port is None and not (port := int(settings[PORT])):
+        with socket.create_server((LOOPBACK, 0)) as free:
+            port = free.getsockname()[1]
+        spark.stop()
+        spark = _session({**settings, PORT: str(port)})
+    return spark, port
+
+
+def _session(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _end_with(java: JavaProcess, stopping: threading.Event) -> None:
     """End this process when its Java has ended unexpectedly, so that its supervisor sees the end."""
     status = java.wait()
     if not stopping.is_set():
@@ -105,7 +125,7 @@ def _warm(url: str, tasks: int, modules: Sequence[str]) -> None:
             importlib.import_module(module)
         yield from batches
 
-    session = ConnectSession.builder.remote(url).create()
+    session = SparkSession.builder.remote(url).create()
     try:
         session.range(0, tasks, 1, tasks).mapInArrow(import_modules, "id long").collect()
     finally:

@@ -13,6 +13,7 @@ from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.connect import attach, remote_url, require_answer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import LOOPBACK, is_local, local_settings
+from kinesis_assets.spark.pyspark_internals import java_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -92,7 +93,7 @@ def is_starting() -> bool:
 
 def end_session(spark: SparkSession) -> None:
     """End a session on Spark Connect. A session of this process is kept for its next run."""
-    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+    from pyspark.sql import is_remote  # noqa: PLC0415
 
     if is_remote():
         spark.stop()
@@ -100,7 +101,7 @@ def end_session(spark: SparkSession) -> None:
 
 def parallelism(spark: SparkSession) -> int:
     """Return the number of tasks that run at once; 2 on Spark Connect without spark.default.parallelism."""
-    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+    from pyspark.sql import is_remote  # noqa: PLC0415
 
     if is_remote():
         return int(spark.conf.get("spark.default.parallelism", "2") or 2)
@@ -110,7 +111,7 @@ def parallelism(spark: SparkSession) -> int:
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Tag the jobs that this thread starts within the context, so that `cancel_tagged` can cancel them."""
-    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+    from pyspark.sql import is_remote  # noqa: PLC0415
 
     # In a classic session, the session's tags are visible only to the thread that added them.
     add, remove = (
@@ -127,7 +128,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, whichever thread started them."""
-    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+    from pyspark.sql import is_remote  # noqa: PLC0415
 
     if is_remote():
         spark.interruptTag(tag)
@@ -145,12 +146,13 @@ def wrap_spark_errors(stream: str) -> Iterator[None]:
     Raises:
         LandingFailed: Spark raised an error.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415  # Spark's workers do not need it
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    # A call to a JVM that was killed raises ConnectionError.
+    errors: tuple[type[Exception], ...] = (PySparkException, ConnectionError, *java_errors())
     try:
         yield
-    except (PySparkException, Py4JError, ConnectionError) as error:  # ConnectionError: the JVM was killed
+    except errors as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if "Error: " in line or "Exception: " in line]
         raise LandingFailed(

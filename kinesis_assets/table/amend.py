@@ -6,22 +6,23 @@ attempt compared the stream must not have changed since, as by another replay or
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.amendments import next_amendment
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment, ClearedGap
     from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import Landed
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -35,7 +36,7 @@ def commit_missing_rows(
     not_before: datetime,
     batch_id: int,
     files: Sequence[DataFile],
-    filled: Mapping[str, Landed],
+    filled: Mapping[str, RangeStats],
     cleared: Mapping[str, Sequence[ClearedGap]] = MappingProxyType({}),
     by: str | None = None,
 ) -> int | None:
@@ -52,7 +53,7 @@ def commit_missing_rows(
         not_before: The earliest arrival time of the rows.
         batch_id: The attempt's id, which every row of its files carries.
         files: The data files to add.
-        filled: The ranges of their rows, by shard id.
+        filled: The facts about the ranges that were read, by shard id; those without rows are not stored.
         cleared: The gaps that these rows fill, by shard id.
         by: The Dagster run id or the person that commits.
 
@@ -68,10 +69,10 @@ def commit_missing_rows(
         CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
     """
 
-    def landed(*, may_commit: bool) -> tuple[int | None] | None:
+    def committed(*, may_commit: bool) -> tuple[int | None] | None:
         snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
         current = snapshot.amendment(identity)
-        commit_id = _landed(table, snapshot, current, amendment, batch_id)
+        commit_id = _commit_id_of(table, snapshot, current, amendment, batch_id)
         if commit_id is not None:
             return (snapshot.version_of(commit_id),)
         cause = _rewrite(table, snapshot, identity, current, version)
@@ -88,7 +89,7 @@ def commit_missing_rows(
             new = next_amendment(
                 current,
                 batch_id=batch_id,
-                at=datetime.now(UTC),
+                at=utc_now(table.clock),
                 by=by,
                 filled=filled,
                 cleared=_cleared(current, cleared),
@@ -96,7 +97,7 @@ def commit_missing_rows(
             snapshot.commit(files, identity=identity, amendment=new)
         return None
 
-    (created,) = commit_until_known(table, landed)
+    (created,) = commit_until_known(table, committed)
     return created
 
 
@@ -149,7 +150,7 @@ def _id_of(amendment: Amendment | None) -> int | None:
     return None if amendment is None else amendment.commit_id
 
 
-def _landed(
+def _commit_id_of(
     table: PositionedTable,
     snapshot: TableSnapshot,
     current: Amendment | None,

@@ -16,7 +16,7 @@ import msgspec
 
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.range_stats import RangeStats, check_rows, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         at: Time of the amendment (clock of the machine that made it).
         by: The Dagster run id or the person that made it.
         floor: Rows that arrived before this day (UTC) are deleted, and no replay adds them again. Cumulative.
-        filled: The missing rows that this commit added, by shard id.
+        filled: The ranges whose missing rows this commit added, by shard id.
         rewound: Shards whose rows this commit deleted, because their positions were set back.
         lowered_from: The previous floor, if this commit lowered it. Releases that do not know the field
             reject the file.
@@ -67,7 +67,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     at: datetime
     by: str | None = None
     floor: date | None = None
-    filled: dict[str, Landed] = {}
+    filled: dict[str, RangeStats] = {}
     rewound: tuple[str, ...] = ()
     lowered_from: date | None = None
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
@@ -86,7 +86,7 @@ def next_amendment(
     at: datetime,
     by: str | None,
     floor: date | None = None,
-    filled: Mapping[str, Landed] = MappingProxyType({}),
+    filled: Mapping[str, RangeStats] = MappingProxyType({}),
     rewound: tuple[str, ...] = (),
     cleared: dict[str, tuple[ClearedGap, ...]] | None = None,
     accepted: int | None = None,
@@ -101,7 +101,7 @@ def next_amendment(
         by: The Dagster run id or the person that makes it.
         floor: See `Amendment`. None keeps the value of *before*; the same applies to `cleared` and
             `accepted`.
-        filled: See `Amendment`.
+        filled: See `Amendment`; ranges without rows are left out.
         rewound: See `Amendment`.
         cleared: See `Amendment`.
         accepted: See `Amendment`.
@@ -117,7 +117,7 @@ def next_amendment(
         at=at,
         by=by,
         floor=base.floor if floor is None else floor,
-        filled=dict(filled),
+        filled=with_rows(filled),
         rewound=rewound,
         cleared=base.cleared if cleared is None else cleared,
         accepted=base.accepted if accepted is None else accepted,
@@ -141,4 +141,5 @@ def decode(content: bytes) -> Amendment:
         raise msgspec.ValidationError(
             f"its format is {amendment.format}; this release reads formats up to {FORMAT}"
         )
+    check_rows(amendment.filled)
     return amendment

@@ -15,7 +15,6 @@ run that was overtaken does not grow.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.range_stats import with_rows
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import Landed, ShardPosition
+    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
@@ -118,7 +119,7 @@ def freeze(
             snapshot.claim(summary.identity)
             return None  # the next try commits, unless another stream has claimed the table first
         if may_commit:
-            commit_id = new_id()
+            commit_id = new_id(table.clock)
             first = StreamPositions(
                 format=FORMAT,
                 identity=summary.identity,
@@ -149,7 +150,7 @@ def commit(
     batch_id: int,
     moved: Mapping[str, ShardPosition],
     files: Sequence[DataFile],
-    landed: Mapping[str, Landed],
+    added: Mapping[str, RangeStats],
     by: str | None = None,
 ) -> CommitResult:
     """Commit the files of an attempt and the positions of its shards, both or neither.
@@ -161,7 +162,7 @@ def commit(
         batch_id: The attempt's id, which every row of its files carries.
         moved: The new positions of the shards that it read, by shard id.
         files: The data files that it wrote; they contain only rows of the shards in `moved`.
-        landed: The range of these rows, by shard id.
+        added: The facts about the ranges that it read, by shard id; those without rows are not stored.
         by: The Dagster run id or the person that commits.
 
     Raises:
@@ -197,7 +198,8 @@ def commit(
         merged, lost = merge(current, expected, moved, movers)
         # A lost shard stays lost, even if it returns to its old position, since its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.
-        files = [part for file in files for part in without_shards(table.files, file, lost)]
+        layout = table.policy.data_files
+        files = [part for file in files for part in without_shards(table.files, file, lost, layout)]
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
         conflicts.update(lost)
         if not moved:
@@ -206,12 +208,12 @@ def commit(
         new = StreamPositions(
             format=FORMAT,
             identity=expected.identity,
-            commit_id=new_id(),
+            commit_id=new_id(table.clock),
             previous=current.commit_id,
             generation=current.generation + 1,
             batch_id=batch_id,
             shards=merged,
-            landed={shard_id: rows for shard_id, rows in landed.items() if shard_id in moved},
+            added=with_rows({shard_id: stats for shard_id, stats in added.items() if shard_id in moved}),
             by=by,
             listed_at=current.listed_at,
             predecessors=current.predecessors,
@@ -243,7 +245,7 @@ def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, does not have its rows, or is named twice.
     """
-    age = timedelta(seconds=time.time() - time_of_id(batch_id))
+    age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
     if age > MAX_ATTEMPT_AGE:
         raise AttemptExpired(
             table.uri,

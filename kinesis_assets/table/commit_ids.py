@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import secrets
-import time
+from typing import TYPE_CHECKING
+
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.clock import Clock
 
 _RANDOM_BITS = 20
 
 
-def new_id() -> int:
+def new_id(clock: Clock = MACHINE_CLOCK) -> int:
     """Return a new id: 42 bits of milliseconds since the epoch, then 20 random bits."""
-    return (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    return int(clock.time() * 1000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
 def time_of_id(commit_id: int) -> float:

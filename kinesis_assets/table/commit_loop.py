@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kinesis_assets.errors import (
@@ -21,21 +19,6 @@ if TYPE_CHECKING:
 
 _Outcome_co = TypeVar("_Outcome_co", covariant=True)
 
-_TRIES = 40
-"""Maximum number of failed tries. A try that another commit overtook does not count."""
-
-_REFUSALS = 2
-"""Consecutive tries that are refused, for lack of permission or the like, after which no other is made. A
-single refusal may be due to credentials that are being replaced."""
-
-_LONGEST_WAIT = 1.0
-_LONGEST_SECONDS = 600.0
-"""Maximum seconds between two tries, and for all of them."""
-
-_OVERTAKEN_WAIT = 0.1
-"""Maximum seconds to wait after another commit was first. It does not grow, so that each run gets its
-turn."""
-
 
 class _Step(Protocol[_Outcome_co]):
     """Reads the table and returns the outcome of the commit. If there is none yet, it returns None.
@@ -47,13 +30,13 @@ class _Step(Protocol[_Outcome_co]):
 
 
 def commit_until_known(table: PositionedTable, step: _Step[_Outcome_co]) -> _Outcome_co:
-    """Repeat a step until it returns the outcome of the commit, for a limited number of tries.
+    """Repeat a step until it returns the outcome of the commit, as often as the table's policy allows.
 
     An error does not prove that a try failed, so the next step reads the table again. Only an error that no
     further step can resolve is raised at once.
 
     Args:
-        table: The table, for errors.
+        table: The table.
         step: Reads the table, and tries to commit if necessary.
 
     Raises:
@@ -63,15 +46,16 @@ def commit_until_known(table: PositionedTable, step: _Step[_Outcome_co]) -> _Out
     """
     error: Exception | None = None
     refused: list[TableNotWritable] = []
-    deadline = time.monotonic() + _LONGEST_SECONDS
+    retries, clock = table.policy.commits, table.clock
+    deadline = clock.monotonic() + retries.seconds
     tries = overtaken = 0
     while True:
-        last = tries == _TRIES or time.monotonic() > deadline or len(refused) == _REFUSALS
+        last = tries == retries.tries or clock.monotonic() > deadline or len(refused) == retries.refusals
         try:
             outcome = step(may_commit=not last)
         except CommitOvertaken as raised:
             error, overtaken, refused = raised, overtaken + 1, []
-            time.sleep(random.uniform(0, _OVERTAKEN_WAIT))  # noqa: S311  # jitter
+            clock.sleep(retries.overtaken.wait(1))
             continue
         except Exception as raised:
             if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
@@ -88,8 +72,8 @@ def commit_until_known(table: PositionedTable, step: _Step[_Outcome_co]) -> _Out
             if not isinstance(raised, TableUnreachable):
                 refusal = not_writable(table.uri, raised, "Nothing was committed.")
             refused = [] if refusal is None else [*refused, refusal]
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**tries)))  # noqa: S311  # jitter
             tries += 1
+            clock.sleep(retries.backoff.wait(tries))
             continue
         if outcome is not None:
             return outcome

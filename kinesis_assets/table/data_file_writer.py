@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -33,13 +34,26 @@ from kinesis_assets.table.storage import write_new
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-_OPEN_FILES = 4
-"""Maximum number of files that a task has open, each for another arrival date. The oldest is closed first."""
-
 _ARRIVAL = RECORD_SCHEMA.get_field_index("approximate_arrival_timestamp")
 _INT64_BYTES = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000  # microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """The sizes of data files. Can be pickled.
+
+    Attributes:
+        row_group_bytes: See `ROW_GROUP_BYTES`.
+        file_bytes: See `FILE_BYTES`.
+        open_files: Maximum number of files that a task has open, each for another arrival date. The oldest is
+            closed first.
+    """
+
+    row_group_bytes: int = ROW_GROUP_BYTES
+    file_bytes: int = FILE_BYTES
+    open_files: int = 4
 
 
 class DataFileWriter:
@@ -49,14 +63,18 @@ class DataFileWriter:
     close files and write row groups while the next row group is collected. Their errors are raised by a later
     call, by `close` at the latest.
 
-    Memory is bounded by two row groups for each of `_OPEN_FILES` open files and for one that is being closed.
+    Memory is bounded by two row groups for each open file and for one that is being closed.
 
     Args:
         filesystem: The table's folder.
         batch_id: The attempt's batch id, which every row gets.
+        layout: The sizes of the files.
     """
 
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int) -> None:
+    def __init__(
+        self, filesystem: pyarrow.fs.FileSystem, batch_id: int, layout: FileLayout = FileLayout()
+    ) -> None:
+        self._layout = layout
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._open: dict[str, _OpenFile] = {}
@@ -77,7 +95,7 @@ class DataFileWriter:
         for arrival_date, part, arrivals in _by_arrival_date(batch):
             file = self._file(arrival_date)
             file.write(shard_id, part, arrivals)
-            if file.written >= FILE_BYTES:
+            if file.written >= self._layout.file_bytes:
                 self._close(arrival_date)
 
     def close(self) -> list[DataFile]:
@@ -89,9 +107,11 @@ class DataFileWriter:
 
     def _file(self, arrival_date: str) -> _OpenFile:
         if arrival_date not in self._open:
-            if len(self._open) >= _OPEN_FILES:
+            if len(self._open) >= self._layout.open_files:
                 self._close(next(iter(self._open)))
-            self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date)
+            self._open[arrival_date] = _OpenFile(
+                self._filesystem, self._batch_id, arrival_date, self._layout.row_group_bytes
+            )
         return self._open[arrival_date]
 
     def _close(self, arrival_date: str) -> None:
@@ -108,7 +128,10 @@ class DataFileWriter:
 class _OpenFile:
     """A file with a thread that opens it, writes its row groups and closes it."""
 
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str) -> None:
+    def __init__(
+        self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str, row_group_bytes: int
+    ) -> None:
+        self._row_group_bytes = row_group_bytes
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
@@ -127,7 +150,7 @@ class _OpenFile:
         self._rows_by_shard[shard_id] += batch.num_rows
         both = [*self._arrivals, *arrivals]
         self._arrivals = [min(both), max(both)]
-        if self._pending_bytes >= ROW_GROUP_BYTES:
+        if self._pending_bytes >= self._row_group_bytes:
             self._in_flight.result()
             self._write_pending()
 
@@ -207,9 +230,18 @@ def _by_arrival_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatc
 
 
 def without_shards(
-    filesystem: pyarrow.fs.FileSystem, file: DataFile, shard_ids: Collection[str]
+    filesystem: pyarrow.fs.FileSystem,
+    file: DataFile,
+    shard_ids: Collection[str],
+    layout: FileLayout = FileLayout(),
 ) -> list[DataFile]:
     """Copy a file's rows except those of some shards to a new file. The file itself is not changed.
+
+    Args:
+        filesystem: The table's folder.
+        file: The file.
+        shard_ids: The shards.
+        layout: The sizes of the new file.
 
     Returns:
         The new file; the file itself if it has no row of these shards; nothing if it has no other row.
@@ -219,7 +251,7 @@ def without_shards(
     kept = {shard: rows for shard, rows in file.rows_by_shard.items() if shard not in shard_ids}
     if not kept:
         return []
-    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date)
+    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date, layout.row_group_bytes)
     try:
         with filesystem.open_input_file(file.path) as source:
             parquet = pq.ParquetFile(source)

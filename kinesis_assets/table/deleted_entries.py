@@ -48,7 +48,7 @@ def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions)
 
 
 def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
-    return next((each for each in islice(_chain(snapshot, positions), _MAX_COMMITS) if each.landed), None)
+    return next((each for each in islice(_chain(snapshot, positions), _MAX_COMMITS) if each.added), None)
 
 
 def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[StreamPositions]:
@@ -79,7 +79,7 @@ def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
 
 
 def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
-    arrivals = [newest.shards[shard_id].last_arrival for shard_id in newest.landed]
+    arrivals = [newest.shards[shard_id].last_arrival for shard_id in newest.added]
     return floor is not None and all(arrival is None or arrival.date() < floor for arrival in arrivals)
 
 

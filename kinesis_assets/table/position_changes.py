@@ -15,7 +15,8 @@ import msgspec
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.number_columns import Column, pack, unpack
-from kinesis_assets.table.positions import Landed, ShardPosition
+from kinesis_assets.table.positions import ShardPosition
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Changes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The shards that differ from the base, and the rows that the commit added.
+    """The shards that differ from the base, and the ranges whose rows the commit added.
 
     It is stored as an array, so the order of the fields is fixed.
 
@@ -34,34 +35,34 @@ class Changes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         columns: Their indexes among the base's shards, then the numbers of `_encode_moved`.
         whole: The other changed shards, by shard id.
         removed: Indexes of the base's shards that have been moved to the archive.
-        landed: Number of ranges in `landed_columns`: those of shards in the base that start after a record.
-        landed_columns: The indexes of their shards, then the numbers of `_encode_landed`.
-        landed_whole: The other ranges, by shard id.
+        added: Number of ranges in `added_columns`: those of shards in the base that start after a record.
+        added_columns: The indexes of their shards, then the numbers of `_encode_added`.
+        added_whole: The other ranges, by shard id.
     """
 
     moved: int
     columns: tuple[Column, ...]
     whole: dict[str, ShardPosition]
     removed: tuple[int, ...]
-    landed: int
-    landed_columns: tuple[Column, ...]
-    landed_whole: dict[str, Landed]
+    added: int
+    added_columns: tuple[Column, ...]
+    added_whole: dict[str, RangeStats]
 
 
 def changes(
-    base: Mapping[str, ShardPosition], shards: Mapping[str, ShardPosition], landed: Mapping[str, Landed]
+    base: Mapping[str, ShardPosition], shards: Mapping[str, ShardPosition], added: Mapping[str, RangeStats]
 ) -> Changes:
     """Encode the differences from a base; `apply` decodes them.
 
     Args:
         base: The shards of the base.
         shards: The shards after the commit.
-        landed: The rows that the commit added, by shard id.
+        added: The ranges whose rows the commit added, by shard id.
     """
     moved: list[tuple[int, ...]] = []
     ranges: list[tuple[int, ...]] = []
     whole: dict[str, ShardPosition] = {}
-    landed_whole = dict(landed)
+    added_whole = dict(added)
     index = {shard_id: number for number, shard_id in enumerate(base)}
     for shard_id, shard in shards.items():
         before = base.get(shard_id)
@@ -71,28 +72,28 @@ def changes(
             moved.append((index[shard_id], *row))
         else:
             whole[shard_id] = shard
-    for shard_id, each in landed.items():
+    for shard_id, each in added.items():
         before, now = base.get(shard_id), shards.get(shard_id)
         if before is None or now is None:
             continue
-        if (row := _encode_landed(before, now, each)) is not None:
+        if (row := _encode_added(before, now, each)) is not None:
             ranges.append((index[shard_id], *row))
-            del landed_whole[shard_id]
+            del added_whole[shard_id]
     return Changes(
         moved=len(moved),
         columns=_columns(moved),
         whole=whole,
         removed=tuple(number for shard_id, number in index.items() if shard_id not in shards),
-        landed=len(ranges),
-        landed_columns=_columns(ranges),
-        landed_whole=landed_whole,
+        added=len(ranges),
+        added_columns=_columns(ranges),
+        added_whole=added_whole,
     )
 
 
 def apply(
     base: Mapping[str, ShardPosition], changed: Changes
-) -> tuple[dict[str, ShardPosition], dict[str, Landed]]:
-    """Return the `shards` and `landed` that were passed to `changes`.
+) -> tuple[dict[str, ShardPosition], dict[str, RangeStats]]:
+    """Return the `shards` and `added` that were passed to `changes`.
 
     Args:
         base: The shards of the base.
@@ -102,18 +103,18 @@ def apply(
         msgspec.ValidationError: They are not differences from this base.
     """
     ids = list(base)
-    shards, landed = dict(base), dict(changed.landed_whole)
+    shards, added = dict(base), dict(changed.added_whole)
     try:
         for index, *row in _rows(changed.columns, changed.moved):
             shards[ids[index]] = _decode_moved(base[ids[index]], row)
         shards |= changed.whole
         for index in changed.removed:
             del shards[ids[index]]
-        for index, *row in _rows(changed.landed_columns, changed.landed):
-            landed[ids[index]] = _decode_landed(base[ids[index]], shards[ids[index]], row)
+        for index, *row in _rows(changed.added_columns, changed.added):
+            added[ids[index]] = _decode_added(base[ids[index]], shards[ids[index]], row)
     except (InvalidInput, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise msgspec.ValidationError(f"its changes do not match its base: {error!r}") from error
-    return shards, landed
+    return shards, added
 
 
 def _columns(rows: Sequence[tuple[int, ...]]) -> tuple[Column, ...]:
@@ -151,26 +152,26 @@ def _decode_moved(before: ShardPosition, row: Sequence[int]) -> ShardPosition:
     )
 
 
-def _encode_landed(before: ShardPosition, now: ShardPosition, landed: Landed) -> tuple[int, ...] | None:
-    """Encode the added rows of a shard as numbers; return None if numbers do not describe them completely."""
-    start, last = landed.start, int(landed.last_sequence_number)
+def _encode_added(before: ShardPosition, now: ShardPosition, stats: RangeStats) -> tuple[int, ...] | None:
+    """Encode a range as numbers; return None if numbers do not describe it completely."""
+    start, (first, last) = stats.start, stats.numbers
     if start.kind is not PositionKind.AFTER_SEQUENCE_NUMBER:
         return None
     row = (
         int(start.sequence_number or 0) - _number(before),
         _encode_optional(start.sub_sequence_number),
-        last - int(landed.first_sequence_number),
-        landed.rows,
-        landed.bytes,
-        landed.checksum,
+        last - first,
+        stats.rows,
+        stats.bytes,
+        stats.checksum,
     )
-    return row if _decode_landed(before, now, row) == landed else None
+    return row if _decode_added(before, now, row) == stats else None
 
 
-def _decode_landed(before: ShardPosition, now: ShardPosition, row: Sequence[int]) -> Landed:
+def _decode_added(before: ShardPosition, now: ShardPosition, row: Sequence[int]) -> RangeStats:
     start, sub, distance, rows, size, checksum = row
     last = now.position.sequence_number or "0"
-    return Landed(
+    return RangeStats(
         start=Position.after(str(_number(before) + start), _decode_optional(sub)),
         through=now.position,
         first_sequence_number=str(int(last) - distance),

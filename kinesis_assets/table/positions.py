@@ -11,6 +11,7 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,31 +126,6 @@ class ShardPosition(
         return self.position, self.finished, self.gaps, self.seeks
 
 
-class Landed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rows of one shard that one commit added.
-
-    It is sufficient to verify the rows and to report the commit again. The rows are those of the shard that
-    carry the commit's `batch_id`, each once.
-
-    Attributes:
-        start: The start of the range, which is the shard's position before the commit.
-        through: The end of the range.
-        first_sequence_number: Sequence number of the first row.
-        last_sequence_number: Sequence number of the last row.
-        rows: Number of rows.
-        bytes: Payload bytes of the rows.
-        checksum: Checksum of all rows, see `checksums.checksum`.
-    """
-
-    start: Position
-    through: Position
-    first_sequence_number: str
-    last_sequence_number: str
-    rows: int
-    bytes: int
-    checksum: int
-
-
 class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A deleted stream of the same name, whose unread records were given up.
 
@@ -179,7 +155,7 @@ class StreamPositions(
         generation: Number of the commit, from 0.
         batch_id: The attempt that made the commit.
         shards: The positions by shard id.
-        landed: The rows that the commit added, by shard id; shards without new rows are left out.
+        added: The ranges whose rows the commit added, by shard id; shards without new rows are left out.
         by: The Dagster run id or the person that made the commit.
         listed_at: When the shards were last listed (service's clock). A shard that is missing here was opened
             later.
@@ -196,7 +172,7 @@ class StreamPositions(
     generation: int
     batch_id: int
     shards: dict[str, ShardPosition]
-    landed: dict[str, Landed] = {}
+    added: dict[str, RangeStats] = msgspec.field(default_factory=dict, name="landed")
     by: str | None = None
     listed_at: datetime | None = None
     predecessors: tuple[Predecessor, ...] = ()

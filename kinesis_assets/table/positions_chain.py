@@ -73,12 +73,12 @@ class PositionsChain:
     """
 
     def __init__(
-        self, table: str, files: Callable[[], pyarrow.fs.FileSystem], policy: ChainPolicy | None = None
+        self, table: str, files: Callable[[], pyarrow.fs.FileSystem], policy: ChainPolicy = ChainPolicy()
     ) -> None:
         self.files_read = 0
         self._table = table
         self._files = files
-        self._policy = policy or ChainPolicy()
+        self._policy = policy
         self._cache = FileCache()
 
     def positions_at(self, commit_id: int) -> StreamPositions:

@@ -15,6 +15,7 @@ import msgspec
 
 from kinesis_assets.table.position_changes import Changes, apply, changes
 from kinesis_assets.table.positions import FORMAT, Header, StreamPositions
+from kinesis_assets.table.range_stats import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +108,8 @@ class _Increment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """The content of a file with a base. It is stored as an array, so the order of the fields is fixed.
 
     Attributes:
-        positions: The positions after the commit, without `shards`, `landed` and `predecessors`.
-        changes: The changed shards and the rows that the commit added.
+        positions: The positions after the commit, without `shards`, `added` and `predecessors`.
+        changes: The changed shards and the ranges whose rows the commit added.
         down_to_base: See `StoredPositions`.
         before_base: See `StoredPositions`.
         repeated: See `StoredPositions`.
@@ -150,8 +151,8 @@ def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
     """
     positions = stored.positions
     increment = _Increment(
-        positions=msgspec.structs.replace(positions, shards={}, landed={}, predecessors=()),
-        changes=changes(base.shards, positions.shards, positions.landed),
+        positions=msgspec.structs.replace(positions, shards={}, added={}, predecessors=()),
+        changes=changes(base.shards, positions.shards, positions.added),
         down_to_base=stored.down_to_base,
         before_base=stored.before_base,
         repeated=stored.repeated,
@@ -193,16 +194,22 @@ def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> StoredPos
     found = msgspec.json.decode(content, type=_Format).format
     check_format(found)
     if found < _PACKED_SINCE:
-        positions = msgspec.json.decode(content, type=StreamPositions)
+        positions = _decode_whole(content)
         return StoredPositions(positions, before_base=positions.previous)
     file = msgspec.json.decode(content, type=_File)
     whole = decompress(file.shards, file.size)
     if file.base is not None:
         return _with_changes(file, file.base, whole, base_at)
-    positions = msgspec.json.decode(whole, type=StreamPositions)
+    positions = _decode_whole(whole)
     if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
         raise msgspec.ValidationError(_OTHER_HEADER)
     return StoredPositions(positions, before_base=positions.previous, archive=file.archive)
+
+
+def _decode_whole(content: bytes) -> StreamPositions:
+    positions = msgspec.json.decode(content, type=StreamPositions)
+    check_rows(positions.added)
+    return positions
 
 
 def _with_changes(
@@ -214,9 +221,10 @@ def _with_changes(
     base = base_at(base_token)
     if base.identity != file.identity:
         raise msgspec.ValidationError("its base is of another stream")
-    shards, landed = apply(base.shards, increment.changes)
+    shards, added = apply(base.shards, increment.changes)
+    check_rows(added)
     positions = msgspec.structs.replace(
-        increment.positions, shards=shards, landed=landed, predecessors=base.predecessors
+        increment.positions, shards=shards, added=added, predecessors=base.predecessors
     )
     if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
         raise msgspec.ValidationError(_OTHER_HEADER)

@@ -18,6 +18,7 @@ from kinesis_assets.errors import TableMissing, TableUnreachable, TableUnsuitabl
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.properties import TABLE_PROPERTIES
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import RewriteLog
@@ -27,7 +28,6 @@ from kinesis_assets.table.table_files import TableFiles
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.positions_chain import ChainPolicy
 
 _PROBE = "_kinesis/writable"
 """Always the same name, so that no file has to be deleted."""
@@ -41,19 +41,19 @@ class PositionedTable(TableFiles):
 
     Args:
         uri: The table's path or URI.
-        policy: When a positions file holds all shards, and when shards are archived.
+        policy: How the table is written.
 
     Raises:
         InvalidInput: The path or URI is invalid.
     """
 
-    def __init__(self, uri: str, policy: ChainPolicy | None = None) -> None:
+    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
         super().__init__(uri, policy)
         self.rewrites = RewriteLog(uri, self.files)
 
     def reopened(self) -> PositionedTable:
         """Return the same table with empty caches."""
-        return PositionedTable(self.uri)
+        return PositionedTable(self.uri, self.policy)
 
     def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
         """Create an empty table if none exists. If several processes do so at once, one of them creates it.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.amendment_files import AmendmentFiles
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_chain import PositionsChain
 from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.positions_chain import ChainPolicy
+    from kinesis_assets.kinesis.clock import Clock
 
 
 class TableFiles:
@@ -17,6 +18,7 @@ class TableFiles:
 
     Attributes:
         uri: The table's path or URI, as given.
+        policy: How the table is written.
         folder: The table's folder.
         files: A file system whose root is that folder.
         chain: The positions files and the archive; caches the files it has read.
@@ -24,15 +26,21 @@ class TableFiles:
 
     Args:
         uri: The table's path or URI.
-        policy: When a positions file holds all shards, and when shards are archived.
+        policy: How the table is written.
 
     Raises:
         InvalidInput: The path or URI is invalid.
     """
 
-    def __init__(self, uri: str, policy: ChainPolicy | None = None) -> None:
+    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
         self.uri = uri
+        self.policy = policy
         self.folder = TableFolder.at(uri)
         self.files = self.folder.open()
-        self.chain = PositionsChain(uri, lambda: self.files, policy)
+        self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
         self.amendments = AmendmentFiles(uri, lambda: self.files)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which the table is written."""
+        return self.policy.clock

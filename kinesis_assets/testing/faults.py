@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
@@ -294,8 +295,8 @@ class Faults:
 
     # The limits of the service.
 
-    def enforce_limits(self) -> None:
-        """Enforce the limits of a shard as AWS does, measured with the machine's clock.
+    def enforce_limits(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Enforce the limits of a shard as AWS does, by the machine's clock or another one.
 
         - Reads: five GetRecords per second. After a response of N bytes, none for N / 2 MiB seconds.
         - Writes: 1,000 records and 1 MiB per second. The records of PutRecords that exceed them fail.
@@ -303,7 +304,7 @@ class Faults:
         Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html,
         https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
         """
-        self._interceptor.limits = Limits().faults
+        self._interceptor.limits = Limits(clock).faults
 
     # Any other fault.
 

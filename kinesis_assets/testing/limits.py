@@ -1,4 +1,4 @@
-"""The limits of a shard per second, measured with the machine's clock.
+"""The limits of a shard per second.
 
 Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause after
 a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
@@ -6,7 +6,6 @@ a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Ge
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict, deque
 from http import HTTPStatus
 from math import inf
@@ -19,6 +18,8 @@ from kinesis_assets.testing.partial_puts import put_except
 from kinesis_assets.testing.routing import shards_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_assets.testing.fault_chain import Downstream
     from kinesis_assets.testing.messages import Call
 
@@ -33,7 +34,8 @@ _WRITTEN_BYTES = 1024 * 1024
 class _Window:
     """A sliding window over the last second."""
 
-    def __init__(self, max_count: int, max_bytes: float) -> None:
+    def __init__(self, clock: Callable[[], float], max_count: int, max_bytes: float) -> None:
+        self._clock = clock
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._admitted: deque[tuple[float, int]] = deque()
@@ -44,7 +46,7 @@ class _Window:
 
         A single item is always admitted, because a record may be larger than the limit.
         """
-        now = time.monotonic()
+        now = self._clock()
         while self._admitted and self._admitted[0][0] <= now - 1:
             self._bytes -= self._admitted.popleft()[1]
         if self._admitted and (
@@ -57,27 +59,32 @@ class _Window:
 
 
 class Limits:
-    """The limits of every shard as layers around the service."""
+    """The limits of every shard as layers around the service.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Returns a time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.faults = (
             Fault("GetRecords", self._read),
             Fault("PutRecord", self._put_record),
             Fault("PutRecords", self._put_records),
         )
-        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(_READS, inf))
-        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(_WRITES, _WRITTEN_BYTES))
+        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _READS, inf))
+        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _WRITES, _WRITTEN_BYTES))
         self._readable_at: dict[Any, float] = {}
 
     async def _read(self, call: Call, downstream: Downstream) -> Answer:
         shard = (call.stream, call.shard_id)
-        if time.monotonic() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
+        if self._clock() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
             return Answer.error(THROTTLED)
         answer = await downstream(call)
         if answer.status == HTTPStatus.OK:
             records = answer.members["Records"]
             size = sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
-            self._readable_at[shard] = time.monotonic() + size / _READ_BYTES
+            self._readable_at[shard] = self._clock() + size / _READ_BYTES
         return answer
 
     async def _put_record(self, call: Call, downstream: Downstream) -> Answer:

@@ -111,18 +111,12 @@ def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.timeout(3600)  # it takes a minute on a machine that is otherwise idle
-def test_none_of_ten_runs_on_different_shards_starves_on_a_slow_store(
-    record_property: Callable[[str, object], None],
-) -> None:
-    rounds: list[list[int]] = []
+def test_none_of_three_runs_on_different_shards_starves_on_a_slow_store() -> None:
+    # tests/chaos/test_contention.py does the same with ten runs.
     with slow_bucket(0.02) as bucket:
-        # Which run wins a commit is random: one round may be uneven, but starvation shows in each.
-        while len(rounds) < 3 and not (rounds and min(rounds[-1]) >= 12 / 2):
-            rounds.append(commits_of_each(f"{bucket}/{len(rounds)}", writers=10, commits=120))
-    record_property("commits of each", rounds)
-    assert sum(rounds[-1]) == 120
-    assert min(rounds[-1]) >= 12 / 2, rounds  # half of the mean
+        commits = commits_of_each(f"{bucket}/table", writers=3, commits=18)
+    assert sum(commits) == 18
+    assert min(commits) > 0, commits
 
 
 def test_a_child_adds_nothing_if_another_run_commits_its_parent_first(

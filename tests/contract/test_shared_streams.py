@@ -71,8 +71,8 @@ def test_a_shared_stream_is_read_and_replayed_exactly_once_by_its_arn(
     pipeline.assert_exactly_once()
     assert not [call for call in faults.calls if "StreamName" in call.arguments]
     assert streams_in_table(pipeline) == {pipeline.stream}
-    with project.manager() as manager:
-        identity = manager.client().describe().identity
+    with project.open_stream() as opened:
+        identity = opened.client.describe().identity
     assert identity.arn == shared
     assert pipeline.table.snapshot().positions(identity) is not None
 

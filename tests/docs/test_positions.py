@@ -33,8 +33,8 @@ def clicks(kinesis, monkeypatch, settings, tmp_path):
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     kinesis.create_stream(StreamName="clicks", ShardCount=1)
     kinesis.put_record(StreamName="clicks", Data=b"click", PartitionKey="k")
-    with StreamProject.from_settings("clicks", table="./clicks").manager() as manager:
-        client, table = manager.client(), manager.positioned_table()
+    with StreamProject.from_settings("clicks", table="./clicks").open_stream() as opened:
+        client, table = opened.client, opened.table
         plan = plan_run(client, table, asked=["shardId-000000000000"], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     yield

@@ -15,7 +15,6 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.dagster.settings_table import with_table
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -28,7 +27,7 @@ STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
 def test_the_yaml_block_reads_a_stream_by_its_arn():
     attributes = yaml.safe_load(YAMLS[0])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
-    assert str(resources[io_manager_key("clicks")].client().address) == attributes["stream"]
+    assert str(resources[io_manager_key("clicks")].opened.client.address) == attributes["stream"]
 
 
 def test_the_documented_policy_allows_to_read_another_accounts_stream(local_kinesis, settings, stream):
@@ -63,7 +62,7 @@ def test_every_kind_of_start_is_documented():
 def test_the_yaml_block_defines_a_start_for_each_shard():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
-    assert resources[io_manager_key("clicks")].policy().starts == StartPositions.of(attributes["start"])
+    assert resources[io_manager_key("clicks")].opened.policy.starts == StartPositions.of(attributes["start"])
 
 
 def test_the_documented_command_has_the_documented_settings():
@@ -72,16 +71,6 @@ def test_the_documented_command_has_the_documented_settings():
     pairs = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert words[:2] == ["kinesis-assets", "run"]
     assert parse_settings(pairs) == {"max_records": 1000, "spark_config": {"spark.master": "local[2]"}}
-
-
-def test_the_table_of_settings_is_up_to_date():
-    assert with_table(PAGE) == PAGE, "run python -m kinesis_assets.dagster.settings_table docs/reading.md"
-
-
-@pytest.mark.parametrize("page", ["", PAGE.replace("<!-- end of settings -->", "")])
-def test_a_page_without_the_markers_of_the_table_is_refused(page):
-    with pytest.raises(ValueError, match="in the page"):
-        with_table(page)
 
 
 def test_every_documented_setting_exists():

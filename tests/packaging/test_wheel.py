@@ -29,8 +29,9 @@ pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpa
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     """Run a command and return what it prints on standard output."""
-    # Without the variables of the test process that would let a command import from this repository.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    # Without the variables by which a command, or a task of Spark, would import from this repository.
+    ours = ("AWS_", "PYSPARK_", "PYTHON", "SPARK_")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
         command,
         cwd=cwd,

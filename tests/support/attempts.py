@@ -20,8 +20,8 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -74,17 +74,22 @@ def records(first: int, count: int, seconds: float = NOON) -> list[Record]:
     ]
 
 
-def land(table: PositionedTable, batch_id: int, rows: dict[str, Sequence[Record]]) -> list[DataFile]:
+def land(
+    table: PositionedTable,
+    batch_id: int,
+    rows: dict[str, Sequence[Record]],
+    layout: FileLayout = FileLayout(),
+) -> list[DataFile]:
     """Write the records of each shard to data files."""
-    writer = DataFileWriter(table.files, batch_id)
+    writer = DataFileWriter(table.files, batch_id, layout)
     for shard_id, of_shard in rows.items():
         writer.write(shard_id, record_batch(STREAM.name, shard_id, of_shard))
     return writer.close()
 
 
-def landed_from(start: Position, rows: Sequence[Record]) -> Landed:
-    """Return what a positions file records about new rows of one shard."""
-    return Landed(
+def landed_from(start: Position, rows: Sequence[Record]) -> RangeStats:
+    """Return the stats of new rows of one shard."""
+    return RangeStats(
         start=start,
         through=Position.after(rows[-1].sequence_number),
         first_sequence_number=rows[0].sequence_number,
@@ -110,13 +115,13 @@ class Attempt:
         self.expected = expected
         self.batch_id = batch_id or new_id()
         self.moved: dict[str, ShardPosition] = {}
-        self.landed: dict[str, Landed] = {}
+        self.added: dict[str, RangeStats] = {}
         rows = {}
         for shard_id, count in counts.items():
             first = last_number(expected, shard_id) + 1
             rows[shard_id] = records(first, count)
             if count:
-                self.landed[shard_id] = landed_from(expected.shards[shard_id].position, rows[shard_id])
+                self.added[shard_id] = landed_from(expected.shards[shard_id].position, rows[shard_id])
             self.moved[shard_id] = msgspec.structs.replace(
                 expected.shards[shard_id], position=Position.after(str(first + count - 1))
             )
@@ -130,7 +135,7 @@ class Attempt:
             batch_id=self.batch_id,
             moved=self.moved,
             files=self.files,
-            landed=self.landed,
+            added=self.added,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import SeekResult, seek
 from kinesis_assets.table.table import PositionedTable
 from support.single_task import fill_as_in_spark, land_as_in_spark
+from support.timing import REPLAYING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.run import Land
+    from kinesis_assets.kinesis.clock import Clock as MachineClock
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.replay.outcome import ReplayResult
     from kinesis_assets.table.amendments import Amendment
@@ -63,7 +65,23 @@ class Bench:
 
     @cached_property
     def client(self) -> StreamClient:
-        return StreamClient(self.stream, self.settings, wait=lambda _: None)
+        return StreamClient(self.stream, self.settings)
+
+    # Time
+
+    def set_timing(self, **fields: Any) -> None:
+        """Change fields of `ReadTiming` for the calls from now on."""
+        self.settings = replace(self.settings, timing=replace(self.settings.timing, **fields))
+        self.__dict__.pop("client", None)
+
+    def set_table_policy(self, **fields: Any) -> None:
+        """Change fields of `TablePolicy` for the commits from now on."""
+        self.table = PositionedTable(self.table.uri, replace(self.table.policy, **fields))
+
+    def set_machine_clock(self, clock: MachineClock) -> None:
+        """Replace this machine's clock, for reading and for commits."""
+        self.set_timing(clock=clock)
+        self.set_table_policy(clock=clock)
 
     # The service's clock
 
@@ -203,7 +221,8 @@ class Bench:
         fill: Fill = fill_as_in_spark,
         by: str | None = None,
     ) -> ReplayResult:
-        return replay(fill, self.client, self.table, ReplayWindow.of(start, end), shard_ids, by=by)
+        window = ReplayWindow.of(start, end)
+        return replay(fill, self.client, self.table, window, shard_ids, by=by, retries=REPLAYING)
 
     def seek(self, to: str, *shard_ids: str, by: str = "ann", apply: bool = True) -> SeekResult:
         """Set the positions of some shards, by default of all."""

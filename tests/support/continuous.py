@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run_timing import RunTiming
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ TIMING = RunTiming(20.0, commit_interval=0.05)
 
 
 @dataclass
-class RecordedContinuousRun:
+class RecordedRun:
     """A continuous run that records its reports.
 
     Attributes:
@@ -60,8 +60,9 @@ class RecordedContinuousRun:
             self.continuous_run.stop()
         return landing
 
-    def run(self, *asked: str) -> RecordedContinuousRun:
-        self.continuous_run.run(asked)
+    def run(self, *asked: str) -> RecordedRun:
+        bench = self.bench
+        self.continuous_run.run(plan_run(bench.client, bench.table, asked=asked, policy=self.policy))
         return self
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
     from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
 
 NOON = 1_790_000_000.0
@@ -52,8 +55,14 @@ class Daemon:
         self.instance = instance
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
+        self._stack = ExitStack()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
+
+    @cached_property
+    def opened(self) -> OpenStream:
+        """The stream, kept open, because Dagster makes an instance in memory for each I/O manager."""
+        return self._stack.enter_context(self.project.open_stream())
 
     def tick(self) -> SensorExecutionData | dg.SensorResult:
         """Evaluate the sensor, add the partitions and events that it returns, and keep its cursor."""
@@ -68,8 +77,7 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        with self.project.manager() as manager:
-            return evaluate(manager, self.instance, self.cursor, clock)
+        return evaluate(self.opened, self.instance, self.cursor, clock)
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)
@@ -127,8 +135,7 @@ class Daemon:
 
     def finish(self, *shard_ids: str) -> None:
         """Record in the table that closed shards have been read to their end."""
-        with self.project.manager() as manager:
-            client, table = manager.client(), manager.positioned_table()
+        client, table = self.opened.client, self.opened.table
         listing = client.listing()
         assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
@@ -138,14 +145,14 @@ class Daemon:
             for shard_id in shard_ids
         }
         result = commit(
-            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], landed={}
+            table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], added={}
         )
         assert not result.conflicts
 
     def commit(self, shard_ids: Sequence[str], by: str | None) -> RunResult:
         """Execute a run without recording its events."""
-        with self.project.manager() as manager:
-            client, table, policy = manager.client(), manager.positioned_table(), manager.policy()
+        opened = self.opened
+        client, table, policy = opened.client, opened.table, opened.policy
         plan = plan_run(client, table, asked=shard_ids, policy=policy)
         return execute_run(land_group, client, table, plan, by=by)
 

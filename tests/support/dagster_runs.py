@@ -75,8 +75,8 @@ def partition_statuses(project: StreamProject, instance: dg.DagsterInstance) -> 
 
 def rows_in_table(project: StreamProject) -> list[tuple[str, str]]:
     """Return shard and sequence number of all rows in the table, sorted."""
-    with project.manager() as manager:
-        table = DeltaTable(manager.positioned_table().folder.uri)
+    with project.open_stream() as opened:
+        table = DeltaTable(opened.table.folder.uri)
     columns = table.to_pyarrow_table(columns=["shard_id", "sequence_number"]).to_pylist()
     return sorted((row["shard_id"], row["sequence_number"]) for row in columns)
 

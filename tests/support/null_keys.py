@@ -60,9 +60,9 @@ def without_keys(attempt):
             msgspec.structs.replace(
                 record, partition_key="k" if int(record.sequence_number) % 2 == 0 else None
             )
-            for record in records(int(landed.first_sequence_number), landed.rows)
+            for record in records(int(stats.first_sequence_number), stats.rows)
         ]
-        for shard_id, landed in attempt.landed.items()
+        for shard_id, stats in attempt.added.items()
     }
     attempt.files = land(attempt.table, attempt.batch_id, rows)
     return attempt

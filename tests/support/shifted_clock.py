@@ -1,25 +1,30 @@
-"""The machine's clock, with hours added by a test."""
+"""This machine's clock, which a test can shift."""
 
 from __future__ import annotations
 
 import time
 
 
-class HoursClock:
-    """Stands in for the module `time`."""
+class ShiftedClock:
+    """The machine's time plus an offset. Waits are real.
+
+    Attributes:
+        offset: Seconds that are added to the time since the epoch.
+        passed: Seconds that have passed in addition, by all clocks.
+    """
 
     sleep = staticmethod(time.sleep)
-    _passed = 0.0
 
-    def pass_by(self, hours: float) -> None:
-        """Let so much time have passed."""
-        self._passed += hours * 3600
+    def __init__(self) -> None:
+        self.offset = 0.0
+        self.passed = 0.0
+
+    def advance(self, hours: float) -> None:
+        """Let a number of hours pass."""
+        self.passed += hours * 3600
 
     def monotonic(self) -> float:
-        return time.monotonic() + self._passed
-
-    def time_ns(self) -> int:
-        return time.time_ns() + int(self._passed * 1e9)
+        return time.monotonic() + self.passed
 
     def time(self) -> float:
-        return self.time_ns() / 1e9
+        return time.time() + self.passed + self.offset

@@ -1,13 +1,13 @@
-"""The machine's clock in the hands of a test: whoever waits moves it, and nobody is kept waiting."""
+"""A clock that only waits advance."""
 
 from __future__ import annotations
 
 
 class VirtualTime:
-    """Stands in for the module `time` where one thread alone waits.
+    """A clock for code in which one thread alone waits. Nobody is kept waiting.
 
     Attributes:
-        now: Seconds, as `monotonic` tells them.
+        now: The time in seconds.
         waits: Every wait, in seconds, in order.
     """
 
@@ -16,6 +16,9 @@ class VirtualTime:
         self.waits: list[float] = []
 
     def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:

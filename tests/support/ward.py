@@ -77,7 +77,7 @@ class Ward:
             previous=now.commit_id,
             generation=changes.pop("generation", now.generation + 1),
             batch_id=new_id(),
-            landed=changes.pop("landed", {}),
+            added=changes.pop("added", {}),
             **changes,
         )
         self.table.snapshot().commit([], identity=now.identity, positions=forged)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
-def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that would start a JVM fails."""
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")

@@ -6,7 +6,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.cpu_profile import hottest, profile
-from benchmarks.harness.single_process import no_call_pacing, prepare_landing, run
+from benchmarks.harness.single_process import prepare_landing, run
 from benchmarks.sections.scale.idle_shards import IDLE
 from benchmarks.servers.replay_streams import StreamSpec
 
@@ -24,7 +24,7 @@ BACKLOGS = [
 def measure(server: ReplayServer) -> dict[str, Mapping[str, float]]:
     """Return CPU seconds by location for each profiled piece of work."""
     profiles: dict[str, Mapping[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder, no_call_pacing():
+    with tempfile.TemporaryDirectory() as folder:
         for spec in BACKLOGS:
             server.create(spec)
             _, seconds = profile(prepare_landing(server.url, spec.name, f"{folder}/{spec.name}"))

@@ -68,7 +68,7 @@ def _measure_round(server: ReplayServer) -> list[Tick]:
         definitions = build_kinesis_stream(
             IDLE.name, table=folder, endpoint_url=server.url, region_name=REGION
         )
-        manager = stack.enter_context(StreamProject(IDLE.name, definitions).manager())
+        opened = stack.enter_context(StreamProject(IDLE.name, definitions).open_stream())
         partitions = shard_partitions(IDLE.name)
         cursor: str | None = None
 
@@ -76,7 +76,7 @@ def _measure_round(server: ReplayServer) -> list[Tick]:
             nonlocal cursor
             server.set_latency(LATENCY_MS)
             started = time.monotonic()
-            result = evaluate(manager, instance, cursor)
+            result = evaluate(opened, instance, cursor)
             seconds = time.monotonic() - started
             server.set_latency(0)
             cursor = result.cursor

@@ -16,11 +16,10 @@ from benchmarks.harness.single_process import REGION
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.worker import Command, running
 from benchmarks.servers.replay_streams import StreamSpec
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +129,7 @@ def _seconds_of_single_call(server: ReplayServer, spec: StreamSpec) -> float:
 
 
 def _limit(shards: int, pages: int, call_seconds: float, *, paced: bool) -> float:
-    calls_per_second = min(shards, TASKS * CALLS) / call_seconds
+    calls_per_second = min(shards, TASKS * CONNECTIONS) / call_seconds
     if paced:
         calls_per_second = min(calls_per_second, shards * CALLS_PER_SECOND)
     return calls_per_second * PAGE_RECORDS * pages / (pages + 1)

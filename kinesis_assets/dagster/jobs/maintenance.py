@@ -3,16 +3,14 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
-
-if TYPE_CHECKING:
-    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
@@ -27,25 +25,24 @@ def maintenance_name(stream: str) -> str:
 
 def build_maintenance_job(stream: str) -> dg.JobDefinition:
     """Build the job that performs the due maintenance and reports it as an observation of the raw asset."""
-    manager_key = io_manager_key(stream)
     name = maintenance_name(stream)
 
     @dg.op(
         name=op_key(name),
         out=dg.Out(dg.Nothing),
-        required_resource_keys={manager_key},
+        required_resource_keys={io_manager_key(stream)},
         config_schema={"dry_run": _DRY_RUN},
     )
     def keep(context: dg.OpExecutionContext) -> None:
         from kinesis_assets.table.maintenance.run import maintain  # noqa: PLC0415  # its runs alone
 
-        manager: ShardIOManager = getattr(context.resources, manager_key)
+        opened = open_stream(context.resources, stream)
         steps: list[dict[str, Any]] = []
         try:
             for step in maintain(
-                manager.positioned_table(),
-                manager.client().describe(),
-                retention_days=manager.retention_days,
+                opened.table,
+                opened.client.describe(),
+                retention_days=opened.settings.retention_days,
                 by=context.run_id,
                 dry_run=context.op_config["dry_run"],
             ):

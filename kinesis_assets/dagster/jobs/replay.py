@@ -3,19 +3,16 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.metadata import replay_metadata
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import ShardsNotCommitted
-from kinesis_assets.spark.session import cancel_tagged, prepare, tagged, wrap_spark_errors
-
-if TYPE_CHECKING:
-    from kinesis_assets.dagster.io_manager import ShardIOManager
-    from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
+from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
 _MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
@@ -46,39 +43,35 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
 
     The job materializes each shard for which it added rows, and records an observation for each other shard.
     """
-    manager_key = io_manager_key(stream)
     name = replay_name(stream)
 
-    @dg.op(name=op_key(name), required_resource_keys={manager_key})
+    @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.replay.task import fill  # noqa: PLC0415
         from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
 
         window = ReplayWindow.of(config.start, config.end)
-        manager: ShardIOManager = getattr(context.resources, manager_key)
-        table = manager.positioned_table()
+        opened = open_stream(context.resources, stream)
         # A missing table, or one of another stream, is an error before anything is started or written.
-        table.snapshot().refuse_other_stream(manager.client().describe().identity)
-        manager.start_heartbeat(table, context.get_step_execution_context())
-        prepare(manager.pyspark.spark_config)
-        with wrap_spark_errors(stream):
-            spark = manager.pyspark.spark_session
+        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+        opened.start_heartbeat(context.get_step_execution_context())
+        spark = opened.start_spark()
         tag = f"kinesis-{context.run_id}"
         # An interrupted replay has nothing to commit, so it stops at once.
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
         with graceful_stop.delayed_interrupts(), wrap_spark_errors(stream), tagged(spark, tag):
             result = replay(
                 partial(fill, spark),
-                manager.client(),
-                table,
+                opened.client,
+                opened.table,
                 window,
                 config.shards,
                 by=context.run_id,
             )
         for shard_id, outcome in result.outcomes.items():
             event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
-            metadata = _metadata(stream, outcome, result)
+            metadata = replay_metadata(stream, outcome, result)
             context.log_event(event(raw_key(stream), partition=shard_id, metadata=metadata))
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
@@ -93,26 +86,3 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         read_again()
 
     return job
-
-
-def _metadata(stream: str, outcome: "ReplayOutcome", result: "ReplayResult") -> dict[str, Any]:
-    """Return the metadata of a shard's event. The keys are those of a run's event."""
-    facts: dict[str, str | float | None] = {
-        "stream": stream,
-        "shard": outcome.shard_id,
-        "state": str(outcome.state),
-        "from": str(outcome.start) if outcome.start else None,
-        "through": str(outcome.through) if outcome.through else None,
-        "rows": outcome.rows,
-        "bytes": outcome.bytes,
-        "first_sequence_number": outcome.first_sequence_number,
-        "last_sequence_number": outcome.last_sequence_number,
-        "checksum": None if outcome.checksum is None else str(outcome.checksum),
-        "gaps_filled": outcome.gaps_filled or None,
-        "seconds": round(result.seconds, 3),
-        "table_version": result.version,
-        "batch_id": str(result.batch_id) if outcome.rows else None,
-        "error_class": type(outcome.error).__name__ if outcome.error else None,
-        "error": str(outcome.error) if outcome.error else None,
-    }
-    return {name: value for name, value in facts.items() if value is not None}

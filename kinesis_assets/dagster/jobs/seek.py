@@ -2,17 +2,13 @@
 
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position
-
-if TYPE_CHECKING:
-    from kinesis_assets.dagster.io_manager import ShardIOManager
 
 
 class SeekConfig(dg.Config):
@@ -39,19 +35,18 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
     The run's log and its output metadata report each shard's change. Applied changes are also recorded as
     observations of the raw asset.
     """
-    manager_key = io_manager_key(stream)
     name = seek_name(stream)
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={manager_key})
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={io_manager_key(stream)})
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
         from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 
         if config.all_shards == bool(config.shards):
             raise InvalidInput("give either shards or all_shards")
-        manager: ShardIOManager = getattr(context.resources, manager_key)
+        opened = open_stream(context.resources, stream)
         result = seek(
-            manager.client(),
-            manager.positioned_table(),
+            opened.client,
+            opened.table,
             to=Position.parse(config.to),
             shard_ids=None if config.all_shards else config.shards,
             by=context.run_id,

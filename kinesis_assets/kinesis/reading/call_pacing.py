@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLimit
@@ -11,14 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kinesis_assets.kinesis.quota import Quota
+    from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.records.record import Records
-
-SECONDS_BETWEEN_CALLS = 0.2
-"""A shard allows five GetRecords calls per second (AWS, Kinesis quotas)."""
-
-BYTES_PER_SECOND = 2_000_000
-"""The read rate of a shard. After a larger page it throttles calls until the rate is met (AWS API reference,
-GetRecords)."""
 
 MIN_LIMIT = 100
 """The minimum number of records to request, unless the quota is lower."""
@@ -29,19 +22,22 @@ class CallPacing:
 
     Args:
         max_records: The maximum number of records in a page.
+        timing: The rates that the shard allows, and the clock.
 
     Attributes:
         next_call: The earliest time of the next call, by the monotonic clock.
     """
 
-    def __init__(self, max_records: int) -> None:
+    def __init__(self, max_records: int, timing: ReadTiming) -> None:
         self.next_call = 0.0
+        self._timing = timing
+        self._clock = timing.clock
         self._page_limit = PageLimit(max_records)
         self._mean_bytes = 0.0
 
     def seconds_left(self) -> float:
         """Return the time in seconds until the next call."""
-        return max(0.0, self.next_call - time.monotonic())
+        return max(0.0, self.next_call - self._clock.monotonic())
 
     def limit(self, quotas: Iterable[Quota]) -> int:
         """Return the number of records to request: no more than the quotas are expected to allow."""
@@ -61,14 +57,16 @@ class CallPacing:
         """
         self._page_limit.note_received()
         size = records.payload_bytes + records.key_bytes
-        self.next_call = sent + max(SECONDS_BETWEEN_CALLS, size / BYTES_PER_SECOND)
+        timing = self._timing
+        self.next_call = sent + max(timing.seconds_between_calls, size / timing.bytes_per_second)
         if records:
             self._mean_bytes = records.payload_bytes / len(records)
 
     def note_failure(self, *, too_long: bool) -> None:
         """Record a failed call, or a page that was too long to receive."""
-        seconds = LARGEST_PAGE_BYTES / BYTES_PER_SECOND if too_long else SECONDS_BETWEEN_CALLS
-        self.next_call = time.monotonic() + seconds
+        timing = self._timing
+        largest = LARGEST_PAGE_BYTES / timing.bytes_per_second
+        self.next_call = self._clock.monotonic() + (largest if too_long else timing.seconds_between_calls)
 
     def halve(self, limit: int) -> bool:
         """Lower the page limit, see `PageLimit.halve`."""

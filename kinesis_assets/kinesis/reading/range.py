@@ -38,8 +38,8 @@ class ShardRange(msgspec.Struct, frozen=True):
             unknown.
         retry_seconds: The time in seconds without progress after which the range ends with the records that
             it has, because other shards wait to commit. A shard that has been throttled and has never
-            responded fails. None, and a shard that returns only empty pages, wait for `STALL_SECONDS`. Other
-            failures have a limited number of attempts.
+            responded fails. None, and a shard that returns only empty pages, wait for
+            `ReadTiming.stall_seconds`. Other failures have a limited number of attempts.
         response_timeout: The time in seconds without any data of a response after which the range fails. None
             is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
     """

@@ -6,7 +6,6 @@ caller that reads one shard waits; a caller that reads many shards reads the oth
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from kinesis_assets.kinesis.reading.loss_detector import LossDetector
 from kinesis_assets.kinesis.reading.page_source import PageSource
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
 from kinesis_assets.kinesis.reading.retry_policy import PageRetries, is_throttled, is_too_long, is_transient
-from kinesis_assets.kinesis.reading.stall_detector import STALL_SECONDS, StallDetector
+from kinesis_assets.kinesis.reading.stall_detector import StallDetector
 from kinesis_assets.kinesis.reading.user_records import is_inside, user_records
 from kinesis_assets.kinesis.records.aggregation import is_damaged
 from kinesis_assets.kinesis.records.checksums import checksums
@@ -76,9 +75,9 @@ class ShardReading:
     Raises (while iterating):
         ReadFailed: A call failed after a limited number of attempts.
         ShardSilent: A response took longer than the range's `response_timeout`.
-        ShardThrottled: The shard was throttled for `STALL_SECONDS` or, if it never responded, for the range's
-            `retry_seconds`.
-        ShardStalled: The shard made no progress for `STALL_SECONDS`.
+        ShardThrottled: The shard was throttled for `ReadTiming.stall_seconds` or, if it never responded, for
+            the range's `retry_seconds`.
+        ShardStalled: The shard made no progress for `ReadTiming.stall_seconds`.
         DataLost: Records may have expired unread, and the policy of `expiry` is to fail.
         TooManyBadRecords: The next record is damaged, and `max_bad_records` is reached.
     """
@@ -112,10 +111,12 @@ class ShardReading:
             None if range_.expiry is None else LossDetector(range_.shard_id, range_.expiry, range_.start)
         )
         self._client = client
+        self._timing = timing = client.settings.timing
+        self._clock = timing.clock
         self._stop = stop
         self._reservation = None if limiter is None else limiter.reservation()
-        self._stall_detector = StallDetector(range_.retry_seconds)
-        self._pacing = CallPacing(PAGE_LIMIT)
+        self._stall_detector = StallDetector(range_.retry_seconds, timing)
+        self._pacing = CallPacing(PAGE_LIMIT, timing)
         self._started = False
         self._pages = PageSource(client, range_.shard_id, range_.response_timeout)
         self._deadline: float | None = None
@@ -126,6 +127,8 @@ class ShardReading:
         for step in self.steps():
             if isinstance(step, Records):
                 yield step
+            elif isinstance(step, Pause):
+                self._clock.sleep(step.seconds)
             else:
                 step.block()
 
@@ -172,8 +175,9 @@ class ShardReading:
         if self.end is None and self._stall_detector.stalled:
             raise ShardStalled(
                 self.range.shard_id,
-                f"no record was read from {self.position} in {STALL_SECONDS:.0f} s, and the shard is still "
-                f"{self.millis_behind_latest} ms behind. The records read before are kept; run again",
+                f"no record was read from {self.position} in {self._timing.stall_seconds:.0f} s, and the "
+                f"shard is still {self.millis_behind_latest} ms behind. The records read before are kept; "
+                "run again",
             )
 
     def _release(self) -> None:
@@ -191,7 +195,7 @@ class ShardReading:
         """Return the reason to end the range before the next page, if there is one."""
         if self._stop_requested() or self._used_up:
             return RangeEnd.BOUND
-        timed_out = self._deadline is not None and time.monotonic() >= self._deadline
+        timed_out = self._deadline is not None and self._clock.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
         before_first = self._started and not self.records
         others_wait = self._stall_detector.retry_time_over or any(quota.timed_out for quota in self._quotas)
@@ -262,7 +266,7 @@ class ShardReading:
         if self._loss is not None:
             self._loss.note_records(last.arrival, served, first=self.records == 0)
         if self._deadline is None and self.range.bounds.max_seconds is not None:
-            self._deadline = time.monotonic() + self.range.bounds.max_seconds
+            self._deadline = self._clock.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
             self.first_sequence_number, self.first_arrival = taken.numbers[0], taken[0].arrival
         self.records += len(taken)
@@ -301,13 +305,17 @@ class ShardReading:
 
     def _next_page(self) -> Awaitable[tuple[Page, datetime] | None]:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
-        retries = PageRetries(self._stall_detector, silence_is_final=self.range.response_timeout is not None)
+        retries = PageRetries(
+            self._timing.page_retries,
+            self._stall_detector,
+            silence_is_final=self.range.response_timeout is not None,
+        )
         while True:
             try:
                 iterator = yield from self._pages.iterator(self.position)
                 if self._stop_requested():
                     return None
-                sent, limit = time.monotonic(), self._pacing.limit(self._quotas)
+                sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
                 page, served = yield from self._pages.page(iterator, limit, self.position, self._reservation)
             except CallFailed as error:
                 self._release()
@@ -328,7 +336,7 @@ class ShardReading:
                         f"reading from {self.position} failed: {error}. The records read before are kept; "
                         "run again when the cause is resolved",
                     ) from error
-                yield Pause(max(retries.draw_wait(), self._pacing.seconds_left()))
+                yield Pause(max(retries.wait(), self._pacing.seconds_left()))
                 if self._stop_requested():
                     return None
             else:

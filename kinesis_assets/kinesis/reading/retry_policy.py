@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,11 @@ from kinesis_assets.kinesis.service_time import UNCERTAIN
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
     from kinesis_assets.kinesis.reading.stall_detector import StallDetector
-
-_ATTEMPTS = 6
-"""The maximum number of attempts for one page. Throttled calls do not count: `retry_seconds` limits them."""
+    from kinesis_assets.retry import RetryPolicy
 
 _MIN_ATTEMPTS = 3
 """The minimum number of attempts for a throttled shard, whatever its `retry_seconds`: where many shards share
 the calls of a task, attempts are far apart."""
-
-_LONGEST_WAIT = 5.0
 
 _THROTTLED = frozenset(
     {
@@ -82,11 +77,13 @@ class PageRetries:
     """The failed attempts to read one page.
 
     Args:
+        policy: See `ReadTiming.page_retries`.
         stall_detector: The stall detector of the reading.
         silence_is_final: Whether a call without a response in time is not retried.
     """
 
-    def __init__(self, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
+    def __init__(self, policy: RetryPolicy, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
+        self._policy = policy
         self._stall_detector = stall_detector
         self._silence_is_final = silence_is_final
         self._throttled = self._failed = 0
@@ -115,9 +112,8 @@ class PageRetries:
         self._failed += 1
         if self.is_silent(error):
             return ShardSilent
-        return ReadFailed if self._failed == _ATTEMPTS or not is_transient(error) else None
+        return ReadFailed if self._failed == self._policy.attempts or not is_transient(error) else None
 
-    def draw_wait(self) -> float:
-        """Return a random wait in seconds before the next attempt; its maximum grows with each failure."""
-        longest = min(_LONGEST_WAIT, 0.1 * 2 ** min(self._throttled + self._failed, 10))
-        return random.uniform(0, longest)  # noqa: S311
+    def wait(self) -> float:
+        """Return the seconds to wait before the next attempt."""
+        return self._policy.backoff.wait(self._throttled + self._failed)

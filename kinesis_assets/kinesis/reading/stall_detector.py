@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
+from typing import TYPE_CHECKING
 
-STALL_SECONDS = 300.0
-"""A shard fails after this time without a record and without approaching its tip faster than time passes."""
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.read_timing import ReadTiming
 
 
 class StallDetector:
@@ -17,9 +17,12 @@ class StallDetector:
 
     Args:
         retry_seconds: The maximum time in seconds without progress while other shards wait; None disables it.
+        timing: The maximum time without progress in any case, and the clock.
     """
 
-    def __init__(self, retry_seconds: float | None) -> None:
+    def __init__(self, retry_seconds: float | None, timing: ReadTiming) -> None:
+        self._clock = timing.clock
+        self._stall_seconds = timing.stall_seconds
         self._retry_seconds = retry_seconds
         self._progress_at = 0.0
         self._nearest = math.inf  # milliseconds to the tip at that time
@@ -27,7 +30,7 @@ class StallDetector:
 
     def note_response(self, millis_behind_latest: int, *, any_records: bool) -> None:
         """Record a response."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         gained_ms = self._nearest - millis_behind_latest
         if any_records or gained_ms >= (now - self._progress_at) * 1000:
             self._progress_at, self._nearest = now, millis_behind_latest
@@ -38,12 +41,12 @@ class StallDetector:
     def note_no_progress(self) -> None:
         """Record a call without progress."""
         if self._stalled_since is None:
-            self._stalled_since = time.monotonic()
+            self._stalled_since = self._clock.monotonic()
 
     @property
     def stalled(self) -> bool:
-        """Whether the shard has made no progress for `STALL_SECONDS`."""
-        return self._stalled_for_more_than(STALL_SECONDS)
+        """Whether the shard has made no progress for `ReadTiming.stall_seconds`."""
+        return self._stalled_for_more_than(self._stall_seconds)
 
     @property
     def retry_time_over(self) -> bool:
@@ -52,4 +55,4 @@ class StallDetector:
 
     def _stalled_for_more_than(self, seconds: float) -> bool:
         since = self._stalled_since
-        return since is not None and time.monotonic() - since > seconds
+        return since is not None and self._clock.monotonic() - since > seconds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -11,12 +10,14 @@ import numpy as np
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.transport.awaitables import call_when_ready, wait_for_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.transport.awaitables import Awaitable
 
 _RECEIVE_BYTES = 256 << 10
@@ -80,7 +81,11 @@ class _ResponseParts:
 
 
 def receive(
-    connection: socket, seconds: float, largest_body: int, before_body: Callable[[int], Awaitable[None]]
+    connection: socket,
+    seconds: float,
+    largest_body: int,
+    before_body: Callable[[int], Awaitable[None]],
+    clock: Clock = MACHINE_CLOCK,
 ) -> Awaitable[HttpResponse]:
     """Receive the response to a request.
 
@@ -90,6 +95,7 @@ def receive(
             in total.
         largest_body: Maximum size of the body, in bytes.
         before_body: Called before the body is received, with its length or, if that is unknown, the maximum.
+        clock: Measures the total time.
 
     Raises:
         OSError: The connection failed or was closed before the body; `TimeoutError` if no bytes arrived in
@@ -98,7 +104,7 @@ def receive(
         ProtocolError: The bytes are not an HTTP/1.1 response, or more than one.
     """
     yield from wait_for_socket(connection, seconds)  # a receive call that fails costs more
-    receiver = _Receiver(connection, seconds)
+    receiver = _Receiver(connection, seconds, clock)
     status = 0
     received = memoryview(b"")
     while status < HTTPStatus.OK:  # 1xx precedes the final response
@@ -129,14 +135,15 @@ def receive(
 class _Receiver:
     """Receives from a connection until a deadline, which is `_MAX_SECONDS` away."""
 
-    def __init__(self, connection: socket, seconds: float) -> None:
+    def __init__(self, connection: socket, seconds: float, clock: Clock) -> None:
         self._connection = connection
         self._seconds = seconds
+        self._clock = clock
         self.restart_deadline()
 
     def restart_deadline(self) -> None:
         """Set the deadline to `_MAX_SECONDS` from now."""
-        self._deadline = time.monotonic() + _MAX_SECONDS
+        self._deadline = self._clock.monotonic() + _MAX_SECONDS
 
     def receive(self) -> Awaitable[bytes]:
         """Receive some bytes; empty if the connection was closed."""
@@ -149,7 +156,7 @@ class _Receiver:
         return call_when_ready(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
 
     def _check_deadline(self) -> None:
-        if time.monotonic() > self._deadline:
+        if self._clock.monotonic() > self._deadline:
             raise TimeoutError(f"the response was not complete after {_MAX_SECONDS:.0f} s")
 
 

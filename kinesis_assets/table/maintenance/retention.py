@@ -54,7 +54,7 @@ def expire(
         CommitFailed: All attempts to commit failed.
         CommitUnknown: The table cannot be read after an attempt.
     """
-    batch_id = new_id()
+    batch_id = new_id(table.clock)
     tried: dict[int, Step] = {}
     floor = wanted
 
@@ -117,7 +117,7 @@ def lower_floor(
         CommitFailed: All attempts to commit failed.
         CommitUnknown: The table cannot be read after an attempt.
     """
-    batch_id = new_id()
+    batch_id = new_id(table.clock)
     tried: Step | None = None
 
     def attempt(*, may_commit: bool) -> Step | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from chaos.faults.bench import FaultBench
-from kinesis_assets.kinesis.reading import call_pacing
+from support.timing import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,9 @@ def bench(
     settings: ClientSettings,
     table: PositionedTable,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[FaultBench]:
     """A stream to be created, and a table that is not there yet; no call waits for its turn."""
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    settings = replace(settings, timing=READING)
     bench = FaultBench(kinesis, settings, stream, table, folder=tmp_path / "processes")
     yield bench
     bench.end()

@@ -11,23 +11,20 @@ import sys
 import time
 from pathlib import Path
 
-from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
-from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
+from support.timing import READING, WRITING
 
 TOLD, MORE = "told", "more"
 SECONDS = 60.0
 
 arguments = json.loads(sys.argv[1])
 folder = Path(json.loads(os.environ["FAULT"])["folder"])
-call_pacing.SECONDS_BETWEEN_CALLS = 0.0
-follow_module.MAX_LISTING_AGE = 0.0  # so that each look passes the points of a list too
 
 
 def report(_: object) -> None:
@@ -43,14 +40,18 @@ def report(_: object) -> None:
         time.sleep(0.01)  # between two looks
 
 
-client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
+settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
+client = StreamClient(arguments["stream"], settings)
+table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
 follow = ContinuousRun(
     task.land_group,
     client,
-    PositionedTable(arguments["table"]),
-    ReadPolicy(),
-    RunTiming(SECONDS, commit_interval=0.05),
+    table,
+    policy,
+    # Each iteration lists the shards, so that it passes the points of a list too.
+    RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
     report=report,
     by="the test",
 )
-follow.run(arguments["shards"] or [shard.shard_id for shard in client.list_shards()])
+asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+follow.run(plan_run(client, table, asked=asked, policy=policy))

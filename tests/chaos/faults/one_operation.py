@@ -10,18 +10,17 @@ from typing import Any
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
-from kinesis_assets.table import commit_loop
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.table import PositionedTable
 from support.named_files import NamedFiles
+from support.timing import READING, WRITING
 
 DAYS_LATER = 40
 """Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""
@@ -32,8 +31,9 @@ LOWERED = date(2026, 1, 1)
 
 def operate(arguments: dict[str, Any]) -> None:
     """Do one operation, whole."""
-    client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
-    table = PositionedTable(arguments["table"])
+    settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
+    client = StreamClient(arguments["stream"], settings)
+    table = PositionedTable(arguments["table"], WRITING)
     operation, shard_ids = arguments["operation"], arguments["shards"]
     if operation == "replay":
         result = replay(fill_group, client, table, ReplayWindow.of("TRIM_HORIZON"), shard_ids, by="the test")
@@ -58,6 +58,4 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
 
 
 if __name__ == "__main__":
-    call_pacing.SECONDS_BETWEEN_CALLS = 0.0
-    commit_loop._LONGEST_WAIT = 0.01
     operate(json.loads(sys.argv[1]))

@@ -14,20 +14,19 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table import commit, commit_loop
+from kinesis_assets.table import commit
 from kinesis_assets.table.table import PositionedTable
+from support.timing import READING, WRITING
 
 arguments = json.loads(sys.argv[1])
-call_pacing.SECONDS_BETWEEN_CALLS = 0.0
-commit_loop._LONGEST_WAIT = 0.01
 if "oldest" in arguments:
     commit.MAX_ATTEMPT_AGE = timedelta(seconds=arguments["oldest"])
 if "file_bytes" in arguments:
     resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["file_bytes"], resource.RLIM_INFINITY))
-client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
-table = PositionedTable(arguments["table"])
+settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
+client = StreamClient(arguments["stream"], settings)
+table = PositionedTable(arguments["table"], WRITING)
 asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
 try:
     plan = plan_run(

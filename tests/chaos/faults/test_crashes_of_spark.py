@@ -112,7 +112,7 @@ def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: FaultBenc
     failed = run_of(on_spark, Fault("", "close data file", "after", always=True))
     assert failed.fault.happened
     assert failed.code == 1
-    assert on_spark.rows() == []
+    assert on_spark.stored == []
     assert_next_run_mends_all(on_spark)
 
 
@@ -120,7 +120,7 @@ def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: FaultBench) ->
     failed = run_of(on_spark, Fault("", "write data file", action="ENOSPC", always=True))
     assert failed.code == 1
     assert "No space left on device" in failed.err
-    assert on_spark.rows() == []
+    assert on_spark.stored == []
     assert_next_run_mends_all(on_spark)
 
 

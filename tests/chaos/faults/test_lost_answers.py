@@ -77,8 +77,8 @@ def test_a_dropped_answer_is_seen_as_landed_though_other_runs_went_on(
 ) -> None:
     def others() -> None:
         for _ in range(2):
-            on_s3.put(40)
-            on_s3.go_on(*list(on_s3.listed())[:shards])
+            on_s3.put_many(40)
+            on_s3.run(list(on_s3.listed())[:shards])
 
     before = version(on_s3)
     proxy.commits.append(Commit(after=others))
@@ -146,7 +146,7 @@ def test_a_run_killed_while_its_commit_is_on_the_way_leaves_each_record_exactly_
     process = on_s3.begin(NO_FAULT, environment=proxy.environment)
     started.set()
     assert process.wait().code == -signal.SIGKILL
-    on_s3.put(40)
+    on_s3.put_many(40)
     on_s3.assert_next_run_mends_all()
 
 
@@ -164,7 +164,7 @@ def test_a_killed_runs_commit_that_arrives_after_the_next_runs_is_refused(
     assert held.wait(SECONDS)
     process.signal(signal.SIGKILL)
     assert process.wait().code == -signal.SIGKILL
-    on_s3.put(40)
+    on_s3.put_many(40)
     on_s3.assert_next_run_mends_all()
     release.set()
     assert answered.wait(SECONDS)

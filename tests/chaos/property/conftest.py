@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import boto3
@@ -14,12 +15,11 @@ from chaos.property.seams import Seams
 from chaos.property.stage import House
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import call_pacing, reading, retry_policy
+from kinesis_assets.kinesis.reading import reading
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport import signed_call
-from kinesis_assets.replay import run
-from kinesis_assets.table import commit_loop, data_file_writer
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
+from support.timing import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,18 +45,11 @@ def house(environment: None) -> Iterator[House]:
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-        patch.setattr(call_pacing, "BYTES_PER_SECOND", 10**12)
-        patch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
-        for module in (commit_loop, run):
-            patch.setattr(module, "_LONGEST_WAIT", 0.0)
         patch.setattr(reading, "PAGE_LIMIT", 5)
         for module in (client_module, signed_call):
             patch.setattr(module, "LARGEST_BODY", LONG // 2)
-        patch.setattr(data_file_writer, "ROW_GROUP_BYTES", 500)
-        patch.setattr(data_file_writer, "FILE_BYTES", 2000)
-        patch.setattr(data_file_writer, "_OPEN_FILES", 2)
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
-        reached = ClientSettings(region_name=local.region, endpoint_url=local.endpoint_url)
-        client = StreamClient("orders", reached, attempts=1, wait=lambda _: None)
+        timing = replace(READING, bytes_per_second=10**12)
+        reached = ClientSettings(local.region, local.endpoint_url, timing=timing)
+        client = StreamClient("orders", reached, attempts=1)
         yield House(clock, faults, kinesis, client, Seams(patch))

@@ -20,7 +20,6 @@ from kinesis_assets.errors import (
     TableRewritten,
     TooManyBadRecords,
 )
-from kinesis_assets.ingest import shard_group
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
@@ -31,6 +30,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group, fill_result_of
 from kinesis_assets.replay.window import ReplayWindow
+from support.timing import REPLAYING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -120,7 +120,7 @@ class Runner:
     def _recover(self) -> None:
         since = min(self.onlooker.since.values(), default=None)
         start = self.start if since is None else datetime.fromtimestamp(since, UTC).isoformat()
-        result = replay(_fill, self.client, self.table, ReplayWindow.of(start))
+        result = replay(_fill, self.client, self.table, ReplayWindow.of(start), retries=REPLAYING)
         assert not result.errors
         adopt(self.client, self.table, by="property", apply=True)
 
@@ -209,9 +209,9 @@ def _landing(run: Run) -> Land:
     def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         shares = allowance.shares(min(run.tasks, len(ranges)))
         manifests = []
+        settings = replace(job.settings, max_pool_connections=run.calls_at_once)
         for task, share in enumerate(shares):
-            group = job, ranges[task :: len(shares)], share
-            shard_group.CALLS = run.calls_at_once
+            group = replace(job, settings=settings), ranges[task :: len(shares)], share
             if run.spare == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)

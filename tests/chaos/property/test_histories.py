@@ -9,14 +9,21 @@ from hypothesis import given, settings
 
 from chaos.property.chances import histories
 from chaos.property.stage import House, Stage
+from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.policy import CommitRetries, TablePolicy
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
+from support.timing import NO_WAIT
 
 if TYPE_CHECKING:
     from chaos.property.histories import History
 
-_POLICY = ChainPolicy(max_files=2, min_repeated=0, min_archived=1)
-"""New bases and segments of the archive come within a history."""
+_POLICY = TablePolicy(
+    ChainPolicy(max_files=2, min_repeated=0, min_archived=1),
+    CommitRetries(backoff=NO_WAIT),
+    FileLayout(row_group_bytes=500, file_bytes=2000, open_files=2),
+)
+"""New bases, segments of the archive, row groups and files come within a history."""
 
 _profile = settings.get_current_profile_name()
 _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")

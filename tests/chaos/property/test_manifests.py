@@ -21,6 +21,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.storage import TableFolder
 
 NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)
@@ -28,6 +29,15 @@ JOB = LandingJob("clicks", ClientSettings(), TableFolder.at("s3://lake/clicks"),
 RANGES = [
     ShardRange(name, Position.after("5", sub), Bounds(), ("0", "9")) for name, sub in (("a", None), ("b", 3))
 ]
+READ = RangeStats(
+    start=Position.after("5"),
+    through=Position.after("8"),
+    first_sequence_number="7",
+    last_sequence_number="8",
+    rows=2,
+    bytes=2,
+    checksum=1,
+)
 HONEST = Landing(
     (
         DataFile(
@@ -42,12 +52,12 @@ HONEST = Landing(
     ),
     (
         ShardLanding(
-            *("a", RangeEnd.TIP, 2, 2, 1, "7", None, Position.after("8"), 0, 0, NOON, NOON, 0, NOON),
+            *("a", READ, RangeEnd.TIP, None, 0, 0, NOON, NOON, 0, NOON),
             gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
         ),
         ShardLanding(
-            *("b", None, 0, 0, 0, None, DataLost("b", "lost")),
-            *(Position.after("5", 3), 0, 0, None, None, None, None),
+            *("b", RangeStats.unread(Position.after("5", 3)), None, DataLost("b", "lost")),
+            *(0, 0, None, None, None, None),
             gaps=(),
         ),
     ),
@@ -102,7 +112,7 @@ def test_a_changed_manifest_is_accepted_or_refused_and_never_moves_a_shard_back(
         assert len(str(error).splitlines()) == 1  # noqa: PT017  # whatever is refused
     else:
         for shard in landing.shards:
-            assert int(shard.position.sequence_number or 0) >= 5
+            assert int(shard.stats.through.sequence_number or 0) >= 5
         assert all(file.path.startswith("arrival_date=2026-02-02/part-7-") for file in landing.files)
 
 

@@ -73,8 +73,8 @@ class ContinuousRuns:
 
     def rows(self):
         """Return shard, sequence number and batch id of all rows in the table."""
-        with self.project.manager() as manager:
-            uri = manager.positioned_table().folder.uri
+        with self.project.open_stream() as opened:
+            uri = opened.table.folder.uri
         if not DeltaTable.is_deltatable(uri):
             return []
         columns = ["shard_id", "sequence_number", "batch_id"]
@@ -107,6 +107,23 @@ class TestOneRun:
         events = runs.events(run)
         assert [(shard_id, rows) for shard_id, rows, _ in events if rows] == [(A, 2), (B, 3), (A, 1)]
         assert {batch for _, rows, batch in events if rows} == {batch for _, _, batch in runs.rows()}
+
+    def test_the_shards_are_listed_once_before_the_first_read_as_in_any_other_run(self, source, runs, faults):
+        source.create(1)
+        runs.add(A)
+        assert runs.run(range_tags([A])).status is Status.SUCCESS
+        listed = []
+
+        def record():
+            listed.append(faults.count("ListShards"))
+
+        for tags in (range_tags([A]), continuous_run_tags([A], 1.0, 0.0)):
+            source.put(A, 1)
+            record()
+            faults.before("GetRecords", record, times=1)
+            assert runs.run(tags).status is Status.SUCCESS
+        before, in_a_run, between, in_a_continuous_run = listed
+        assert in_a_continuous_run - between == in_a_run - before
 
     def test_partitions_that_did_not_move_get_no_event(self, source, runs, instance):
         source.create(3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import dagster as dg
@@ -60,10 +59,8 @@ def materialized(instance, run):
 
 def numbers(project):
     """Return the sequence numbers in the table, sorted."""
-    with project.manager() as manager:
-        table = DeltaTable(manager.positioned_table().folder.uri).to_pyarrow_table(
-            columns=["sequence_number"]
-        )
+    with project.open_stream() as opened:
+        table = DeltaTable(opened.table.folder.uri).to_pyarrow_table(columns=["sequence_number"])
     return sorted(table["sequence_number"].to_pylist(), key=int)
 
 
@@ -160,8 +157,8 @@ def test_a_run_that_is_not_stopped_leaves_no_stop_marker(project, source, start,
     del spark
     source.create(1)
     start(project, A)
-    with project.manager() as manager:
-        assert not Path(manager.table, "_kinesis", "stops").exists()
+    with project.open_stream() as opened:
+        assert not Path(opened.settings.table, "_kinesis", "stops").exists()
 
 
 # GracefulStop
@@ -172,8 +169,11 @@ def make_stop():
     """Builds a stop, with events that are set when it requests a stop and when it gives up."""
     requested, given_up = threading.Event(), threading.Event()
 
-    def make(timeout=60.0):
-        return GracefulStop(timeout, request_stop=requested.set, give_up=given_up.set), requested, given_up
+    def make(timeout=60.0, last_seconds=60.0):
+        stop = GracefulStop(
+            timeout, request_stop=requested.set, give_up=given_up.set, last_seconds=last_seconds
+        )
+        return stop, requested, given_up
 
     return make
 
@@ -185,7 +185,7 @@ def test_an_interrupt_is_raised_after_the_work_has_completed(make_stop, number):
 
     def work():
         interrupt(number)
-        assert requested.wait(10)
+        assert requested.wait(300)
         completed.set()
 
     before = signal.getsignal(number)
@@ -195,17 +195,14 @@ def test_an_interrupt_is_raised_after_the_work_has_completed(make_stop, number):
     assert signal.getsignal(number) is before
 
 
-def test_an_interrupt_is_raised_during_the_work_after_the_timeout(make_stop, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
-    stop, _, given_up = make_stop(0.2)
+def test_an_interrupt_is_raised_during_the_work_after_the_timeout(make_stop):
+    stop, _, given_up = make_stop(0.2, last_seconds=0.2)
 
     def work():
         interrupt()
-        threading.Event().wait(30)
+        threading.Event().wait(300)
 
-    began = time.monotonic()
     assert_interrupted(stop, work)
-    assert time.monotonic() - began < 20
     assert given_up.is_set()
 
 
@@ -214,7 +211,7 @@ def test_an_error_caused_by_giving_up_is_an_interrupt(make_stop):
 
     def work():
         interrupt()
-        assert given_up.wait(10)
+        assert given_up.wait(300)
         raise LandingFailed("ended")
 
     assert_interrupted(stop, work)
@@ -225,7 +222,7 @@ def test_an_error_of_the_work_itself_is_raised(make_stop):
 
     def work():
         interrupt()
-        assert requested.wait(10)
+        assert requested.wait(300)
         raise LandingFailed("by itself")
 
     with pytest.raises(LandingFailed):
@@ -233,8 +230,7 @@ def test_an_error_of_the_work_itself_is_raised(make_stop):
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["fails", "hangs"])
-def test_an_interrupt_is_raised_although_stopping_and_giving_up_do_not_work(monkeypatch, hangs):
-    monkeypatch.setattr("kinesis_assets.dagster.graceful_stop._LAST_SECONDS", 0.2)
+def test_an_interrupt_is_raised_although_stopping_and_giving_up_do_not_work(hangs):
     released = threading.Event()
 
     def broken():
@@ -245,11 +241,9 @@ def test_an_interrupt_is_raised_although_stopping_and_giving_up_do_not_work(monk
     def work():
         interrupt()
         interrupt(signal.SIGINT)
-        threading.Event().wait(30)
+        threading.Event().wait(300)
 
-    began = time.monotonic()
-    assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken), work)
-    assert time.monotonic() - began < 20
+    assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken, last_seconds=0.2), work)
     released.set()
 
 

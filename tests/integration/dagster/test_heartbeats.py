@@ -24,8 +24,8 @@ def test_the_heartbeat_of_a_run_ends_with_it(source, project, instance):
     source.create(1)
     assert list(project.materialize(instance, [A]))
     (run,) = instance.get_runs()
-    with project.manager() as manager:
-        assert heartbeats(manager.positioned_table()) == {run.run_id: ENDED}
+    with project.open_stream() as opened:
+        assert heartbeats(opened.table) == {run.run_id: ENDED}
 
 
 def test_the_shards_of_a_killed_command_are_requested_again(

@@ -30,14 +30,14 @@ A = f"shardId-{0:012d}"
 @contextmanager
 def running(daemon: Daemon, shard_id: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start a run whose step has a process of its own, and kill all processes at the end."""
-    with daemon.project.manager() as manager:
+    with daemon.project.open_stream() as opened:
         stream = {
-            "stream": manager.stream,
-            "table": manager.table,
-            "endpoint_url": manager.kinesis.endpoint_url,
+            "stream": opened.name,
+            "table": opened.settings.table,
+            "endpoint_url": opened.kinesis.endpoint_url,
         }
     program = [sys.executable, "-m", "dagster", "asset", "materialize"]
-    options = ["--select", raw_key(manager.stream).to_user_string(), "--partition", shard_id]
+    options = ["--select", raw_key(opened.name).to_user_string(), "--partition", shard_id]
     with log.open("ab") as file:
         process = subprocess.Popen(
             [*program, "-f", str(Path(__file__).parent / "several_processes.py"), *options],
@@ -76,8 +76,8 @@ def test_the_shards_of_a_killed_run_are_requested_again_and_read_exactly_once(
     assert run.status is Status.STARTED
     launched = home.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
     assert launched.records, "the step had no process of its own"
-    with project.manager() as manager:
-        running_heartbeats = list(heartbeats(manager.positioned_table()))
+    with project.open_stream() as opened:
+        running_heartbeats = list(heartbeats(opened.table))
     assert running_heartbeats == ([run.run_id] if operation == "GetRecords" else [])
 
     clock = SensorClock(daemon)
@@ -87,5 +87,5 @@ def test_the_shards_of_a_killed_run_are_requested_again_and_read_exactly_once(
     assert home.get_run_by_id(run.run_id).status is Status.STARTED
     (facts,) = project.run(home, {PARTITION: A})
     assert (facts["state"], facts["rows"]) == ("committed", 30)
-    rows = DeltaTable(manager.table).to_pyarrow_table(columns=["sequence_number"])
+    rows = DeltaTable(opened.settings.table).to_pyarrow_table(columns=["sequence_number"])
     assert sorted(rows["sequence_number"].to_pylist()) == sorted(numbers)

@@ -1,4 +1,4 @@
-"""Fixtures that give a test the public Kinesis emulators, and what they say beside the embedded stream."""
+"""Fixtures with the public Kinesis emulators, and with their differences from the embedded stream."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from integration.emulators.compare import contrasts
-from integration.emulators.differences import is_asked
+from integration.emulators.compare import mismatches
+from integration.emulators.differences import is_called
 from integration.emulators.emulators import Emulator, Service, install, running
-from integration.emulators.talk import Talk
+from integration.emulators.recorded_api import RecordedApi
 from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from integration.emulators.compare import Contrast
-    from integration.emulators.talk import Said
+    from integration.emulators.compare import Mismatch
+    from integration.emulators.recorded_api import Outcome
 
-    Conversation = Callable[[Talk], None]
-    Hear = Callable[[Service, Conversation], dict[str, Said]]
+    Scenario = Callable[[RecordedApi], None]
+    Record = Callable[[Service, Scenario], dict[str, Outcome]]
 
-BEGINNING = 1_800_000_000.25
-"""When the first conversation is held. The fraction tells apart who cuts it off."""
+START = 1_800_000_000.25
+"""The time of the first scenario. Its fraction shows which endpoints truncate times to seconds."""
 
 
 @pytest.fixture(scope="session", params=get_args(Emulator))
 def emulator(request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Each emulator in turn, shared by the session: tests name their own streams."""
+    """Each emulator in turn, for the whole session; tests use streams of their own."""
     if missing := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
-        # A machine that checks the project must not pass by skipping.
+        # In CI, a skipped test would count as passed.
         give_up = pytest.fail if os.environ.get("CI") else pytest.skip
         give_up(f"the emulators need {' and '.join(missing)} on the PATH")
     install()
@@ -48,7 +48,7 @@ def emulator_endpoint(emulator: Service) -> str:
 
 @pytest.fixture(scope="session")
 def embedded(environment: None) -> Iterator[Service]:
-    """An embedded stream that nothing but conversations uses, and whose clock can be stopped."""
+    """An embedded stream that only scenarios use, and whose clock can be stopped."""
     del environment
     stopped: list[float | None] = [None]
 
@@ -63,37 +63,37 @@ def embedded(environment: None) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def hear() -> Hear:
-    """What an endpoint answers in a conversation; each is held once in the session."""
-    heard: dict[tuple[str, str], dict[str, Said]] = {}
+def record() -> Record:
+    """Run a scenario at an endpoint, at most once in the session, and return the outcome of each call."""
+    recorded: dict[tuple[str, str], dict[str, Outcome]] = {}
     clocks: dict[str, float] = {}
 
-    def hold(service: Service, conversation: Conversation) -> dict[str, Said]:
-        name = conversation.__name__.replace("_", " ")
-        if (service.name, name) not in heard:
-            talk = Talk(
+    def record(service: Service, scenario: Scenario) -> dict[str, Outcome]:
+        name = scenario.__name__.replace("_", " ")
+        if (service.name, name) not in recorded:
+            api = RecordedApi(
                 service,
                 name.replace(" ", "-"),
-                clocks.get(service.name, BEGINNING),
-                lambda step: service.name == "embedded" or is_asked(service.name, f"{name}/{step}"),
+                clocks.get(service.name, START),
+                lambda step: service.name == "embedded" or is_called(service.name, f"{name}/{step}"),
             )
             try:
-                conversation(talk)
+                scenario(api)
             finally:
-                clocks[service.name] = talk.now
-                talk.close()
-            heard[service.name, name] = talk.said()
-        return heard[service.name, name]
+                clocks[service.name] = api.now
+                api.close()
+            recorded[service.name, name] = api.outcomes()
+        return recorded[service.name, name]
 
-    return hold
+    return record
 
 
 @pytest.fixture(scope="session")
-def contrasts_of(embedded: Service, hear: Hear) -> Callable[[Service, Conversation], list[Contrast]]:
-    """Everything that an emulator answers otherwise than the embedded stream in a conversation."""
+def mismatches_of(embedded: Service, record: Record) -> Callable[[Service, Scenario], list[Mismatch]]:
+    """Return all differences between an emulator and the embedded stream in a scenario."""
 
-    def compare(emulator: Service, conversation: Conversation) -> list[Contrast]:
-        name = conversation.__name__.replace("_", " ")
-        return list(contrasts(name, hear(embedded, conversation), hear(emulator, conversation)))
+    def compare(emulator: Service, scenario: Scenario) -> list[Mismatch]:
+        name = scenario.__name__.replace("_", " ")
+        return list(mismatches(name, record(embedded, scenario), record(emulator, scenario)))
 
     return compare

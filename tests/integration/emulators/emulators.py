@@ -1,4 +1,4 @@
-"""The public Kinesis emulators of npm, run as child processes: second opinions on how Kinesis answers."""
+"""The public Kinesis emulators of npm as child processes, to compare the embedded stream with."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ STOP_SECONDS = 5
 ACKNOWLEDGE_SECONDS = 5
 CHANGE_MS = 50
 STOPPED_CHANGE_MS = 60_000
-"""How long a stream is CREATING, UPDATING or DELETING while the clock goes, and by a stopped clock."""
+"""How long a stream is CREATING, UPDATING or DELETING while the clock runs, and while it is stopped."""
 
-# Both bind to all interfaces when started their own way. Here they serve a socket that is already bound to
-# loopback, which also leaves no moment in which another process can take the port. Standard input is a
-# socket too. It ends when the test process does, however it ends, and the emulator with it. Each line of it
-# stops the clock at that millisecond, or lets it go on if it is 0, and is answered when that is done.
-# Timers stay real, but for those that end a change of a stream: while the clock stands, they wait until it
-# is moved far enough.
+# By default, both bind to all interfaces. Here they serve a socket that is already bound to the loopback, so
+# that no other process can take the port in between. Standard input is a socket as well. It closes when the
+# test process ends for any reason, and the emulator then exits. Each line on it stops the clock at that
+# millisecond, or lets the clock run if it is 0, and is acknowledged with a dot. Timers use real time, except
+# for those that end a change of a stream: while the clock is stopped, they wait until it is advanced far
+# enough.
 _PREAMBLE = """
 const socket = {fd: Number(process.argv[1])}, {CHANGE_MS, STOPPED_CHANGE_MS} = process.env;
 const present = Date.now, realTimer = setTimeout, {writeSync} = require('fs');
@@ -68,7 +68,8 @@ _SCRIPTS: dict[Emulator, str] = {
         const options = {createStreamMs: ms, updateStreamMs: ms, deleteStreamMs: ms, shardLimit: 1000};
         require('kinesalite')(options).listen(socket);
     """,
-    # It takes ports but no host. Its TLS port, set to 0, has no use here and cannot be turned off.
+    # It has no option for the host. Its TLS port is not used here and cannot be turned off, so it is set to
+    # 0.
     "kinesis-local": """
         const {Server} = require('net'), {listen} = Server.prototype;
         Server.prototype.listen = function (port, done) {
@@ -95,7 +96,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Service:
-    """A Kinesis endpoint, and how to stop its clock at a second since the epoch; None lets it go on."""
+    """A Kinesis endpoint, and a function that stops its clock at a time since the epoch; None lets it run."""
 
     name: str
     endpoint: str
@@ -103,19 +104,19 @@ class Service:
 
 
 class EmulatorError(RuntimeError):
-    """An emulator could not be installed or started, or ended by itself; carries what it printed."""
+    """An emulator could not be installed or started, or ended unexpectedly; the message has its output."""
 
 
 def install() -> Path:
-    """Install the versions that package.json pins, unless they are there, and return node_modules."""
+    """Install the versions that package.json pins, unless they are installed, and return node_modules."""
     manifest = HERE / "package.json"
     modules = HERE / "node_modules"
     with manifest.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # two test sessions may share the folder
+        fcntl.flock(file, fcntl.LOCK_EX)  # several test sessions may share the folder
         pinned: dict[str, str] = json.load(file)["dependencies"]
         if all(_version(modules / name) == version for name, version in pinned.items()):
             return modules
-        # The one optional dependency is native code for a store on disk, and no package needs its scripts.
+        # The only optional dependency is native code for storage on disk, and no package needs its scripts.
         options = ["--no-package-lock", "--no-audit", "--no-fund", "--omit=optional", "--ignore-scripts"]
         result = subprocess.run(
             ["npm", "install", *options],
@@ -133,7 +134,7 @@ def install() -> Path:
 
 @contextmanager
 def running(name: Emulator) -> Iterator[Service]:
-    """Run an installed emulator on a free loopback port, and yield it once it answers."""
+    """Run an installed emulator on a free port of the loopback, and yield it as soon as it responds."""
     control, stdin = socket.socketpair()
     with (
         control,
@@ -153,11 +154,11 @@ def running(name: Emulator) -> Iterator[Service]:
     ):
         control.settimeout(ACKNOWLEDGE_SECONDS)
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        # The child's copies are the only ones left, so its end refuses connections.
+        # Only the child process has these sockets now, so that connections are refused after it ends.
         listener.close()
         stdin.close()
         try:
-            problem = _await_answer(endpoint, process)
+            problem = _await_response(endpoint, process)
             if not problem:
                 yield Service(name, endpoint, partial(_stop_clock, control))
                 problem = _ended(process)
@@ -169,30 +170,30 @@ def running(name: Emulator) -> Iterator[Service]:
 
 
 def client(endpoint: str, **config: Any) -> Any:
-    """Return a boto3 client for an emulator that takes nothing from the caller's AWS or proxy settings."""
+    """Return a boto3 client for an emulator that ignores the AWS and proxy settings of the caller."""
     return boto3.client(
         "kinesis",
         endpoint_url=endpoint,
         region_name=_SETTINGS["AWS_REGION"],
         aws_access_key_id="test",
-        aws_secret_access_key="test",  # noqa: S106 - nothing checks it
+        aws_secret_access_key="test",  # noqa: S106  # it is not verified
         config=Config(proxies={}, **config),
     )
 
 
 def _stop_clock(control: socket.socket, seconds: float | None) -> None:
-    """Tell an emulator what time it is from now on."""
+    """Set the clock of an emulator."""
     try:
         control.sendall(f"{round((seconds or 0) * 1000)}\n".encode())
-        taken = control.recv(1)
+        acknowledgement = control.recv(1)
     except OSError as error:
-        raise EmulatorError(f"the emulator does not take the time: {error}") from error
-    if not taken:
-        raise EmulatorError("the emulator ended by itself")
+        raise EmulatorError(f"the clock of the emulator cannot be set: {error}") from error
+    if not acknowledgement:
+        raise EmulatorError("the emulator ended unexpectedly")
 
 
 def _version(package: Path) -> str | None:
-    """Return the version of a package that is installed in a folder."""
+    """Return the version of the package that is installed in a folder."""
     try:
         version: str = json.loads((package / "package.json").read_text())["version"]
     except FileNotFoundError:
@@ -200,8 +201,8 @@ def _version(package: Path) -> str | None:
     return version
 
 
-def _await_answer(endpoint: str, process: subprocess.Popen[bytes]) -> str:
-    """Call ListStreams until it is answered; return what went wrong instead, if anything."""
+def _await_response(endpoint: str, process: subprocess.Popen[bytes]) -> str:
+    """Call ListStreams until it succeeds, and return a description of the problem, if any."""
     deadline = time.monotonic() + START_SECONDS
     config = {"connect_timeout": 1, "read_timeout": 1, "retries": {"total_max_attempts": 1}}
     with closing(client(endpoint, **config)) as kinesis:
@@ -209,22 +210,22 @@ def _await_answer(endpoint: str, process: subprocess.Popen[bytes]) -> str:
             try:
                 kinesis.list_streams()
             except ClientError as error:
-                return f"refused: {error}"
-            except BotoCoreError:  # not yet
+                return f"returned an error: {error}"
+            except BotoCoreError:  # it has not started yet
                 if problem := _ended(process):
                     return problem
             else:
                 return ""
-    return f"gave no answer in {START_SECONDS} s"
+    return f"did not respond within {START_SECONDS} s"
 
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
-    """Say how a process ended that should be running."""
-    return "" if process.poll() is None else f"ended by itself with {process.returncode}"
+    """Return how a process ended that should be running."""
+    return "" if process.poll() is None else f"ended unexpectedly with {process.returncode}"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process group of an emulator, kindly at first."""
+    """Stop the process group of an emulator with SIGTERM, and then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

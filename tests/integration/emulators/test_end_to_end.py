@@ -1,4 +1,4 @@
-"""The whole way of a record, through resharding, against every endpoint there is."""
+"""Ingestion with resharding, from the put to the table, at the embedded stream and at each emulator."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.settings import ClientSettings
 
-MOST_RUNS = 15
-"""Of one phase: what is put takes three bounded runs, and an emulator may need a few for a shard's end."""
+MAX_RUNS = 15
+"""Maximum number of runs in a phase: the records need three bounded runs, and an emulator may need a few more
+for the end of a shard."""
 
 Record = tuple[str, str, bytes]
 
 
 class Producer:
-    """Puts records, reshards, and remembers what was acknowledged."""
+    """Puts records, reshards, and keeps the records that were acknowledged."""
 
     def __init__(self, kinesis: Any, stream: str) -> None:
         self.acknowledged: list[Record] = []
@@ -39,18 +40,18 @@ class Producer:
         for first in range(0, count, 400):
             numbers = range(first, min(first + 400, count))
             data = [f"{len(self.acknowledged)} {number} é".encode() * (1 + number % 40) for number in numbers]
-            answer = self._kinesis.put_records(
+            response = self._kinesis.put_records(
                 StreamName=self._stream,
                 Records=[{"Data": each, "PartitionKey": f"key {number}"} for number, each in enumerate(data)],
             )
-            assert answer["FailedRecordCount"] == 0
+            assert response["FailedRecordCount"] == 0
             self.acknowledged += [
                 (put["ShardId"], put["SequenceNumber"], each)
-                for put, each in zip(answer["Records"], data, strict=True)
+                for put, each in zip(response["Records"], data, strict=True)
             ]
 
     def reshard(self) -> set[str]:
-        """Split the first shard, and merge its second child with the second shard; the parents."""
+        """Split the first shard, merge its second child with the second shard, and return the parents."""
         first, second = self._listed()
         keys = first["HashKeyRange"]
         middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
@@ -79,31 +80,31 @@ class Producer:
         )
 
 
-def run_until_nothing_moves(project: StreamProject, instance: dg.DagsterInstance) -> dict[str, ShardState]:
-    """Materialize all shards again and again; the states in which they come to rest."""
+def run_until_stable(project: StreamProject, instance: dg.DagsterInstance) -> dict[str, ShardState]:
+    """Materialize all shards until their positions and states no longer change, and return the states."""
     before: dict[str, Any] = {}
-    for _ in range(MOST_RUNS):
-        with project.manager() as manager:
-            shard_ids = [shard.shard_id for shard in manager.client().list_shards()]
-        told = {facts["shard"]: facts for facts in project.materialize(instance, shard_ids)}
-        assert told.keys() == set(shard_ids)
-        assert [facts["error"] for facts in told.values() if facts["state"] == ShardState.FAILED] == []
-        after = {shard_id: (facts["through"], facts["state"]) for shard_id, facts in told.items()}
+    for _ in range(MAX_RUNS):
+        with project.open_stream() as opened:
+            shard_ids = [shard.shard_id for shard in opened.client.list_shards()]
+        results = {result["shard"]: result for result in project.materialize(instance, shard_ids)}
+        assert results.keys() == set(shard_ids)
+        assert [result["error"] for result in results.values() if result["state"] == ShardState.FAILED] == []
+        after = {shard_id: (result["through"], result["state"]) for shard_id, result in results.items()}
         if after == before:
-            return {shard_id: ShardState(facts["state"]) for shard_id, facts in told.items()}
+            return {shard_id: ShardState(result["state"]) for shard_id, result in results.items()}
         before = after
-    raise AssertionError(f"still moving after {MOST_RUNS} runs: {before}")
+    raise AssertionError(f"positions still change after {MAX_RUNS} runs: {before}")
 
 
 def records(table: Path) -> list[Record]:
-    """What the table holds."""
+    """Return the records in the table."""
     columns = DeltaTable(table).to_pyarrow_table(columns=["shard_id", "sequence_number", "data"])
     return sorted((row["shard_id"], row["sequence_number"], row["data"]) for row in columns.to_pylist())
 
 
 @pytest.fixture
-def everything_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
-    """Puts, runs, reshards, puts and runs again at an endpoint, and compares."""
+def check_every_record_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
+    """Put records, run, reshard, put and run again at an endpoint, and compare the table with the puts."""
 
     def check(endpoint: str) -> None:
         table = tmp_path / "table"
@@ -113,14 +114,14 @@ def everything_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
         with closing(client(endpoint)) as kinesis, dg.DagsterInstance.ephemeral() as instance:
             producer = Producer(kinesis, stream)
             producer.put(1_200)
-            states = run_until_nothing_moves(project, instance)
+            states = run_until_stable(project, instance)
             assert set(states.values()) == {ShardState.COMMITTED}
             assert records(table) == sorted(producer.acknowledged)
 
             producer.put(100)
             parents = producer.reshard()
             producer.put(600)
-            states = run_until_nothing_moves(project, instance)
+            states = run_until_stable(project, instance)
 
         assert records(table) == sorted(producer.acknowledged)
         assert {shard_id for shard_id, state in states.items() if state is ShardState.FINISHED} == parents
@@ -132,8 +133,8 @@ def everything_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
 
 @pytest.mark.usefixtures("spark")
 class TestEveryAcknowledgedRecordIsInTheTableOnceAndParentsAreFinished:
-    def test_on_the_embedded_stream(self, everything_once, settings: ClientSettings):
-        everything_once(str(settings.endpoint_url))
+    def test_on_the_embedded_stream(self, check_every_record_once, settings: ClientSettings):
+        check_every_record_once(str(settings.endpoint_url))
 
-    def test_on_a_public_emulator(self, everything_once, emulator_endpoint: str):
-        everything_once(emulator_endpoint)
+    def test_on_a_public_emulator(self, check_every_record_once, emulator_endpoint: str):
+        check_every_record_once(emulator_endpoint)

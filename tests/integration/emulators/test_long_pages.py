@@ -1,4 +1,4 @@
-"""Pages of an emulator that knows no limit of a page's bytes."""
+"""Pages of an emulator that does not limit the size of a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading import call_pacing
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
@@ -28,31 +28,27 @@ if TYPE_CHECKING:
 SHARD = "shardId-000000000000"
 RECORDS, RECORD_BYTES = 10_000, 5_300
 PAGE_BYTES = RECORDS * RECORD_BYTES * 4 // 3
-"""As base64 at least: 67 MiB."""
+"""Minimum size of a page in base64: 67 MiB."""
+
+UNPACED = ReadTiming(seconds_between_calls=0.0, bytes_per_second=1e12)
+"""No call waits for its turn."""
 
 FITTING = 1_250
-"""Records of the largest page that fits, of those that halving requests."""
-
-
-@pytest.fixture(autouse=True)
-def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call waits for its turn."""
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1e12)
+"""Records in the first page that fits, after halving the number of records several times."""
 
 
 @pytest.fixture
 def halved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of records that were too many, in order."""
-    asked: list[int] = []
+    """The numbers of records that were halved, in order."""
+    numbers: list[int] = []
     halve: Callable[[PageLimit, int], bool] = PageLimit.halve
 
-    def noted(limit: PageLimit, records: int) -> bool:
-        asked.append(records)
+    def recorded(limit: PageLimit, records: int) -> bool:
+        numbers.append(records)
         return halve(limit, records)
 
-    monkeypatch.setattr(PageLimit, "halve", noted)
-    return asked
+    monkeypatch.setattr(PageLimit, "halve", recorded)
+    return numbers
 
 
 @pytest.mark.parametrize("emulator", ["kinesalite"], indirect=True)
@@ -71,8 +67,9 @@ def test_pages_of_72_mb_are_halved_until_they_fit(
                 for item in range(first, first + 500)
             ]
             kinesis.put_records(StreamName=stream, Records=entries)
-        reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint))
-        # kinesalite reports the tip with each page, so a run takes one page. Later runs ask for what fits.
+        reading = StreamClient(stream, ClientSettings("us-east-1", emulator.endpoint, timing=UNPACED))
+        # kinesalite reports 0 MillisBehindLatest on each page, so a run reads one page. Later runs read a
+        # page that fits.
         policies = [ReadPolicy()] + [ReadPolicy(bounds=Bounds(max_records=FITTING))] * (
             RECORDS // FITTING - 1
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from kinesis_assets.ingest.land import land
 from kinesis_assets.kinesis.client import StreamClient
+from support.timing import READING
 from support.ward import Ward
 
 if TYPE_CHECKING:
@@ -28,4 +30,4 @@ def bench(bench: Bench, spark: SparkSession) -> Bench:
 @pytest.fixture
 def ward(kinesis: Any, stream: str, settings: ClientSettings, table: PositionedTable) -> Ward:
     """The test's own stream, which it creates, and a table that is not there yet."""
-    return Ward(kinesis, StreamClient(stream, settings, wait=lambda _: None), table)
+    return Ward(kinesis, StreamClient(stream, replace(settings, timing=READING)), table)

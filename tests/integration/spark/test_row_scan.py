@@ -36,10 +36,10 @@ def numbers(ward) -> list[str]:
 def test_the_scan_counts_what_each_commit_says_it_brought(ward, read_rows, numbers):
     del numbers
     now, expected = ward.positions, {}
-    while now.landed:
+    while now.added:
         expected |= {
-            (now.batch_id, shard_id): Counted(landed.rows, landed.checksum)
-            for shard_id, landed in now.landed.items()
+            (now.batch_id, shard_id): Counted(stats.rows, stats.checksum)
+            for shard_id, stats in now.added.items()
         }
         now = ward.table.snapshot().positions_at(now.previous)
     files = [(file.path, file.size) for file in ward.table.snapshot().active_files()]
@@ -96,12 +96,12 @@ def test_a_table_that_was_set_back_lacks_the_rows_of_its_last_commit(ward, read_
 
 def test_what_a_replay_filled_in_is_accounted_for(ward, read_rows, numbers):
     batch_id = 1 << 60
-    landed = ward.positions.landed[A]
+    stats = ward.positions.added[A]
     table = ward.delta.to_pyarrow_table()
     lost = table.filter([number in numbers[6:] for number in table["sequence_number"].to_pylist()])
     ward.delta.delete(f"batch_id = {ward.positions.batch_id} AND shard_id = '{A}'")
     index = lost.schema.get_field_index("batch_id")
     filled = lost.set_column(index, lost.schema.field(index), [[batch_id] * len(lost)])
     write_deltalake(ward.table.folder.uri, filled, mode="append")
-    ward.amendment(batch_id=batch_id, filled={A: landed})
+    ward.amendment(batch_id=batch_id, filled={A: stats})
     assert ward.problems(read_rows=read_rows) == []

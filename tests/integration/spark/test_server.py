@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import InvalidInput, LandingFailed, SparkServerFailed
 from kinesis_assets.spark import connect
-from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.connect import require_answer
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
@@ -248,10 +247,9 @@ def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_p
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, monkeypatch, marker):
-    monkeypatch.setattr(server_module, "UNRESPONSIVE_SECONDS", 5.0)
     monkeypatch.setenv("KINESIS_ASSETS_TEST", marker)
     said = []
-    with SparkServer(tmp_path / "log") as server:
+    with SparkServer(tmp_path / "log", unresponsive_seconds=5.0) as server:
         url, keeper = server.url, Supervisor(server, said.append)
         hanging = {server.pid, *children(server.pid, "java")}
         for java in children(server.pid, "java"):
@@ -266,9 +264,8 @@ def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "SECONDS_TO_ARCHIVE", 1.0)
-    with SparkServer(tmp_path / "log") as server:
+def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path):
+    with SparkServer(tmp_path / "log", seconds_to_archive=1.0) as server:
         (java,) = children(server.pid, "java")
         os.kill(java, signal.SIGSTOP)
         server._process.stdin.close()  # as where this process is killed
@@ -345,4 +342,27 @@ def test_a_server_ends_with_who_kept_it_and_a_run_in_the_middle_says_so(
     assert (status, shards) == (1, [])
     assert f"Error: stream {stream}: the Spark job failed, nothing was committed" in err
     assert not DeltaTable(tmp_path / stream).to_pyarrow_table().num_rows
+    awaited(lambda: not processes_with(marker), "processes are left")
+
+
+# A release of PySpark without the private names
+
+
+WITHOUT_NAMES = """
+from kinesis_assets.spark import pyspark_internals
+
+pyspark_internals.connect_port = pyspark_internals.java_process = lambda spark: None
+"""
+
+
+def test_a_server_without_pysparks_private_names_responds_on_a_free_port_and_ends_whole(
+    environment, tmp_path, monkeypatch, marker
+):
+    del environment
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_NAMES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("MARKER", marker)
+    with SparkServer(tmp_path / "log") as server:
+        require_answer(server.url)
+        assert processes_with(marker)
     awaited(lambda: not processes_with(marker), "processes are left")

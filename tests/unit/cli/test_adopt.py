@@ -33,8 +33,8 @@ def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[]
 
     def run() -> str:
         answer = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")
-        with project.manager() as manager:
-            client, table = manager.client(), manager.positioned_table()
+        with project.open_stream() as opened:
+            client, table = opened.client, opened.table
             plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
             execute_run(land_group, client, table, plan)
         return str(answer["SequenceNumber"])

@@ -30,8 +30,8 @@ def landed(kinesis, stream, settings, tmp_path) -> list[str]:
     project = StreamProject.from_settings(
         stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
     )
-    with project.manager() as manager:
-        client, table = manager.client(), manager.positioned_table()
+    with project.open_stream() as opened:
+        client, table = opened.client, opened.table
         plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     return [record["SequenceNumber"] for record in answer["Records"]]

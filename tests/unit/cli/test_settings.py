@@ -47,15 +47,15 @@ def test_every_setting_of_the_yaml_can_be_set():
 
 def test_they_are_the_stream_s(tmp_path):
     project = project_of("clicks", str(tmp_path), settings=["max_records=7", "commit_interval=2.5"])
-    with project.manager() as manager:
-        assert (manager.max_records, manager.commit_interval) == (7, 2.5)
+    with project.open_stream() as opened:
+        assert (opened.policy.bounds.max_records, opened.settings.commit_interval) == (7, 2.5)
 
 
 def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):
     project = project_of("clicks", str(tmp_path), settings=["spark_config={spark.master: 'local[3]'}"])
-    with project.manager() as manager:
-        assert manager.spark_config["spark.master"] == "local[3]"
-        assert manager.spark_config["spark.ui.enabled"] == "false"
+    with project.open_stream() as opened:
+        assert opened.settings.spark_config["spark.master"] == "local[3]"
+        assert opened.settings.spark_config["spark.ui.enabled"] == "false"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
-from support.daemon import FIRST, LAST, PARTITION, Daemon, Status, Ticking
+from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +26,11 @@ Event = dg.DagsterEventType
 
 
 @pytest.fixture
-def ticking(source, daemon: Daemon) -> Ticking:
+def ticking(source, daemon: Daemon) -> SensorClock:
     """Of a stream with two shards, which are partitions."""
     source.create(2)
     daemon.tick()
-    return Ticking(daemon)
+    return SensorClock(daemon)
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
     mtimes = iter(range(1, 1_000))
 
     def beat(run: dg.DagsterRun) -> None:
-        with daemon.project.manager() as manager:
-            table = manager.positioned_table()
+        opened = daemon.opened
+        table = opened.table
         heartbeat = Heartbeat(table, run.run_id, seconds=60)
         heartbeat._beat()
         seconds = next(mtimes)
-        os.utime(Path(manager.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
+        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
 
     return beat
 
@@ -54,43 +54,43 @@ def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
 
 def test_the_shards_of_a_run_without_further_heartbeats_are_requested_again(ticking, daemon, beat):
     beat(daemon.run({FIRST: A, LAST: B}))
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_SILENT - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_SILENT - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_a_run_keeps_its_shards_as_long_as_it_has_heartbeats(ticking, daemon, beat):
     run = daemon.run({FIRST: A, LAST: B})
     for _ in range(3):
         beat(run)
-        assert ticking.after(SECONDS_SILENT - 1) == []
+        assert ticking.ranges_after(SECONDS_SILENT - 1) == []
 
 
 def test_a_run_that_is_found_to_live_after_all_has_its_shards_again(ticking, daemon, beat):
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
-    ticking.after(0)
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    ticking.ranges_after(0)
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
     beat(run)
-    assert ticking.after(0) == []
+    assert ticking.ranges_after(0) == []
 
 
 def test_a_dead_run_stays_dead_when_maintenance_has_deleted_its_heartbeat(ticking, daemon, beat):
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
-    ticking.after(0)
-    ticking.after(SECONDS_SILENT)
-    with daemon.project.manager() as manager:
-        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
-    assert ticking.after(0) == [(A, B)]
+    ticking.ranges_after(0)
+    ticking.ranges_after(SECONDS_SILENT)
+    opened = daemon.opened
+    Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id).unlink()
+    assert ticking.ranges_after(0) == [(A, B)]
 
 
 def test_a_sensor_without_its_cursor_begins_to_count_again(ticking, daemon, beat):
     beat(daemon.run({FIRST: A, LAST: B}))
-    ticking.after(0)
+    ticking.ranges_after(0)
     daemon.cursor = None
-    assert ticking.after(SECONDS_SILENT) == []
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    assert ticking.ranges_after(SECONDS_SILENT) == []
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
 
 
 @pytest.mark.parametrize("offset", [-7 * 86_400, 7 * 86_400], ids=["behind", "ahead"])
@@ -99,36 +99,36 @@ def test_the_clocks_of_the_machines_may_differ(ticking, daemon, beat, offset):
     run = daemon.run({FIRST: A, LAST: B})
     for _ in range(3):
         beat(run)
-        assert ticking.after(SECONDS_SILENT - 1) == []
-    ticking.after(0)
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+        assert ticking.ranges_after(SECONDS_SILENT - 1) == []
+    ticking.ranges_after(0)
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
 
 
 def test_where_heartbeats_cannot_be_listed_no_run_is_taken_for_dead(ticking, daemon, beat, monkeypatch):
     beat(daemon.run({FIRST: A, LAST: B}))
-    ticking.after(0)
+    ticking.ranges_after(0)
 
     def refuse(_):
         raise OSError("slow down")
 
     with monkeypatch.context() as patch:
         patch.setattr("kinesis_assets.dagster.sensor_runs.heartbeats", refuse)
-        assert ticking.after(SECONDS_SILENT) == []
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+        assert ticking.ranges_after(SECONDS_SILENT) == []
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
 
 
 def test_one_long_gap_between_two_ticks_is_no_silence(ticking, daemon, beat):
     """As when the machine was suspended, and its runs with it."""
     beat(daemon.run({FIRST: A, LAST: B}))
-    ticking.after(0)
-    assert ticking.suspended(7 * 86_400) == []
-    assert ticking.after(SECONDS_SILENT - SECONDS_SILENT / 5 - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    ticking.ranges_after(0)
+    assert ticking.ranges_after_pause(7 * 86_400) == []
+    assert ticking.ranges_after(SECONDS_SILENT - SECONDS_SILENT / 5 - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_a_sensor_with_a_long_interval_finds_a_dead_run_after_five_further_ticks(ticking, daemon, beat):
     beat(daemon.run({FIRST: A, LAST: B}))
-    assert [ticking.suspended(3600) for _ in range(6)] == [[], [], [], [], [], [(A, B)]]
+    assert [ticking.ranges_after_pause(3600) for _ in range(6)] == [[], [], [], [], [], [(A, B)]]
 
 
 # Runs whose raw asset is done
@@ -139,8 +139,8 @@ def end(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
     """Ends the heartbeat of a run in order."""
 
     def end(run: dg.DagsterRun) -> None:
-        with daemon.project.manager() as manager:
-            heartbeat = Heartbeat(manager.positioned_table(), run.run_id, seconds=60)
+        opened = daemon.opened
+        heartbeat = Heartbeat(opened.table, run.run_id, seconds=60)
         heartbeat.start()
         heartbeat.end()
         heartbeat._thread.join()
@@ -155,10 +155,10 @@ def test_a_run_that_goes_on_after_its_raw_asset_frees_its_shards_and_is_not_dead
     run = daemon.run({FIRST: A, LAST: B})
     if was_seen:
         beat(run)
-        assert ticking.after(0) == []
+        assert ticking.ranges_after(0) == []
     end(run)
-    assert ticking.after(0) == [(A, B)]
-    assert ticking.after(30 * 86_400) == [(A, B)]
+    assert ticking.ranges_after(0) == [(A, B)]
+    assert ticking.ranges_after(30 * 86_400) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
     assert run.run_id not in caplog.text
 
@@ -167,27 +167,27 @@ def test_the_single_shard_of_a_run_that_goes_on_is_requested_as_a_range(source, 
     source.create(1)
     daemon.tick()
     end(daemon.run({PARTITION: A}))
-    assert Ticking(daemon).after(0) == [(A, A)]
+    assert SensorClock(daemon).ranges_after(0) == [(A, A)]
 
 
 def test_a_heartbeat_that_is_gone_has_ended(ticking, daemon, beat):
     """Markers are deleted after a while; the sensor may have been off meanwhile."""
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
-    assert ticking.after(0) == []
-    with daemon.project.manager() as manager:
-        Path(manager.table, HEARTBEATS_FOLDER, run.run_id).unlink()
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    opened = daemon.opened
+    Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id).unlink()
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
 
 
 def test_a_step_that_is_tried_again_has_its_shards_again_and_can_die(ticking, daemon, beat, end):
     run = daemon.run({FIRST: A, LAST: B})
     end(run)
-    assert ticking.after(0) == [(A, B)]
+    assert ticking.ranges_after(0) == [(A, B)]
     beat(run)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_SILENT) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
 
 
@@ -195,10 +195,10 @@ def test_what_is_missing_of_a_run_that_goes_on_is_reported(source, ticking, daem
     source.put(A, 3)
     run = daemon.run({FIRST: A, LAST: B})
     result = daemon.commit([A, B], run.run_id)
-    ticking.after(0)
+    ticking.ranges_after(0)
     assert daemon.materializations() == []
     end(run)
-    ticking.after(0)
+    ticking.ranges_after(0)
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(result.batch_id)]
 
 
@@ -208,15 +208,15 @@ def test_what_is_missing_of_a_run_that_goes_on_is_reported(source, ticking, daem
 @pytest.mark.parametrize("status", [Status.NOT_STARTED, Status.STARTING], ids=lambda status: status.value)
 def test_a_run_that_never_starts_holds_its_shards_for_half_an_hour(ticking, daemon, status):
     daemon.run({FIRST: A, LAST: B}, status)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_TO_START - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_TO_START - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_a_run_in_dagsters_queue_holds_its_shards_for_as_long_as_it_is_there(ticking, daemon):
     daemon.run({FIRST: A, LAST: B}, Status.QUEUED)
-    assert ticking.after(0) == []
-    assert ticking.after(30 * 86_400) == []
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(30 * 86_400) == []
 
 
 # Runs without any heartbeat, by how far their step is
@@ -249,30 +249,30 @@ def test_a_run_that_dies_before_its_first_heartbeat_holds_its_shards_for_half_an
     ticking, daemon, reach, event
 ):
     reach(daemon.run({FIRST: A, LAST: B}), event)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_TO_PLAN - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_TO_PLAN - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_a_run_whose_step_begins_late_has_as_long_to_its_first_heartbeat(ticking, daemon, beat, reach):
     """As one that was queued, or has other steps before."""
     run = daemon.run({FIRST: A, LAST: B})
-    assert ticking.after(0) == []
+    assert ticking.ranges_after(0) == []
     reach(run, Event.STEP_START, "another_step")
-    assert ticking.after(HOURS_TO_COMMIT - SECONDS_TO_PLAN) == []
+    assert ticking.ranges_after(HOURS_TO_COMMIT - SECONDS_TO_PLAN) == []
     reach(run, Event.STEP_START)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_TO_PLAN - 1) == []
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_TO_PLAN - 1) == []
     beat(run)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_SILENT - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_SILENT - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_one_long_gap_between_two_ticks_is_no_long_plan(ticking, daemon, reach):
     reach(daemon.run({FIRST: A, LAST: B}), Event.STEP_START)
-    ticking.after(0)
-    assert ticking.suspended(7 * 86_400) == []
+    ticking.ranges_after(0)
+    assert ticking.ranges_after_pause(7 * 86_400) == []
 
 
 def test_a_run_whose_step_has_not_begun_holds_its_shards_until_it_could_no_longer_commit(
@@ -280,17 +280,17 @@ def test_a_run_whose_step_has_not_begun_holds_its_shards_until_it_could_no_longe
 ):
     run = daemon.run({FIRST: A, LAST: B})
     reach(run, Event.STEP_START, "another_step")
-    assert ticking.after(0) == []
-    assert ticking.after(HOURS_TO_COMMIT - 1) == []
-    assert ticking.after(1) == [(A, B)]
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(HOURS_TO_COMMIT - 1) == []
+    assert ticking.ranges_after(1) == [(A, B)]
 
 
 def test_a_step_that_waits_to_be_tried_again_is_not_dead(ticking, daemon, reach):
     run = daemon.run({FIRST: A, LAST: B})
     reach(run, Event.STEP_START)
     reach(run, Event.STEP_UP_FOR_RETRY)
-    assert ticking.after(0) == []
-    assert ticking.after(SECONDS_TO_PLAN) == []
+    assert ticking.ranges_after(0) == []
+    assert ticking.ranges_after(SECONDS_TO_PLAN) == []
 
 
 @pytest.mark.parametrize("event", ENDED_WITHOUT_HEARTBEAT, ids=lambda event: event.value)
@@ -301,8 +301,8 @@ def test_a_run_that_goes_on_after_its_raw_step_ended_without_heartbeat_frees_its
     run = daemon.run({FIRST: A, LAST: B})
     reach(run, Event.STEP_START)
     reach(run, event)
-    assert ticking.after(0) == [(A, B)]
-    assert ticking.after(HOURS_TO_COMMIT) == [(A, B)]
+    assert ticking.ranges_after(0) == [(A, B)]
+    assert ticking.ranges_after(HOURS_TO_COMMIT) == [(A, B)]
     assert Cursor.parse(daemon.cursor).liveness.dead == set()
 
 
@@ -313,18 +313,18 @@ def test_the_single_shard_of_a_dead_run_is_requested_as_a_range(source, daemon, 
     """Dagster's queue may hold a second run of the same `dagster/partition` back until the first one ends."""
     source.create(1)
     daemon.tick()
-    ticking = Ticking(daemon)
+    ticking = SensorClock(daemon)
     beat(daemon.run({PARTITION: A}))
-    ticking.after(0)
-    assert ticking.after(SECONDS_SILENT) == [(A, A)]
+    ticking.ranges_after(0)
+    assert ticking.ranges_after(SECONDS_SILENT) == [(A, A)]
 
 
 def test_the_log_names_a_dead_run_once_and_what_to_do(ticking, daemon, beat, caplog):
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
-    ticking.after(0)
-    ticking.after(SECONDS_SILENT)
-    ticking.after(SECONDS_SILENT)
+    ticking.ranges_after(0)
+    ticking.ranges_after(SECONDS_SILENT)
+    ticking.ranges_after(SECONDS_SILENT)
     (message,) = (record.getMessage() for record in caplog.records if run.run_id in record.getMessage())
     assert "Terminate it in the UI" in message
 
@@ -332,8 +332,8 @@ def test_the_log_names_a_dead_run_once_and_what_to_do(ticking, daemon, beat, cap
 def test_a_tick_without_a_request_names_the_dead_run(ticking, daemon, beat):
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
-    ticking.after(0)
-    ticking.after(SECONDS_SILENT)
+    ticking.ranges_after(0)
+    ticking.ranges_after(SECONDS_SILENT)
     daemon.run({FIRST: A, LAST: B}, Status.QUEUED)
     message = daemon.tick().skip_reason.skip_message
     assert f"run {run.run_id} shows no sign of life" in message
@@ -344,12 +344,12 @@ def test_what_a_dead_run_committed_is_reported_before_it_is_marked_as_ended(sour
     run = daemon.run({FIRST: A, LAST: B})
     beat(run)
     result = daemon.commit([A, B], run.run_id)
-    ticking.after(0)
+    ticking.ranges_after(0)
     assert daemon.materializations() == []
-    ticking.after(SECONDS_SILENT)
+    ticking.ranges_after(SECONDS_SILENT)
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(result.batch_id)]
     daemon.end(run, Status.FAILURE)
-    ticking.after(0)
+    ticking.ranges_after(0)
     assert len(daemon.materializations()) == 1
 
 
@@ -358,8 +358,8 @@ def test_a_replay_makes_no_shard_busy_and_is_found_dead_too(ticking, daemon, ins
     config = {"ops": {op_key(job.name): {"config": {"start": "TRIM_HORIZON"}}}}
     run = instance.create_run_for_job(job, status=Status.STARTED, run_config=config)
     beat(run)
-    assert ticking.after(0) == [(A, B)]
-    ticking.after(SECONDS_SILENT)
+    assert ticking.ranges_after(0) == [(A, B)]
+    ticking.ranges_after(SECONDS_SILENT)
     assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
 
 

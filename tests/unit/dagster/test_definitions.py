@@ -6,16 +6,12 @@ import ast
 import importlib
 import inspect
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import jsonschema
 import pytest
 import yaml
 from dagster._config import process_config, validate_config
@@ -25,7 +21,6 @@ from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 
 import kinesis_assets
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.definitions import defs
@@ -45,16 +40,6 @@ dagsters_own_warnings = pytest.mark.filterwarnings(
     "ignore::dagster.PreviewWarning",
     "ignore:`parse_obj_as` is deprecated:DeprecationWarning",
 )
-
-
-def python(code: str, **env: str) -> str:
-    """What a fresh interpreter prints."""
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=os.environ | env, cwd=PROJECT
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # The deployed definitions
@@ -110,115 +95,7 @@ def test_two_streams_live_side_by_side(tmp_path):
     assert both.get_repository_def().has_sensor_def("kinesis__page_views_v2_raw_sensor")
 
 
-# dg
-
-
-@pytest.mark.parametrize("what", ["yaml", "defs"])
-def test_dg_check_passes(what):
-    done = subprocess.run(
-        [Path(sys.prefix, "bin", "dg"), "check", what],
-        cwd=PROJECT,
-        env=os.environ | {"VIRTUAL_ENV": sys.prefix},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 # The YAML form
-
-
-def test_the_settings_are_the_arguments_of_the_builder_with_their_defaults():
-    arguments = inspect.signature(build_kinesis_stream).parameters
-    assert list(arguments) == list(StreamSettings.model_fields)
-    for name, field in StreamSettings.model_fields.items():
-        default = inspect.Parameter.empty if field.is_required() else field.default
-        assert arguments[name].default == default, name
-    positional = [name for name, each in arguments.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    assert positional == ["stream"]
-
-
-def properties() -> dict[str, Any]:
-    """The fields of the YAML, as `dg` and editors show them."""
-    return KinesisStreamComponent.get_model_cls().model_json_schema()["properties"]
-
-
-def test_the_schema_of_the_yaml_describes_every_setting():
-    assert list(properties()) == list(StreamSettings.model_fields)
-    for name, field in StreamSettings.model_fields.items():
-        shown = properties()[name]
-        assert shown["description"] == field.description, name
-        assert shown["examples"] == field.examples, name
-        assert shown.get("default") == (None if field.is_required() else field.default), name
-
-
-@pytest.mark.parametrize("name", StreamSettings.model_fields)
-def test_every_example_of_a_setting_is_valid(name):
-    field = StreamSettings.model_fields[name]
-    assert field.examples
-    for example in field.examples:
-        build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | {name: example})
-        jsonschema.validate(example, properties()[name])
-
-
-def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
-    choices = {
-        name: get_args(StreamSettings.model_fields[name].annotation)
-        for name in ("on_data_loss", "on_recreated")
-    }
-    assert choices == {"on_data_loss": ("fail", "continue"), "on_recreated": ("fail", "restart")}
-    for name, values in choices.items():
-        assert properties()[name]["anyOf"][0]["enum"] == list(values)
-    assert properties()["max_records"]["exclusiveMinimum"] == 0
-    assert properties()["commit_interval"]["minimum"] == 0.2
-    assert properties()["retention_days"]["maximum"] == 36_500
-
-
-OUT_OF_RANGE = [
-    *((f"max_{run}{name}", 0) for run in ("", "run_") for name in ("records", "bytes", "seconds")),
-    ("max_bad_records", -1),
-    ("stop_timeout", -1),
-    ("follow_for", 0),
-    ("commit_interval", 0.1),
-    ("retention_days", 0),
-    ("retention_days", 36_501),
-    ("sensor_interval_seconds", -1),
-    ("on_data_loss", "ignore"),
-    ("on_recreated", "merge"),
-    ("max_records", "many"),
-    ("sdk_parser", 7),
-    ("spark_config", 7),
-    ("colour", "red"),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
-def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, value):
-    fields = {"stream": "clicks", "table": "clicks", name: value}
-    said = []
-    for refuse in (
-        lambda: build_kinesis_stream(**fields),
-        lambda: KinesisStreamComponent(**fields),
-        lambda: parse_settings([f"{name}={value}"]),
-    ):
-        with pytest.raises(InvalidInput) as caught:
-            refuse()
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    assert name in said[0]
-    assert said[2] == f"--set: {said[0]}" or name == "colour"
-    assert not any("\n" in each for each in said)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(fields, KinesisStreamComponent.get_model_cls().model_json_schema())
-
-
-@pytest.mark.parametrize("name", StreamSettings.model_fields)
-def test_every_field_of_the_yaml_may_be_a_template(name):
-    template = "{{ env.SETTING_OF_THE_TESTS }}"
-    jsonschema.validate(template, properties()[name])
-    KinesisStreamComponent.get_model_cls()(**{"stream": "clicks", "table": "clicks"} | {name: template})
 
 
 @dagsters_own_warnings
@@ -308,7 +185,7 @@ def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_pat
     stored.write_text(json.dumps(starts) if suffix == "json" else yaml.safe_dump(starts), encoding="utf-8")
     key = io_manager_key("clicks")
     inline, from_file = (
-        (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].policy().starts
+        (loaded(stream="clicks", table="clicks", start=start)[1].resources or {})[key].opened.policy.starts
         for start in (starts, f"file://{stored}")
     )
     assert inline == from_file == StartPositions.of(starts)
@@ -397,17 +274,17 @@ def test_a_stream_by_its_arn_has_the_names_of_its_name_and_calls_by_its_arn():
     assert [job.name for job in by_arn.jobs] == [job.name for job in by_name.jobs]
     with manager_of(by_arn).process_config_and_initialize_cm() as manager:
         assert manager.stream == "clicks"
-        assert str(manager.client().address) == ARN
-        assert manager.client().settings.region_name == "eu-west-1"
+        assert str(manager.opened.client.address) == ARN
+        assert manager.opened.client.settings.region_name == "eu-west-1"
     with manager_of(by_name).process_config_and_initialize_cm() as manager:
-        assert str(manager.client().address) == "clicks"
+        assert str(manager.opened.client.address) == "clicks"
 
 
 @dagsters_own_warnings
 def test_the_component_takes_an_arn():
     _, definitions = loaded(stream=ARN, table="clicks")
     with manager_of(definitions).process_config_and_initialize_cm() as manager:
-        assert str(manager.client().address) == ARN
+        assert str(manager.opened.client.address) == ARN
 
 
 @pytest.mark.parametrize(
@@ -468,16 +345,6 @@ def test_type_checkers_see_the_public_names_where_they_are_loaded_from():
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'kinesis_assets' has no attribute 'nothing'"):
         _ = kinesis_assets.nothing
-
-
-@pytest.mark.parametrize(
-    "module", ["kinesis_assets", "kinesis_assets.ingest.land", "kinesis_assets.ingest.task"]
-)
-def test_what_sparks_workers_import_loads_neither_dagster_nor_delta(module):
-    """Workers fork, which delta-rs does not survive, and start for each job."""
-    loaded = python(f"import sys, {module}; print(*sorted(sys.modules))").split()
-    assert module in loaded
-    assert not [name for name in loaded if name.partition(".")[0] in {"dagster", "deltalake"}]
 
 
 # dagster.yaml

@@ -18,11 +18,11 @@ from kinesis_assets.table.upkeep import Upkeep
 def made(project, source):
     """The stream and its table, without a row."""
     source.create(1)
-    with project.manager() as manager:
-        listing = manager.client().listing()
+    with project.open_stream() as opened:
+        listing = opened.client.listing()
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
-        freeze(manager.positioned_table(), listing, starts)
-        return manager.positioned_table(), listing.summary.identity
+        freeze(opened.table, listing, starts)
+        return opened.table, listing.summary.identity
 
 
 def schedules_of(**fields):

@@ -28,8 +28,8 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 
 def standing(daemon: Daemon) -> StreamPositions:
-    with daemon.project.manager() as manager:
-        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    opened = daemon.opened
+    found = opened.table.snapshot().positions(opened.client.describe().identity)
     assert found is not None
     return found
 
@@ -43,10 +43,10 @@ def fill(daemon: Daemon) -> Amendment:
         previous=None,
         batch_id=new_id(),
         at=positions.identity.created,
-        filled={A: positions.landed[A]},
+        filled={A: positions.added[A]},
     )
-    with daemon.project.manager() as manager:
-        manager.positioned_table().snapshot().commit([], identity=positions.identity, amendment=amendment)
+    opened = daemon.opened
+    opened.table.snapshot().commit([], identity=positions.identity, amendment=amendment)
     return amendment
 
 
@@ -76,7 +76,7 @@ def test_a_run_that_died_between_commit_and_event_is_told_once_with_what_it_comm
             "bytes": 15,
             "first_sequence_number": numbers[0],
             "last_sequence_number": numbers[-1],
-            "checksum": str(outcome.checksum),
+            "checksum": str(outcome.stats.checksum),
             "batch_id": str(result.batch_id),
         }
     ]
@@ -119,9 +119,9 @@ def test_what_a_run_told_itself_is_not_told_again(source, daemon):
     run = daemon.run({FIRST: A, LAST: B})
     result = daemon.commit([A, B], run.run_id)
     batch = {"batch_id": str(result.batch_id)}
-    daemon.tell(run, dg.AssetMaterialization(raw_key(source.name), partition=A, metadata=batch))
+    daemon.report_event(run, dg.AssetMaterialization(raw_key(source.name), partition=A, metadata=batch))
     # Rows that were committed before a shard failed: it is to be seen as failed.
-    daemon.tell(run, dg.AssetObservation(raw_key(source.name), partition=B, metadata=batch))
+    daemon.report_event(run, dg.AssetObservation(raw_key(source.name), partition=B, metadata=batch))
     daemon.end(run, Status.FAILURE)
     daemon.tick()
     assert [facts for facts in daemon.materializations() if "rows" in facts] == []
@@ -169,12 +169,12 @@ def test_a_past_that_cannot_be_read_stops_neither_runs_nor_the_events_of_commits
     source.put(A, 3)
     result = daemon.commit([A], None)
     amendment = fill(daemon)
-    with daemon.project.manager() as manager:
-        path = Path(manager.positioned_table().uri, "_kinesis", "past", f"{amendment.commit_id}.json")
+    opened = daemon.opened
+    path = Path(opened.table.uri, "_kinesis", "past", f"{amendment.commit_id}.json")
     content = path.read_bytes()
     path.write_text("{")
 
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
 
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(result.batch_id)]
     assert f"{amendment.commit_id}.json cannot be decoded" in caplog.text
@@ -197,7 +197,7 @@ def test_a_commit_that_cannot_be_read_now_stops_no_run_and_is_told_later(source,
 
     with monkeypatch.context() as patch:
         patch.setattr(CommitLink, "of_positions", refuse)
-        assert daemon.spans() == [(A,)]
+        assert daemon.requested_ranges() == [(A,)]
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(amendment.batch_id)]
     daemon.tick()
     assert [facts["batch_id"] for facts in daemon.materializations()] == [
@@ -215,10 +215,10 @@ def chain(source, daemon) -> dict[int, CommitLink]:
     source.create(1)
     source.put(A, 3)
     daemon.commit([A], None)
-    landed = standing(daemon).landed
+    added = standing(daemon).added
     base = new_id()
     return {
-        number: CommitLink(number, number - 1 or None, base + number, None, landed, {A: "committed"})
+        number: CommitLink(number, number - 1 or None, base + number, None, added, {A: "committed"})
         for number in range(1, 11)
     }
 
@@ -304,7 +304,7 @@ def test_a_runs_events_are_read_once_for_all_of_its_commits_and_no_more_than_it_
     run = daemon.run({PARTITION: A})
     by_runs(chain, run)
     for link in chain.values():
-        daemon.tell(run, link.event(daemon.project.stream, A))
+        daemon.report_event(run, link.event(daemon.project.stream, A))
     daemon.end(run, Status.SUCCESS)
     pages, look = [], dg.DagsterInstance.get_records_for_run
 

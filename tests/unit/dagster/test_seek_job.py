@@ -27,16 +27,16 @@ def landed(project, source) -> list[str]:
     """Three records in the table; their sequence numbers."""
     source.create(1)
     numbers = source.put(SHARD, 3)
-    with project.manager() as manager:
-        client, table = manager.client(), manager.positioned_table()
+    with project.open_stream() as opened:
+        client, table = opened.client, opened.table
         plan = plan_run(client, table, asked=[SHARD], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     return numbers
 
 
 def positions(project) -> StreamPositions:
-    with project.manager() as manager:
-        found = manager.positioned_table().snapshot().positions(manager.client().describe().identity)
+    with project.open_stream() as opened:
+        found = opened.table.snapshot().positions(opened.client.describe().identity)
     assert found is not None
     return found
 

@@ -117,14 +117,14 @@ def test_spans_are_contiguous_in_insertion_order_not_by_name(source, daemon):
     source.split(A)
     daemon.finish(A)
 
-    assert daemon.spans() == [(C,), (D, G)]
+    assert daemon.requested_ranges() == [(C,), (D, G)]
     assert daemon.partition_keys() == [C, A, D, B, E, F, G]
 
 
 def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
     source.create(4)
     daemon.add_partitions(A, B, "bogus", C)
-    assert daemon.spans() == [(A, B), (C, D)]
+    assert daemon.requested_ranges() == [(A, B), (C, D)]
 
 
 def test_finished_shards_are_not_asked_for(source, daemon):
@@ -133,37 +133,37 @@ def test_finished_shards_are_not_asked_for(source, daemon):
     source.split(A)
     source.split(C)
     daemon.finish(A, C)
-    assert daemon.spans() == [(B,), (D, H)]
+    assert daemon.requested_ranges() == [(B,), (D, H)]
 
 
 def test_a_child_is_asked_for_when_its_parent_is_finished_and_not_before(source, daemon):
     source.create(2)
     source.split(A)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
     daemon.finish(A)
 
-    assert daemon.spans() == [(B, D)]
+    assert daemon.requested_ranges() == [(B, D)]
 
 
 def test_the_child_of_a_merge_waits_for_both_parents(source, daemon):
     source.create(2)
     source.merge(A, B)
     daemon.finish(A)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
     daemon.finish(B)
-    assert daemon.spans() == [(C,)]
+    assert daemon.requested_ranges() == [(C,)]
 
 
 def test_a_grandchild_waits_for_the_whole_line(source, daemon):
     source.create(1)
     source.split(A)
     source.split(B)
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
     daemon.finish(A)
-    assert daemon.spans() == [(B, C)]
+    assert daemon.requested_ranges() == [(B, C)]
     daemon.finish(B)
-    assert daemon.spans() == [(C, E)]
+    assert daemon.requested_ranges() == [(C, E)]
 
 
 def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobody(source, daemon, faults):
@@ -171,7 +171,7 @@ def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobo
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     faults.answer("DescribeStreamSummary", created_long_ago)
-    assert daemon.spans() == [(B, C)]
+    assert daemon.requested_ranges() == [(B, C)]
 
 
 def created_long_ago(_, answer):
@@ -197,7 +197,7 @@ def test_the_shard_of_an_unfinished_single_run_is_skipped(status, source, daemon
     source.create(4)
     daemon.tick()
     daemon.run({PARTITION: B}, status)
-    assert daemon.spans() == [(A,), (C, D)]
+    assert daemon.requested_ranges() == [(A,), (C, D)]
 
 
 @pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
@@ -205,14 +205,14 @@ def test_the_shards_of_an_unfinished_range_run_are_skipped(status, source, daemo
     source.create(5)
     daemon.tick()
     daemon.run({FIRST: B, LAST: D}, status)
-    assert daemon.spans() == [(A,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (E,)]
 
 
 def test_the_range_of_an_unfinished_run_counts_in_insertion_order(source, daemon):
     source.create(4)
     daemon.add_partitions(C, A, D, B)
     daemon.run({FIRST: C, LAST: D})
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.CANCELED], ids=lambda status: status.value)
@@ -220,7 +220,7 @@ def test_the_shards_of_a_finished_run_are_asked_for_again(status, source, daemon
     source.create(3)
     (request,) = daemon.tick().run_requests
     daemon.run(dict(request.tags), status)
-    assert daemon.spans() == [(A, C)]
+    assert daemon.requested_ranges() == [(A, C)]
 
 
 def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
@@ -231,7 +231,7 @@ def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
     data = daemon.tick()
 
     assert not data.run_requests
-    assert data.skip_message == "every readable shard has an unfinished run"
+    assert data.skip_reason.skip_message == "every readable shard has an unfinished run"
 
 
 def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, instance):
@@ -251,7 +251,7 @@ def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, ins
         asset_selection=frozenset({parsed.key}),
     )
 
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
 def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instance):
@@ -262,7 +262,7 @@ def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instanc
         tags={PARTITION: A},
         status=Status.STARTED,
     )
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, daemon, instance):
@@ -277,7 +277,7 @@ def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, da
         nothing()
 
     instance.create_run_for_job(other, tags={PARTITION: A}, status=Status.STARTED)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
 def test_a_job_of_the_users_own_over_the_raw_asset_makes_its_shards_busy(source, stream, project, instance):
@@ -287,7 +287,7 @@ def test_a_job_of_the_users_own_over_the_raw_asset_makes_its_shards_busy(source,
     daemon = Daemon(StreamProject(stream, both), instance)
     daemon.tick()
     instance.create_run_for_job(both.resolve_job_def("mine"), tags={PARTITION: A}, status=Status.STARTED)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
@@ -304,8 +304,8 @@ def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project
     other.split(C)
     theirs.finish(C)
 
-    assert ours.spans() == [(A, C)]
-    assert theirs.spans() == [(D, E)]
+    assert ours.requested_ranges() == [(A, C)]
+    assert theirs.requested_ranges() == [(D, E)]
 
 
 # Turns
@@ -323,42 +323,42 @@ def scattered(source, daemon: Daemon) -> list[str]:
 
 @pytest.mark.usefixtures("scattered")
 def test_a_tick_asks_for_few_runs(daemon):
-    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
     assert RUNS_PER_TICK == 3
 
 
 def test_with_more_spans_than_runs_all_get_their_turn(daemon, scattered):
     """Runs may be over before the next tick, so that no shard is ever busy."""
-    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.spans()]
+    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.requested_ranges()]
     assert asked == scattered * 3
 
 
 @pytest.mark.usefixtures("scattered")
 def test_the_cursor_of_an_older_version_is_the_last_shard_alone(daemon):
     daemon.cursor = E
-    assert daemon.spans() == [(G,), (I,), (A,)]
+    assert daemon.requested_ranges() == [(G,), (I,), (A,)]
 
 
 @pytest.mark.usefixtures("scattered")
 @pytest.mark.parametrize("cursor", ["{", '{"last_asked": 7}', '{"backoff": {"shards": []}}'])
 def test_a_damaged_cursor_begins_at_the_first(daemon, cursor):
     daemon.cursor = cursor
-    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
 
 
 @pytest.mark.usefixtures("scattered")
 def test_a_cursor_that_names_no_partition_begins_at_the_first(daemon):
     daemon.cursor = "shardId-000000000077"
-    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
 
 
 @pytest.mark.usefixtures("scattered")
 def test_a_tick_without_a_run_keeps_the_turns(daemon):
     daemon.tick()
     busy = daemon.run({FIRST: A, LAST: J})
-    assert daemon.spans() == []
+    assert daemon.requested_ranges() == []
     daemon.instance.report_run_canceled(busy)
-    assert daemon.spans() == [(G,), (I,), (A,)]
+    assert daemon.requested_ranges() == [(G,), (I,), (A,)]
 
 
 # What it touches
@@ -407,7 +407,7 @@ def test_a_tick_does_not_read_the_many_partitions_of_shards_that_ended(source, d
 
     monkeypatch.setattr(dg.DagsterInstance, "get_paginated_dynamic_partitions", counted)
     monkeypatch.delattr(dg.DagsterInstance, "get_dynamic_partitions")
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
     assert len(read) <= FIRST_PAGE
 
 
@@ -421,7 +421,7 @@ def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keep
     daemon.tick()
     daemon.finish(A, B)
     daemon.run({FIRST: A, LAST: C})
-    assert daemon.spans() == [(D, F)]
+    assert daemon.requested_ranges() == [(D, F)]
 
 
 def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):

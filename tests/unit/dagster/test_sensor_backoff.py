@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.sensor import Cursor
-from kinesis_assets.dagster.sensor_backoff import LONGEST_WAIT, OVERLAP, Backoff, EndedRun, wait
+from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, Backoff, EndedRun
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 
@@ -27,7 +27,7 @@ def ended(daemon: Daemon, tags: dict[str, str], status: Status, *materialized: s
     """A run that ended in that status, after it had materialized some shards."""
     run = daemon.run(tags)
     for shard_id in materialized:
-        daemon.tell(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
+        daemon.report_event(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
     daemon.end(run, status)
     return run
 
@@ -36,8 +36,8 @@ def ended(daemon: Daemon, tags: dict[str, str], status: Status, *materialized: s
 
 
 def test_waits_double_from_half_a_minute_up_to_a_quarter_of_an_hour():
-    assert [wait(failures) for failures in range(1, 8)] == [30, 60, 120, 240, 480, 900, 900]
-    assert wait(10_000) == LONGEST_WAIT
+    assert [WAITS.wait(failures) for failures in range(1, 8)] == [30, 60, 120, 240, 480, 900, 900]
+    assert WAITS.wait(10_000) == 900
 
 
 def test_a_run_is_counted_once_however_often_it_is_seen():
@@ -71,10 +71,10 @@ def test_a_shard_whose_run_failed_is_asked_for_again_after_its_wait_and_not_befo
     source.create(1)
     asked = []
     for _ in range(3):
-        (span,) = daemon.spans()
+        (span,) = daemon.requested_ranges()
         ended(daemon, {PARTITION: A}, Status.FAILURE)
         waited = 0
-        while not daemon.spans():
+        while not daemon.requested_ranges():
             clock.advance(15)
             waited += 15
         asked.append((span, waited))
@@ -86,10 +86,10 @@ def test_its_neighbours_are_asked_for_at_once(source, daemon, clock):
     daemon.tick()
     ended(daemon, {FIRST: A, LAST: E}, Status.FAILURE, A, B, D, E)
 
-    assert daemon.spans() == [(A, B), (D, E)]
+    assert daemon.requested_ranges() == [(A, B), (D, E)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, E)]
+    assert daemon.requested_ranges() == [(A, E)]
 
 
 def test_of_a_run_that_tells_of_a_shard_more_than_once_the_last_counts(source, daemon, clock):
@@ -99,11 +99,11 @@ def test_of_a_run_that_tells_of_a_shard_more_than_once_the_last_counts(source, d
     run = daemon.run({FIRST: A, LAST: C})
     key = raw_key(daemon.project.stream)
     for shard_id in (A, B, C):
-        daemon.tell(run, dg.AssetMaterialization(key, partition=shard_id))
-        daemon.tell(run, dg.AssetObservation(key, partition=shard_id))
-    daemon.tell(run, dg.AssetMaterialization(key, partition=B))
+        daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
+        daemon.report_event(run, dg.AssetObservation(key, partition=shard_id))
+    daemon.report_event(run, dg.AssetMaterialization(key, partition=B))
     daemon.end(run, Status.FAILURE)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, clock):
@@ -111,10 +111,10 @@ def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, 
     daemon.tick()
     ended(daemon, {FIRST: A, LAST: C}, Status.FAILURE)
 
-    assert daemon.spans() == [(D,)]
+    assert daemon.requested_ranges() == [(D,)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, D)]
+    assert daemon.requested_ranges() == [(A, D)]
 
 
 def test_a_success_begins_anew(source, daemon, clock):
@@ -124,9 +124,9 @@ def test_a_success_begins_anew(source, daemon, clock):
         ended(daemon, {PARTITION: A}, status)
     daemon.tick()
     clock.advance(29)
-    assert daemon.spans() == []
+    assert daemon.requested_ranges() == []
     clock.advance(1)
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
 
 
 def test_a_canceled_run_does_not_count(source, daemon, clock):
@@ -135,10 +135,10 @@ def test_a_canceled_run_does_not_count(source, daemon, clock):
     ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
     ended(daemon, {FIRST: A, LAST: B}, Status.CANCELED)
 
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
 def test_a_run_of_another_stream_does_not_count(source, daemon, clock, make_project, tmp_path):
@@ -150,7 +150,7 @@ def test_a_run_of_another_stream_does_not_count(source, daemon, clock, make_proj
     theirs.tick()
     daemon.tick()
     ended(theirs, {FIRST: A, LAST: B}, Status.FAILURE)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
 def test_the_reason_names_the_shards_that_wait_until_when_and_why(source, daemon, clock):

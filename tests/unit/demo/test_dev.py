@@ -25,9 +25,8 @@ class Supervisor:
 
 
 @pytest.fixture
-def dagster(monkeypatch):
-    """Something that runs until its standard input ends, for 20 s at most, and exits 3; looked at often."""
-    monkeypatch.setattr(dev, "_CHECK_INTERVAL_SECONDS", 0.01)
+def dagster():
+    """Something that runs until its standard input ends, for 20 s at most, and exits 3."""
     code = "import select, sys; select.select([sys.stdin], [], [], 20); sys.exit(3)"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         yield process
@@ -41,10 +40,10 @@ def test_spark_is_looked_after_until_dagster_has_ended(dagster):
                 dagster.stdin.close()
 
     keeper = Ending()
-    assert dev._wait_for_dagster(dagster, keeper) == 3
+    assert dev._wait_for_dagster(dagster, keeper, check_interval=0.01) == 3
     assert keeper.looks >= 5
 
 
 def test_a_spark_that_is_given_up_ends_dev(dagster):
     with pytest.raises(SparkServerFailed, match="given up"):
-        dev._wait_for_dagster(dagster, Supervisor(most=2))
+        dev._wait_for_dagster(dagster, Supervisor(most=2), check_interval=0.01)

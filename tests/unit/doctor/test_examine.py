@@ -115,8 +115,8 @@ def test_a_stream_that_was_created_again_is_told(ward):
 @pytest.mark.usefixtures("numbers")
 def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
     now = ward.positions
-    landed = msgspec.structs.replace(now.landed[A], start=Position.after("1"))
-    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    stats = msgspec.structs.replace(now.added[A], start=Position.after("1"))
+    ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
     ((check, shard, sentence),) = ward.problems()
     assert (check, shard) == ("continuity", A)
     assert "its rows start after AFTER_SEQUENCE_NUMBER:1, but the previous commit ended at" in sentence
@@ -125,16 +125,16 @@ def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
 @pytest.mark.usefixtures("numbers")
 def test_a_position_that_is_not_where_its_range_ended_is_found(ward):
     now = ward.positions
-    landed = msgspec.structs.replace(now.landed[A], through=now.landed[A].start)
-    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    stats = msgspec.structs.replace(now.added[A], through=now.added[A].start)
+    ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
     ((check, shard, _),) = ward.problems()
     assert (check, shard) == ("continuity", A)
 
 
 def test_rows_that_do_not_lie_in_their_range_are_found(ward, numbers):
     now = ward.positions
-    landed = msgspec.structs.replace(now.landed[A], first_sequence_number=numbers[0])
-    ward.rewrite(msgspec.structs.replace(now, landed=now.landed | {A: landed}))
+    stats = msgspec.structs.replace(now.added[A], first_sequence_number=numbers[0])
+    ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
     ((check, shard, sentence),) = ward.problems()
     assert (check, shard) == ("continuity", A)
     assert "are not between" in sentence
@@ -553,7 +553,7 @@ def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monk
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
     )
-    ward.amendment(filled={A: ward.positions.landed[A]})
+    ward.amendment(filled={A: ward.positions.added[A]})
     for _ in range(2):
         findings = [
             finding
@@ -576,7 +576,7 @@ def test_what_is_filled_in_while_the_doctor_looks_is_no_problem(ward, instance):
     def meanwhile(_):
         for _ in range(2):
             batch_id = new_id()
-            ward.amendment(batch_id=batch_id, filled={A: ward.positions.landed[A]})
+            ward.amendment(batch_id=batch_id, filled={A: ward.positions.added[A]})
             metadata = {"batch_id": str(batch_id), "rows": 3}
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)

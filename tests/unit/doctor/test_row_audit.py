@@ -12,7 +12,7 @@ from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rew
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions import Landed
+from kinesis_assets.table.range_stats import RangeStats
 
 FLOOR = date(2026, 2, 1)
 
@@ -24,7 +24,7 @@ def checksum(first: int, rows: int) -> int:
 
 def brought(batch_id: int, first: int, rows: int, arrived_from: date | None = None) -> CommittedRows:
     """A batch of shard a, its sequence numbers consecutive; its token is its id."""
-    landed = Landed(
+    stats = RangeStats(
         start=Position.after(str(first - 1)),
         through=Position.after(str(first + rows - 1)),
         first_sequence_number=str(first),
@@ -33,7 +33,7 @@ def brought(batch_id: int, first: int, rows: int, arrived_from: date | None = No
         bytes=rows,
         checksum=checksum(first, rows),
     )
-    return CommittedRows(batch_id, batch_id, "a", landed, arrived_from)
+    return CommittedRows(batch_id, batch_id, "a", stats, arrived_from)
 
 
 def told(counted, *each: CommittedRows, rewinds=(), floor=None) -> list[tuple[str, bool]]:
@@ -57,7 +57,7 @@ def told(counted, *each: CommittedRows, rewinds=(), floor=None) -> list[tuple[st
 
 def whole(*each: CommittedRows) -> dict[int, list[tuple[int, int]]]:
     """Batches of which nothing is gone."""
-    return {one.batch_id: [(one.numbers[0], one.landed.rows)] for one in each}
+    return {one.batch_id: [(one.stats.numbers[0], one.stats.rows)] for one in each}
 
 
 def sentences(found: list[tuple[str, bool]]) -> list[str]:

@@ -1,19 +1,14 @@
-import json
 import signal
 import socket
 import subprocess
 import sys
 import time
-from base64 import b64encode
 from contextlib import closing
 from http.client import HTTPConnection
-from itertools import cycle
-from multiprocessing import get_context
 
 import pytest
 
 from kinesis_assets.emulator import LocalKinesis
-from support.producers import put_from_another_process
 
 SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
 
@@ -91,85 +86,3 @@ def test_serve_runs_until_it_is_told_to_stop(stop):
             assert process.wait(timeout=60) == -stop
         finally:
             process.kill()
-
-
-def list_all(client):
-    page = client.list_shards(StreamName="stream")
-    yield from (shard["ShardId"] for shard in page["Shards"])
-    while "NextToken" in page:
-        page = client.list_shards(NextToken=page["NextToken"])
-        yield from (shard["ShardId"] for shard in page["Shards"])
-
-
-def read_all(client, shard_id):
-    iterator = client.get_shard_iterator(
-        StreamName="stream", ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    while iterator:
-        page = client.get_records(ShardIterator=iterator)
-        yield from ((shard_id, record["SequenceNumber"], record["Data"]) for record in page["Records"])
-        iterator = page.get("NextShardIterator") if page["MillisBehindLatest"] else None
-
-
-def test_nothing_acknowledged_to_putters_of_several_processes_is_lost_or_doubled(connect):
-    with LocalKinesis() as local, get_context("spawn").Pool(3) as pool:
-        client = connect(local)
-        client.create_stream(StreamName="stream", ShardCount=2)
-        putters = [
-            pool.apply_async(put_from_another_process, (local.endpoint_url, local.region)) for _ in range(3)
-        ]
-        targets = cycle((3, 2, 4, 3, 2))
-        while not all(putter.ready() for putter in putters):
-            client.update_shard_count(
-                StreamName="stream", TargetShardCount=next(targets), ScalingType="UNIFORM_SCALING"
-            )
-            putters[0].wait(0.02)
-        acknowledged = [entry for putter in putters for entry in putter.get()]
-        read = [entry for shard_id in list_all(client) for entry in read_all(client, shard_id)]
-    assert len(acknowledged) >= 3 * 20 * 100
-    assert len({sequence_number for _, sequence_number, _ in read}) == len(read)
-    assert sorted(read) == sorted(acknowledged)
-
-
-def test_100_000_records_of_1_kb_go_in_and_out_within_5_seconds_of_cpu(record_property):
-    spent = []
-
-    def wrap(app):
-        async def timed(scope, receive, send):
-            await app(scope, receive, send)
-            spent.append(time.thread_time())
-
-        return timed
-
-    data = b64encode(bytes(1024)).decode()
-    entries = [{"Data": data, "PartitionKey": f"key {i}"} for i in range(500)]
-    batch = json.dumps({"StreamName": "stream", "Records": entries})
-    with LocalKinesis(wrap=wrap) as local:
-        connection = HTTPConnection("127.0.0.1", local.port)
-
-        def call(operation, body):
-            headers = {
-                "X-Amz-Target": f"Kinesis_20131202.{operation}",
-                "Content-Type": "application/x-amz-json-1.1",
-            }
-            connection.request("POST", "/", body, headers)
-            return connection.getresponse().read()
-
-        call("CreateStream", '{"StreamName": "stream", "ShardCount": 1}')
-        for _ in range(200):
-            call("PutRecords", batch)
-        place = {
-            "StreamName": "stream",
-            "ShardId": "shardId-000000000000",
-            "ShardIteratorType": "TRIM_HORIZON",
-        }
-        position = json.loads(call("GetShardIterator", json.dumps(place)))["ShardIterator"]
-        records, behind = 0, 1
-        while behind:
-            page = json.loads(call("GetRecords", json.dumps({"ShardIterator": position})))
-            records += len(page["Records"])
-            position, behind = page["NextShardIterator"], page["MillisBehindLatest"]
-        connection.close()
-    record_property("cpu_seconds", spent[-1] - spent[0])
-    assert records == 100_000
-    assert spent[-1] - spent[0] < 5

@@ -12,6 +12,8 @@ from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.testing import Faults
+    from support.fixtures.stream import Clocked
 
 
 @pytest.fixture
@@ -27,3 +29,11 @@ def sdk_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waiting: Any = SimpleNamespace(sleep=waits.append)
     monkeypatch.setattr(botocore.endpoint, "time", waiting)
     return waits
+
+
+@pytest.fixture
+def clocked(clocked_service: Clocked, faults: Faults) -> Clocked:
+    """The endpoint of all benches: to start one for each test would take longer than most tests."""
+    del faults
+    clocked_service.clock.seconds = int(clocked_service.clock.seconds) + 2.0
+    return clocked_service

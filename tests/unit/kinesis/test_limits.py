@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled, TooManyBadRecords
-from kinesis_assets.kinesis import quota as budget_module
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.quota import Quota
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
-from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.kinesis.reading import retry_policy
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Record, Records
-from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import Faults, UserRecord, aggregate
+from support.timing import set_timing
 from support.virtual_time import VirtualTime
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
@@ -31,11 +30,10 @@ amounts = st.none() | st.integers(0, 10**12)
 
 
 @pytest.fixture
-def virtual(monkeypatch):
+def virtual(client):
     """The time of budgets and reader, which passes only where the reader waits."""
     virtual = VirtualTime()
-    for module in (call_pacing, reading_module, stall_detector, budget_module, awaitables):
-        monkeypatch.setattr(module, "time", virtual)
+    set_timing(client, clock=virtual)
     return virtual
 
 
@@ -127,7 +125,7 @@ def test_nothing_is_taken_of_nothing():
 
 
 def test_seconds_of_a_budget_count_from_its_making(virtual):
-    budget = Quota(Allowance(seconds=2.0))
+    budget = Quota(Allowance(seconds=2.0), virtual)
     virtual.now += 1.9
     assert not budget.timed_out
     virtual.now += 0.1
@@ -258,8 +256,8 @@ def test_no_page_is_asked_for_with_more_records_than_may_be_taken(put, reading_o
 # Time
 
 
-def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, faults, virtual, monkeypatch):
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, client, faults, virtual):
+    set_timing(client, seconds_between_calls=0.0)
     put(FIRST, *[b"%d" % item for item in range(20)])
     faults.page_size(1)
 
@@ -273,8 +271,8 @@ def test_most_seconds_of_a_range_are_so_many_seconds_of_pages(put, reading_of, f
 
 
 @pytest.mark.usefixtures("virtual")
-def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1)
+def test_no_page_is_begun_after_a_wait_that_outlasted_the_seconds(put, reading_of, client, faults):
+    set_timing(client, bytes_per_second=1)
     put(FIRST, b"0_000", b"1_111")
     faults.page_size(1)
     assert data(reading_of(FIRST, max_seconds=1)) == [b"0_000"]
@@ -287,7 +285,7 @@ def test_shard_that_was_begun_goes_through_its_empty_pages_to_the_first_records_
     faults.empty_page(times=30)
     faults.page_size(1)
     began = virtual.now
-    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0), virtual))
     assert data(reading) == [b"0"]
     assert reading.end is RangeEnd.TIME_LIMIT
     assert virtual.now - began > 5
@@ -300,8 +298,8 @@ def test_shard_that_gives_nothing_but_empty_pages_fails_though_the_run_is_late(
     faults.empty_page()
     began = virtual.now
     with pytest.raises(ShardStalled):
-        data(reading_of(FIRST, Quota(Allowance(seconds=2.0))))
-    assert virtual.now - began == pytest.approx(stall_detector.STALL_SECONDS, abs=1)
+        data(reading_of(FIRST, Quota(Allowance(seconds=2.0), virtual)))
+    assert virtual.now - began == pytest.approx(ReadTiming().stall_seconds, abs=1)
 
 
 def test_shard_that_gave_records_and_then_nothing_but_empty_pages_ends_with_what_it_has(
@@ -323,18 +321,18 @@ def test_throttled_shard_ends_with_what_it_has_when_the_run_is_late(put, reading
     faults.page_size(1)
     faults.throttle(after=1)
     began = virtual.now
-    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0), virtual))
     assert data(reading) == [b"0"]
     assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
     assert virtual.now - began < 10
 
 
-@pytest.mark.usefixtures("virtual", "sdk_waits")
-def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, reading_of, faults):
+@pytest.mark.usefixtures("sdk_waits")
+def test_throttled_shard_that_has_nothing_yet_fails_however_short_the_run(put, reading_of, faults, virtual):
     put(FIRST, b"0")
     faults.throttle()
     with pytest.raises(ShardThrottled, match="ProvisionedThroughputExceeded"):
-        data(reading_of(FIRST, Quota(Allowance(seconds=2.0))))
+        data(reading_of(FIRST, Quota(Allowance(seconds=2.0), virtual)))
 
 
 @pytest.mark.usefixtures("sdk_waits")
@@ -386,7 +384,7 @@ def test_throttled_shard_that_came_through_empty_pages_is_waited_for(put, readin
     began = virtual.now
     with pytest.raises(ShardThrottled):
         data(reading_of(FIRST, retry_seconds=2.0))
-    assert virtual.now - began >= stall_detector.STALL_SECONDS
+    assert virtual.now - began >= ReadTiming().stall_seconds
 
 
 def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, virtual):
@@ -396,7 +394,7 @@ def test_page_that_was_begun_in_time_is_taken_whole(put, reading_of, faults, vir
         virtual.now += 5
 
     faults.answer("GetRecords", timed_out)
-    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0)))
+    reading = reading_of(FIRST, Quota(Allowance(seconds=2.0), virtual))
     assert data(reading) == [b"0", b"1"]
     assert reading.end is RangeEnd.TIP
 

@@ -28,7 +28,6 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
@@ -40,13 +39,14 @@ from kinesis_assets.replay.manifest import ShardFillResult
 from kinesis_assets.replay.outcome import ReplayState
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import seek
-from kinesis_assets.table import commit, commit_ids, log_entries, rewrites
+from kinesis_assets.table import log_entries, rewrites
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.amendments import Amendment, ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.testing import UserRecord, aggregate
-from support.shifted_clock import HoursClock
+from support.shifted_clock import ShiftedClock
 from support.single_task import fill_as_in_spark
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
     assert (proof.rows, proof.bytes) == (2, 4)
     assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
     outcome = result.outcomes[A]
-    assert (outcome.checksum, outcome.first_sequence_number) == (proof.checksum, numbers[2])
+    assert outcome.stats == proof
     filled = [row for row in bench.rows if row["batch_id"] == result.batch_id]
     assert sorted(int(row["data"]) for row in filled) == [12, 15]
 
@@ -194,9 +194,9 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
 def test_the_checksum_is_that_of_the_filled_rows(bench):
     bench.create()
     bench.put(*range(10))
-    everything = bench.run().outcomes[A].checksum
+    everything = bench.run().outcomes[A].stats.checksum
     bench.lose(*range(9))
-    kept = bench.replay().outcomes[A].checksum
+    kept = bench.replay().outcomes[A].stats.checksum
     (row,) = (row for row in bench.rows if row["data"] == b"9")
     rest = checksum(type("Row", (), row))
     assert kept + rest == everything
@@ -650,18 +650,17 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
 
 
 @pytest.fixture
-def hours(monkeypatch, faults):
+def hours(bench, faults):
     """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
-    clock, of = HoursClock(), SimpleNamespace(each=0.0)
-    for module in (quota, fill_module, commit_ids, commit):
-        monkeypatch.setattr(module, "time", clock)
+    clock, of = ShiftedClock(), SimpleNamespace(each=0.0)
+    bench.set_machine_clock(clock)
 
     def later(*_):
-        clock.pass_by(of.each)
+        clock.advance(of.each)
 
     faults.page_size(1)
     faults.answer("GetRecords", later)
-    of.pass_by = clock.pass_by
+    of.pass_by = clock.advance
     return of
 
 
@@ -1189,16 +1188,18 @@ def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
     filling = ShardFillResult(
         shard_id=A,
-        start=Position.parse("TRIM_HORIZON"),
-        through=Position.after("9"),
+        stats=RangeStats(
+            start=Position.parse("TRIM_HORIZON"),
+            through=Position.after("9"),
+            first_sequence_number=None,
+            last_sequence_number=None,
+            rows=0,
+            bytes=0,
+            checksum=0,
+        ),
         end=RangeEnd.BOUND,
         read=5,
         first_read="5",
-        rows=0,
-        bytes=0,
-        checksum=0,
-        first_sequence_number=None,
-        last_sequence_number=None,
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):

@@ -27,6 +27,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill
 from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.table.table import PositionedTable
+
+pytestmark = pytest.mark.usefixtures("shared_sdk_clients")
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 LATER = 10**40
@@ -86,14 +88,33 @@ class Bench:
         return DeltaTable(self.table.uri).version()
 
 
-@pytest.fixture
-def bench(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
+def prepared(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     for key in ("0", str((1 << 128) - 1)):
-        for item in range(3):
-            kinesis.put_record(StreamName=stream, Data=b"%d" % item, PartitionKey="k", ExplicitHashKey=key)
+        entries = [{"Data": b"%d" % item, "PartitionKey": "k", "ExplicitHashKey": key} for item in range(3)]
+        kinesis.put_records(StreamName=stream, Records=entries)
     bench = Bench(StreamClient(stream, settings), table)
     bench.run(unchanged, max_records=1)
+    return bench
+
+
+@pytest.fixture
+def bench(kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable) -> Bench:
+    return prepared(kinesis, settings, stream, table)
+
+
+@pytest.fixture(scope="module")
+def unread(kinesis: Any, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A bench for all tests that commit nothing: rows are left to read."""
+    return prepared(kinesis, settings, "unread", PositionedTable(str(tmp_path_factory.mktemp("unread"))))
+
+
+@pytest.fixture(scope="module")
+def holed(kinesis: Any, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A bench for all replays that commit nothing: rows are left to fill in."""
+    bench = prepared(kinesis, settings, "holed", PositionedTable(str(tmp_path_factory.mktemp("holed"))))
+    bench.run(unchanged)
+    DeltaTable(bench.table.uri).delete("true")
     return bench
 
 
@@ -133,15 +154,15 @@ def test_a_pickle_in_the_place_of_a_manifest_is_not_run(bench: Bench, tmp_path: 
     ids=["empty", "no MessagePack", "a list", "two", "deep", "text", "another type"],
 )
 def test_what_is_no_manifest_fails_in_one_line_and_commits_nothing(
-    bench: Bench, content: bytes | str
+    unread: Bench, content: bytes | str
 ) -> None:
-    before = bench.version
+    before = unread.version
     with pytest.raises(
         LandingFailed, match=r"^stream .*: a Spark task returned an invalid manifest, "
     ) as raised:
-        bench.run(lambda _: content)
+        unread.run(lambda _: content)
     assert len(str(raised.value).splitlines()) == 1
-    assert bench.version == before
+    assert unread.version == before
 
 
 def test_a_manifest_that_is_too_large_is_not_decoded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,20 +197,32 @@ def path(make: Callable[[str], str]) -> Callable[[Manifest], Manifest]:
     return with_(lambda landing: landing["files"][0].update(path=make(landing["files"][0]["path"])))
 
 
-def position(**fields: Any) -> Callable[[Manifest], Manifest]:
-    return with_(lambda landing: landing["shards"][0]["position"].update(fields))
+def stats(**fields: Any) -> Callable[[Manifest], Manifest]:
+    """Sets facts about the first shard's range."""
+    return with_(lambda landing: landing["shards"][0]["stats"].update(fields))
+
+
+def position(name: str, **fields: Any) -> Callable[[Manifest], Manifest]:
+    """Changes the first shard's start or the position that it was read through."""
+    return with_(lambda landing: landing["shards"][0]["stats"][name].update(fields))
+
+
+def read_through(landing: Manifest, number: str) -> None:
+    """Sets the first shard's last row and its position."""
+    facts = landing["shards"][0]["stats"]
+    facts["through"].update(sequence_number=number)
+    facts["last_sequence_number"] = number
 
 
 def start_of(shard: Manifest) -> str:
     """The number of the record that the first run has committed: the one before a shard's first here."""
-    return str(int(shard["first_sequence_number"]) - 1)
+    return str(int(shard["stats"]["first_sequence_number"]) - 1)
 
 
 def idle(shard: Manifest) -> None:
     """As if nothing was read of a shard, though it moved."""
-    shard.update(
-        rows=0, bytes=0, checksum=0, first_sequence_number=None, first_arrival=None, last_arrival=None
-    )
+    shard.update(first_arrival=None, last_arrival=None)
+    shard["stats"].update(rows=0, bytes=0, checksum=0, first_sequence_number=None, last_sequence_number=None)
 
 
 def idle_that_moved(landing: Manifest) -> None:
@@ -198,13 +231,24 @@ def idle_that_moved(landing: Manifest) -> None:
         file["rows_by_shard"].pop(A, None)
 
 
+def facts_of_no_rows(landing: Manifest, **facts: Any) -> None:
+    """Facts about rows of a shard of which nothing was read."""
+    idle_that_moved(landing)
+    shard = landing["shards"][0]["stats"]
+    shard.update(through=shard["start"], **facts)
+
+
+def numbers_of_no_rows(landing: Manifest) -> None:
+    facts_of_no_rows(landing, first_sequence_number="1", last_sequence_number="1")
+
+
 def shift_rows(landing: Manifest) -> None:
     """Rows of one shard are told as the other's: the sum is right."""
     landing["files"][0]["rows_by_shard"].update({A: 1, B: 3})
 
 
 def gap_without_offset(landing: Manifest) -> None:
-    after = landing["shards"][0]["position"]
+    after = landing["shards"][0]["stats"]["through"]
     gap = {"after": after, "since": None, "next_sequence_number": None, "until": "2026-01-31T12:00:00"}
     landing["shards"][0]["gaps"] = [gap]
 
@@ -237,27 +281,37 @@ LIES: dict[str, Callable[[Manifest], Manifest]] = {
     "a shard that was not asked for": set_("shard_id", "shardId-9"),
     "a shard too few": with_(lambda landing: landing["shards"].pop()),
     "a shard twice": with_(lambda landing: landing["shards"].append(landing["shards"][0])),
-    "more rows than its files have": set_("rows", 3),
-    "fewer rows than none": set_("rows", -1),
+    "more rows than its files have": stats(rows=3),
+    "fewer rows than none": stats(rows=-1),
     "more marked rows than rows": set_("bad_records", 3),
-    "fewer bytes than none": set_("bytes", -1),
+    "fewer bytes than none": stats(bytes=-1),
+    "fewer than no checksums": stats(checksum=-1),
+    "rows without numbers": stats(first_sequence_number=None, last_sequence_number=None),
     "an end and an error": set_("error", ["ReadFailed", A, "no answer"]),
     "neither end nor error": set_("end", None),
     "an unknown end": set_("end", "never"),
     "a field that there is not": set_("surprise", 1),
+    "a fact that there is not": stats(surprise=1),
+    "numbers of no rows": with_(numbers_of_no_rows),
+    "bytes of no rows": with_(partial(facts_of_no_rows, bytes=1)),
+    "a checksum of no rows": with_(partial(facts_of_no_rows, checksum=1)),
     # Positions
-    "back at the start": position(sequence_number="0"),
-    "before its first record": with_(
-        lambda landing: landing["shards"][0]["position"].update(
-            sequence_number=start_of(landing["shards"][0])
+    "another start": position("start", sequence_number="1"),
+    "back at the start": with_(partial(read_through, number="0")),
+    "before its first record": with_(lambda landing: read_through(landing, start_of(landing["shards"][0]))),
+    "a first record before the start": stats(first_sequence_number="1"),
+    "a first record after the last": stats(first_sequence_number=str(LATER * LATER)),
+    "no first record": stats(first_sequence_number=None),
+    "no last record": stats(last_sequence_number=None),
+    "a last record before the position": with_(
+        lambda landing: stats(last_sequence_number=landing["shards"][0]["stats"]["first_sequence_number"])(
+            landing
         )
     ),
-    "a first record before the start": set_("first_sequence_number", "1"),
-    "a first record after the last": set_("first_sequence_number", str(LATER * LATER)),
-    "no first record": set_("first_sequence_number", None),
-    "a number that is none": set_("first_sequence_number", "1e9"),
-    "a position of no number": set_("position", {"kind": "AFTER_SEQUENCE_NUMBER", "sequence_number": "x"}),
-    "the latest position": set_("position", {"kind": "LATEST"}),
+    "a position after the last record": position("through", sequence_number=str(LATER * LATER)),
+    "a number that is none": stats(first_sequence_number="1e9"),
+    "a position of no number": position("through", sequence_number="x"),
+    "the latest position": stats(through={"kind": "LATEST"}),
     "moved without a record": with_(idle_that_moved),
     # Times
     "a tip without an offset": set_("tip_time", "2026-01-31T12:00:00"),
@@ -268,12 +322,17 @@ LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 def test_a_manifest_that_cannot_be_true_commits_nothing(
-    bench: Bench, lie: Callable[[Manifest], Manifest]
+    unread: Bench, lie: Callable[[Manifest], Manifest]
 ) -> None:
-    before = bench.version
+    before = unread.version
     with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
-        bench.run(lie)
-    assert bench.version == before
+        unread.run(lie)
+    assert unread.version == before
+
+
+def test_the_run_after_an_invalid_manifest_commits_the_records(bench: Bench) -> None:
+    with pytest.raises(LandingFailed):
+        bench.run(stats(rows=3))
     assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
 
 
@@ -289,17 +348,25 @@ def test_a_time_that_is_still_to_come_is_stored_as_the_services_time(
     assert getattr(positions.shards[A], field) <= summary.service_time + CLOCK_STEP
 
 
+def filled_nothing(filling: Manifest) -> None:
+    """As if no row of a shard was filled in, though its numbers are given."""
+    filling["shards"][0]["stats"].update(rows=0, bytes=0, checksum=0)
+    for file in filling["files"]:
+        file["rows_by_shard"].pop(A, None)
+
+
 FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
     "a path above the table": path(lambda name: f"../../{name}"),
-    "another start": set_("start", {"kind": "LATEST"}),
-    "more rows than records": set_("read", 0),
-    "more rows than its files have": set_("rows", 3),
+    "another start": stats(start={"kind": "LATEST"}),
+    "more rows than records": set_("read", 2),
+    "more rows than its files have": stats(rows=4),
+    "numbers of no rows": with_(filled_nothing),
     "past the committed position": with_(
-        lambda filling: filling["shards"][0]["through"].update(sequence_number=str(LATER * LATER))
+        lambda filling: filling["shards"][0]["stats"]["through"].update(sequence_number=str(LATER * LATER))
     ),
-    "a last row after the last record": set_("last_sequence_number", str(LATER * LATER)),
-    "a first row before the first record": set_("first_sequence_number", "1"),
-    "no last row": set_("last_sequence_number", None),
+    "a last row after the last record": stats(last_sequence_number=str(LATER * LATER)),
+    "a first row before the first record": stats(first_sequence_number="1"),
+    "no last row": stats(last_sequence_number=None),
     "neither end nor error": set_("end", None),
     "a shard too few": with_(lambda filling: filling["shards"].pop()),
 }
@@ -307,15 +374,20 @@ FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 @pytest.mark.parametrize("lie", FILLING_LIES.values(), ids=FILLING_LIES.keys())
 def test_a_replays_manifest_that_cannot_be_true_commits_nothing(
-    bench: Bench, lie: Callable[[Manifest], Manifest]
+    holed: Bench, lie: Callable[[Manifest], Manifest]
 ) -> None:
-    bench.run(unchanged)
-    DeltaTable(bench.table.uri).delete("data = X'31'")
-    before = bench.version
+    before = holed.version
     with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
-        bench.replay(lie)
-    assert bench.version == before
-    assert [outcome.rows for outcome in bench.replay(unchanged).outcomes.values()] == [1, 1]
+        holed.replay(lie)
+    assert holed.version == before
+
+
+def test_the_replay_after_an_invalid_manifest_fills_the_holes(bench: Bench) -> None:
+    bench.run(unchanged)
+    DeltaTable(bench.table.uri).delete("true")
+    with pytest.raises(LandingFailed):
+        bench.replay(stats(rows=4))
+    assert [outcome.rows for outcome in bench.replay(unchanged).outcomes.values()] == [3, 3]
 
 
 # Errors
@@ -332,16 +404,16 @@ def test_a_shards_error_comes_back_as_its_class(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
-def test_no_other_class_is_made_of_an_error(bench: Bench, name: str) -> None:
+def test_no_other_class_is_made_of_an_error(unread: Bench, name: str) -> None:
     with pytest.raises(
         LandingFailed, match=f"nothing was committed: {name!r} is not the class of a shard's error"
     ):
-        bench.run(failed(name, A, "x"))
+        unread.run(failed(name, A, "x"))
 
 
-def test_another_shards_error_is_refused(bench: Bench) -> None:
+def test_another_shards_error_is_refused(unread: Bench) -> None:
     with pytest.raises(LandingFailed, match="another shard's error"):
-        bench.run(failed("ReadFailed", B, "x"))
+        unread.run(failed("ReadFailed", B, "x"))
 
 
 def test_an_error_of_a_server_is_one_line_without_control_characters(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.table import PositionedTable
+from support.timing import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,14 +57,11 @@ def is_told_in_a_short_line(error: KinesisAssetsError) -> bool:
 
 
 @pytest.fixture
-def run(
-    settings: ClientSettings, stream: str, table: PositionedTable, no_waits: None
-) -> Callable[[], RunResult]:
+def run(settings: ClientSettings, stream: str, table: PositionedTable) -> Callable[[], RunResult]:
     """One run over all shards."""
-    del no_waits
 
     def run() -> RunResult:
-        client = StreamClient(stream, settings)
+        client = StreamClient(stream, replace(settings, timing=READING))
         asked = [shard.shard_id for shard in client.list_shards()]
         plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
         return execute_run(land_group, client, table, plan)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets import KinesisDataSource, KinesisResource, build_kinesis_stream
+from kinesis_assets import (
+    KinesisDataSource,
+    KinesisResource,
+    KinesisStreamComponent,
+    ShardIOManager,
+    build_kinesis_stream,
+)
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.errors import (
     CallFailed,
@@ -55,7 +61,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
 
 
-@pytest.mark.usefixtures("credentials", "no_waits")
+@pytest.mark.usefixtures("credentials")
 def test_nothing_of_a_run_shows_or_sends_a_secret(
     kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable
 ) -> None:
@@ -92,7 +98,7 @@ def _files(table: PositionedTable) -> list[Any]:
 def test_definitions_show_no_secret() -> None:
     definitions = build_kinesis_stream("orders", table="s3://lake/orders", profile_name="reader")
     manager = (definitions.resources or {})[io_manager_key("orders")]
-    assert not found_in(manager, manager.kinesis, manager.pyspark, definitions)
+    assert not found_in(manager, manager.kinesis, manager.opened, definitions)
 
 
 # What carries a password is refused, and not repeated.
@@ -106,6 +112,8 @@ def refusals() -> dict[str, Any]:
         "settings": lambda: ClientSettings(endpoint_url=WITH_PASSWORD),
         "resource": lambda: KinesisResource(endpoint_url=WITH_PASSWORD),
         "stream": lambda: build_kinesis_stream("orders", table="t", endpoint_url=WITH_PASSWORD),
+        "component": lambda: KinesisStreamComponent("orders", table="t", endpoint_url=WITH_PASSWORD),
+        "I/O manager": lambda: ShardIOManager(stream="orders", table=table, kinesis=KinesisResource()),
         "data source": lambda: KinesisDataSource(options).reader(None),
         "table": lambda: build_kinesis_stream("orders", table=table),
         "query of a table": lambda: build_kinesis_stream("orders", table=query),
@@ -117,6 +125,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         refusals()[place]()
     assert not found_in("".join(traceback.format_exception(caught.value)), caught.value)
+    assert not found_in(str(caught.value.__context__))
 
 
 @pytest.mark.parametrize("url", [WITH_PASSWORD, f"ftp//user:{PASSWORD}@nowhere"])

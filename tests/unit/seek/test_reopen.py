@@ -30,7 +30,7 @@ def finish_by_mistake(bench):
             previous=now.commit_id,
             generation=now.generation + 1,
             batch_id=new_id(),
-            landed={},
+            added={},
             shards=now.shards | finished,
         )
         bench.table.snapshot().commit([], identity=now.identity, positions=forged)

@@ -26,8 +26,8 @@ from kinesis_assets.table.amendments import FORMAT, Amendment, ClearedGap, next_
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
+from support.shifted_clock import ShiftedClock
 
 
 def files(bench):
@@ -651,15 +651,18 @@ def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
 # Its age
 
 
-def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, monkeypatch):
+def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, faults):
     bench.create()
     numbers = bench.put(1, 2, 3)
     bench.run()
     before = bench.version
-    commit_id = new_id() - (int(TIME_TO_READ.total_seconds() * 1000) << 20)
-    monkeypatch.setattr(seek_module, "new_id", lambda: commit_id)
+    clock = ShiftedClock()
+    bench.set_table_policy(clock=clock)
+    hours = TIME_TO_READ.total_seconds() / 3600
+    faults.before("GetRecords", lambda: clock.advance(hours), times=1)
     with pytest.raises(AttemptExpired, match="nothing was changed"):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
+    assert faults.count("GetRecords") > 0
     assert bench.version == before
 
 
@@ -727,10 +730,10 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
 
 def archive(bench, *shard_ids):
     """Take finished shards to the archive, as if a list had lacked them."""
-    bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
+    bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
-        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, landed={}, batch_id=1
+        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, added={}, batch_id=1
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
     assert not bench.positions.shards.keys() & {*shard_ids}

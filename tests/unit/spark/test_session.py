@@ -26,10 +26,10 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
     monkeypatch.setattr(spark_resource, "start_session", start)
     monkeypatch.setattr(spark_resource, "end_session", ended.append)
     project = StreamProject.from_settings("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
-    with project.manager() as manager:
+    with project.open_stream() as opened:
         assert started == []
-        session = manager.pyspark.spark_session
-        assert manager.pyspark.spark_session is session
+        session = opened.start_spark()
+        assert opened.start_spark() is session
         assert (started, ended) == ([CONFIG], [])
     assert ended == [session]
 
@@ -37,7 +37,7 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
 def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
     ended = []
     monkeypatch.setattr(spark_resource, "end_session", ended.append)
-    with StreamProject.from_settings("clicks", table=str(tmp_path / "clicks")).manager():
+    with StreamProject.from_settings("clicks", table=str(tmp_path / "clicks")).open_stream():
         pass
     assert ended == []
 

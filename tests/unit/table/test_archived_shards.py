@@ -16,6 +16,7 @@ from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
@@ -32,7 +33,7 @@ from support.attempts import (
 )
 from support.watched_files import WatchedFiles
 
-EAGER = ChainPolicy(max_files=2, min_repeated=0, min_archived=2)
+EAGER = TablePolicy(ChainPolicy(max_files=2, min_repeated=0, min_archived=2))
 ENDED = {"a", "b"}
 
 
@@ -54,7 +55,7 @@ def read_on(table, counts, listed, *, ended=()):
         batch_id=attempt.batch_id,
         moved=moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
 
 
@@ -136,7 +137,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
             batch_id=new_id(),
             moved={"c": seen},
             files=[],
-            landed={},
+            added={},
         )
     result = commit(
         table,
@@ -145,7 +146,7 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
     assert isinstance(result.conflicts["a"], PositionConflict)
     assert result.conflicts.keys() == {"a"}
@@ -175,7 +176,7 @@ def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(
         current_positions(ended),
         commit_id=current_positions(ended).commit_id + 1,
         previous=current_positions(ended).commit_id,
-        landed={},
+        added={},
     )
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
     ended.snapshot().commit([], identity=STREAM, positions=lost)
@@ -243,7 +244,7 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
     older = as_older(ended, form)
     if form == 1:
         # It knows nothing of what came since.
-        older = msgspec.structs.replace(older, landed={}, listed_at=None)
+        older = msgspec.structs.replace(older, added={}, listed_at=None)
         Path(ended.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(msgspec.json.encode(older))
     dying = PositionedTable(ended.uri, EAGER)
     dying.files = Dying(dying.files, nth, moment)
@@ -257,7 +258,7 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
             batch_id=attempt.batch_id,
             moved=attempt.moved,
             files=attempt.files,
-            landed=attempt.landed,
+            added=attempt.added,
         )
     table = PositionedTable(ended.uri, EAGER)
     assert current_positions(table) == older
@@ -292,7 +293,7 @@ def maintained(table, days=0):
 def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
     named = set(folder.iterdir())
-    dying = PositionedTable(archived.uri, ChainPolicy(max_files=0, min_archived=1))
+    dying = PositionedTable(archived.uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     read_on(archived, {"c": 1}, "c", ended="c")
     dying.files = Dying(dying.files, 0, "after")
     other = current_positions(archived)
@@ -311,7 +312,7 @@ def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(
 
 
 def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
-    table = PositionedTable(ended.uri, ChainPolicy(max_files=5, min_repeated=1000))
+    table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=5, min_repeated=1000)))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
         before = current_positions(table)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -29,13 +28,14 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table import commit as commit_module
-from kinesis_assets.table import commit_loop, positions_file
+from kinesis_assets.table import positions_file
 from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
 from kinesis_assets.table.amendments import Amendment
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.data_file_writer import without_shards
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions import FORMAT
 from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -47,10 +47,7 @@ from support.attempts import (
     assert_rows_are_what_positions_say,
     current_positions,
     freeze_all,
-    initialize_racer,
     listing,
-    race_to_commit,
-    race_to_freeze,
     rows_by_shard,
     shards,
 )
@@ -66,10 +63,9 @@ def frozen(table):
 
 
 @pytest.fixture
-def no_waits(monkeypatch):
-    """No wait between the tries of a commit, and few of them."""
-    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
-    monkeypatch.setattr(commit_loop, "_TRIES", 3)
+def three_tries(table):
+    """A commit is tried three times."""
+    table.policy = replace(table.policy, commits=replace(table.policy.commits, tries=3))
 
 
 @pytest.fixture
@@ -107,15 +103,6 @@ def never_landed(*_):
     raise OSError("connection refused")
 
 
-@pytest.fixture(scope="module")
-def racers():
-    """Processes that race each other."""
-    context = get_context("spawn")
-    barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=initialize_racer, initargs=(barrier,)) as pool:
-        yield pool
-
-
 # Freezing
 
 
@@ -135,22 +122,13 @@ def test_second_freeze_changes_nothing_whatever_it_asks_for(table):
     assert DeltaTable(table.folder.uri).version() == version
 
 
-def test_of_racing_freezes_one_holds_for_all(table, racers):
-    starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
-    results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
-    assert all(result == results[0] for result in results)
-    assert results[0] == current_positions(table)
-    operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
-    assert operations.count("WRITE") == 1
-
-
 def test_lost_answer_to_a_freeze_is_seen_as_frozen(table, at_commit):
     at_commit(lost_answer)
     assert freeze_all(table, shards("a")) == current_positions(table)
     assert DeltaTable(table.folder.uri).version() == 1
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_freeze_gives_up_after_bounded_tries(table, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
@@ -220,7 +198,7 @@ def test_shards_listed_meanwhile_are_in_the_committed_positions(table, frozen):
         batch_id=attempt.batch_id,
         moved=attempt.moved,
         files=attempt.files,
-        landed=attempt.landed,
+        added=attempt.added,
     )
     assert current_positions(table).shards["child"].position == BEGINNING
 
@@ -453,31 +431,11 @@ def test_conflict_leaves_the_files_for_vacuum(table, frozen):
     assert Path(table.uri, attempt.files[0].path).is_file()
 
 
-def test_runs_on_different_shards_never_fail_each_other(table, racers):
-    names = [f"shard-{number}" for number in range(RACERS)]
-    freeze_all(table, shards(*names))
-    results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [2] * RACERS))
-    assert results == [(2, 0)] * RACERS
-    assert rows_by_shard(table) == {name: [1, 2, 3, 4, 5, 6] for name in names}
-    assert_rows_are_what_positions_say(table)
-
-
-@pytest.mark.usefixtures("frozen")
-def test_of_runs_on_one_shard_one_wins(table, racers):
-    rounds = 2
-    results = list(racers.map(race_to_commit, [table.uri] * RACERS, ["a"] * RACERS, [rounds] * RACERS))
-    won = sum(won for won, _ in results)
-    # A round begins when all stand at the barrier, each from where the round before left the table.
-    assert won == rounds
-    assert rows_by_shard(table) == {"a": list(range(1, 3 * won + 1))}
-    assert_rows_are_what_positions_say(table)
-
-
 # What ends an attempt
 
 
 def test_broken_chain_is_an_unknown_commit(table, frozen):
-    table = PositionedTable(table.uri, ChainPolicy(max_files=0))  # no file names those before it
+    table = PositionedTable(table.uri, TablePolicy(ChainPolicy(max_files=0)))  # no file names those before it
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, current_positions(table), {"b": 1}).commit()
@@ -532,7 +490,7 @@ def test_data_file_that_is_named_twice_commits_nothing(table, frozen):
     assert current_positions(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     at_commit(never_landed, times=99)
     with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
@@ -540,7 +498,7 @@ def test_tries_are_bounded_and_the_last_reason_told(table, frozen, at_commit):
     assert current_positions(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, at_commit):
     tried = []
     at_commit(lambda *arguments: tried.append(arguments), times=99)
@@ -550,7 +508,7 @@ def test_tries_that_raise_nothing_and_never_land_are_bounded_too(table, frozen, 
     assert current_positions(table) == frozen
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("three_tries")
 def test_last_try_that_landed_is_seen(table, frozen, at_commit):
     tries = []
 

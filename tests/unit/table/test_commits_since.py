@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, shards
@@ -47,8 +48,8 @@ def overtaken_by(table, commits, policy):
 
 
 def test_after_many_files_had_to_be_read_the_table_is_opened_again_before_the_commit(table):
-    assert overtaken_by(table, 9, ChainPolicy(max_files=0)) == 2
+    assert overtaken_by(table, 9, TablePolicy(ChainPolicy(max_files=0))) == 2
 
 
 def test_after_few_files_it_is_not(table):
-    assert overtaken_by(table, 9, ChainPolicy()) == 1
+    assert overtaken_by(table, 9, TablePolicy()) == 1

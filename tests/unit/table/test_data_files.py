@@ -25,10 +25,14 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table.data_file import FILE_SCHEMA, verify
-from kinesis_assets.table.data_file_writer import DataFileWriter, without_shards
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout, without_shards
 from support.attempts import NOON, STREAM, Attempt, freeze_all, land, records, shards
 
 MIDNIGHT = NOON + 12 * 3600
+
+
+AT_ONCE = FileLayout(row_group_bytes=1)
+"""Each batch is written as a row group."""
 
 
 def read(files, file):
@@ -116,10 +120,9 @@ def test_most_files_open_at_once_are_four_and_no_row_is_lost(table):
     assert {file.arrival_date for file in files} == {f"2026-02-{day:02}" for day in range(2, 9)}
 
 
-def test_large_row_groups_are_flushed_and_full_files_closed(table, monkeypatch):
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(files_module, "FILE_BYTES", 1)
-    files = land(table, 77, {name: records(1, 2) for name in "abcdef"})
+def test_large_row_groups_are_flushed_and_full_files_closed(table):
+    rows = {name: records(1, 2) for name in "abcdef"}
+    files = land(table, 77, rows, FileLayout(row_group_bytes=1, file_bytes=1))
     # A row group in flight does not count yet: its file takes one more at most.
     assert all(len(file.rows_by_shard) <= 2 for file in files)
     assert Counter(
@@ -145,10 +148,9 @@ def let(monkeypatch):
     let.set()
 
 
-def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, let, monkeypatch):
+def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, let):
     batch = record_batch(STREAM.name, "a", records(1, 2))
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 2 * batch.get_total_buffer_size())
-    writer = DataFileWriter(table.files, 77)
+    writer = DataFileWriter(table.files, 77, FileLayout(row_group_bytes=2 * batch.get_total_buffer_size()))
     for _ in range(3):  # two are in flight, one waits for more
         writer.write("a", batch)
     let.set()
@@ -182,9 +184,8 @@ def test_whoever_writes_waits_while_one_row_group_is_written_and_one_is_gathered
             writer.write("a", record_batch(STREAM.name, "a", records(number, 1)))
         seen.put("has written all")
 
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(files_module, "ThreadPoolExecutor", Thread)
-    writer = DataFileWriter(table.files, 77)
+    writer = DataFileWriter(table.files, 77, AT_ONCE)
     other = ThreadPoolExecutor(1)
     writing = other.submit(write_all)
     other.shutdown(wait=False)
@@ -221,8 +222,7 @@ def test_a_file_is_closed_while_others_are_written(table, monkeypatch):
         return end(*arguments)
 
     monkeypatch.setattr(files_module._OpenFile, "_end", late)
-    monkeypatch.setattr(files_module, "_OPEN_FILES", 1)
-    writer = DataFileWriter(table.files, 77)
+    writer = DataFileWriter(table.files, 77, FileLayout(open_files=1))
     for day in range(2):  # the first one's file is closed for the second one's
         writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
     let.set()
@@ -243,10 +243,7 @@ def test_each_row_is_written_once_however_slow_the_folder(
             return do(*arguments)
 
         monkeypatch.setattr(files_module._OpenFile, name, late)
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", row_group)
-    monkeypatch.setattr(files_module, "FILE_BYTES", size)
-    monkeypatch.setattr(files_module, "_OPEN_FILES", open_files)
-    writer = DataFileWriter(table.files, 77)
+    writer = DataFileWriter(table.files, 77, FileLayout(row_group, size, open_files))
     for first in range(1, 31):
         for shard_id in ("a", "b", "c"):
             day = NOON + 86_400 * (first // 7 % days)
@@ -282,7 +279,7 @@ def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypat
     for day in range(12):
         writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
     assert sum(file.rows for file in writer.close()) == 12
-    assert max(most) <= files_module._OPEN_FILES + 1
+    assert max(most) <= FileLayout().open_files + 1
 
 
 @pytest.mark.parametrize("fails", ["_begin", "_write_row_group", "_end"])
@@ -296,9 +293,8 @@ def test_what_a_file_cannot_do_is_told_by_close_at_the_latest(table, monkeypatch
             writer.write("a", record_batch(STREAM.name, "a", records(number + 1, 1)))
         writer.close()
 
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(files_module._OpenFile, fails, refused)
-    writer = DataFileWriter(table.files, 77)
+    writer = DataFileWriter(table.files, 77, AT_ONCE)
     with pytest.raises(OSError, match="no space"):
         land_all()
 
@@ -311,13 +307,11 @@ def test_a_row_group_that_cannot_be_written_is_told_though_later_ones_can(table,
             raise OSError(errno.ENOSPC, "no space")
         write(*arguments)
 
-    batch = record_batch(STREAM.name, "a", records(1, 1))
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1)
+    large, small = (record_batch(STREAM.name, "a", records(1, count)) for count in (1000, 1))
     monkeypatch.setattr(files_module._OpenFile, "_write_row_group", first_fails)
-    writer = DataFileWriter(table.files, 77)
-    writer.write("a", batch)
-    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 1 << 30)
-    writer.write("a", batch)
+    writer = DataFileWriter(table.files, 77, FileLayout(row_group_bytes=large.get_total_buffer_size()))
+    writer.write("a", large)
+    writer.write("a", small)
     with pytest.raises(OSError, match="no space"):
         writer.close()
 

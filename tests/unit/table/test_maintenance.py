@@ -176,7 +176,7 @@ def arrive(table, days_ago, shard_id="a", count=2):
         batch_id=batch_id,
         moved={shard_id: moved},
         files=land(table, batch_id, {shard_id: rows}),
-        landed={shard_id: landed_from(expected.shards[shard_id].position, rows)},
+        added={shard_id: landed_from(expected.shards[shard_id].position, rows)},
     )
 
 
@@ -824,7 +824,6 @@ class TestRetention:
         def refused(*_, **__):
             raise OSError("connection refused")
 
-        monkeypatch.setattr("kinesis_assets.table.commit_loop._LONGEST_WAIT", 0)
         monkeypatch.setattr(TableSnapshot, "remove", refused)
         with pytest.raises(CommitFailed, match="connection refused"):
             steps_of(aged, retention_days=5)

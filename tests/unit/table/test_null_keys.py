@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import duckdb
@@ -14,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
-from kinesis_assets.table import amend, commit_loop, nullable_columns
+from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
@@ -27,11 +25,8 @@ from support.attempts import (
     assert_rows_are_what_positions_say,
     current_positions,
     freeze_all,
-    initialize_racer,
     land,
-    race_to_commit,
     records,
-    rows_by_shard,
     shards,
 )
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
@@ -75,7 +70,7 @@ def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
         not_before=LISTED_AT,
         batch_id=attempt.batch_id,
         files=attempt.files,
-        filled=attempt.landed,
+        filled=attempt.added,
     )
     assert keys(old_table) == ROWS
     assert accepts_null(old_table)
@@ -158,7 +153,6 @@ def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, monkeypatch, landed):
-    monkeypatch.setattr(commit_loop, "_LONGEST_WAIT", 0)
     failures = iter([OSError("connection reset")])
 
     def failing(delta):
@@ -172,17 +166,6 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
     without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert operations(old_table).count("CHANGE COLUMN") == 1
-
-
-def test_runs_that_change_an_old_table_at_once_all_land(old_table):
-    context = get_context("spawn")
-    barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=initialize_racer, initargs=(barrier,)) as pool:
-        results = list(pool.map(race_to_commit, [old_table.uri] * RACERS, ["a", "b", "c", "c"], [1] * RACERS))
-    assert sum(won for won, _ in results) == 3
-    assert operations(old_table).count("CHANGE COLUMN") == 1
-    assert rows_by_shard(old_table) == {"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3], "c": [1, 2, 3]}
-    assert_rows_are_what_positions_say(old_table)
 
 
 # Readers and writers of old and new files in one table

@@ -363,7 +363,6 @@ def test_a_lowering_gives_up_after_bounded_tries(filled, monkeypatch):
     def refused(*_, **__):
         raise OSError("connection refused")
 
-    monkeypatch.setattr("kinesis_assets.table.commit_loop._LONGEST_WAIT", 0)
     monkeypatch.setattr(TableSnapshot, "commit", refused)
     with pytest.raises(CommitFailed, match="connection refused"):
         lower_floor(filled, STREAM, date(2026, 1, 1), NOW)

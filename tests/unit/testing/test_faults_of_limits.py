@@ -7,28 +7,18 @@ from collections import Counter
 
 import pytest
 
-from kinesis_assets.testing import limits
+from kinesis_assets.testing import Clock
 
 A, B = "shardId-000000000000", "shardId-000000000001"
 THROTTLED = "ProvisionedThroughputExceededException"
 MIB = 1024 * 1024
 
 
-class ManualTime:
-    """A replacement for the module `time`, whose clock the test advances."""
-
-    def __init__(self):
-        self.seconds = 1000.0
-
-    def monotonic(self):
-        return self.seconds
-
-
 @pytest.fixture
-def machine(monkeypatch):
-    """The clock that the limits use."""
-    machine = ManualTime()
-    monkeypatch.setattr(limits, "time", machine)
+def machine():
+    """The clock that the limits use, which the test advances."""
+    machine = Clock()
+    machine.seconds = 1000.0
     return machine
 
 
@@ -38,7 +28,7 @@ def outcomes(answer):
 
 def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, rejected, machine):
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for _ in range(5):
         orders.page(iterator)
         machine.seconds += 0.125
@@ -51,16 +41,15 @@ def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, reje
 
 
 def test_each_shard_has_its_own_limit(orders, faults, machine):
-    del machine
     first, second = orders.iterator(A), orders.iterator(B)
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for iterator in [first, second] * 5:
         orders.page(iterator)
 
 
 def test_throttled_read_does_not_count(orders, faults, rejected, machine):
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     for _ in range(5):
         orders.page(iterator)
     for _ in range(9):
@@ -77,7 +66,7 @@ def test_next_read_is_throttled_for_as_long_as_the_bytes_of_the_last_one_take(
 ):
     for _ in range(records):
         orders.put(b"0" * (MIB - 1))  # and one byte of partition key
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     iterator = orders.page()["NextShardIterator"]
     machine.seconds += seconds - 0.01
     with rejected(THROTTLED):
@@ -100,9 +89,8 @@ def test_limits_use_the_monotonic_clock_of_the_machine(orders, faults, rejected)
 
 
 def test_injected_throttling_does_not_count_towards_the_limits(orders, faults, rejected, machine):
-    del machine
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     faults.throttle(times=9)
     for _ in range(9):
         with rejected(THROTTLED):
@@ -112,7 +100,7 @@ def test_injected_throttling_does_not_count_towards_the_limits(orders, faults, r
 
 
 def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, faults, machine):
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     batch = [b"%d" % number for number in range(500)]
     assert outcomes(orders.put_all(*batch)) == {"put": 500}
     machine.seconds += 0.5
@@ -127,7 +115,7 @@ def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, fa
 
 
 def test_records_above_a_mebibyte_per_second_fail(orders, faults, rejected, machine):
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     part = b"0" * (MIB // 4 - 1)  # and one byte of partition key
     answer = orders.put_all(part, part, part, part, b"", b"0")
     assert outcomes(answer) == {"put": 4, THROTTLED: 2}
@@ -142,7 +130,7 @@ def test_single_record_above_the_limit_is_accepted(orders, faults, rejected, mac
         "StreamARN"
     ]
     orders.client.update_max_record_size(StreamARN=arn, MaxRecordSizeInKiB=2048)
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     orders.put(b"0" * 2_000_000)
     with rejected(THROTTLED):
         orders.put(b"0")
@@ -151,9 +139,8 @@ def test_single_record_above_the_limit_is_accepted(orders, faults, rejected, mac
 
 
 def test_clear_removes_the_limits(orders, faults, machine):
-    del machine
     iterator = orders.iterator()
-    faults.enforce_limits()
+    faults.enforce_limits(machine)
     faults.clear()
     for _ in range(6):
         orders.page(iterator)

@@ -7,13 +7,12 @@ import pytest
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import current_shards
 from kinesis_assets.table.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture
 def aged(bench):
     """A stream that no longer lists its first shard, which is in the archive; and that shard."""
-    bench.table = PositionedTable(bench.table.uri, ChainPolicy(max_files=0, min_archived=1))
+    bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)

@@ -98,6 +98,6 @@ def test_a_byte_that_lands_costs_less_than_two_on_the_wire(bench):
         shard_ids = bench.shard_ids
         answered.clear()
         result = bench.run(shard_ids)
-    landed = sum(outcome.bytes for outcome in result.outcomes.values())
+    landed = sum(outcome.stats.bytes for outcome in result.outcomes.values())
     assert landed == 5_000_000
     assert sum(answered) / landed < 1.55  # base64 alone takes 1.33

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_assets.errors import DataLost, InvalidInput
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.table import commit, commit_ids
 from kinesis_assets.table.table import PositionedTable
+from support.shifted_clock import ShiftedClock
+from support.timing import READING, WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from support.bench import Bench
+
 TWO_HOURS = 7200
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def driver(bench: Bench) -> Callable[[float], None]:
     """Puts the driver's clock off by so many seconds."""
+    clock = ShiftedClock()
+    bench.set_table_policy(clock=clock)
 
     def off_by(seconds: float) -> None:
-        def now_ns() -> int:
-            return time.time_ns() + int(seconds * 1e9)
-
-        clock = SimpleNamespace(
-            time=lambda: now_ns() / 1e9, time_ns=now_ns, monotonic=time.monotonic, sleep=time.sleep
-        )
-        for module in (commit_ids, commit):
-            monkeypatch.setattr(module, "time", clock)
+        clock.offset = seconds
 
     return off_by
 
@@ -49,9 +45,9 @@ def skewed(bench: Any, clocked: Any, tmp_path: Path) -> Callable[[float], Any]:
             bench,
             clock=clocked.clock,
             kinesis=clocked.kinesis,
-            settings=clocked.settings,
+            settings=replace(clocked.settings, timing=READING),
             stream=f"{bench.stream}-skewed",
-            table=PositionedTable(str(tmp_path / "skewed")),
+            table=PositionedTable(str(tmp_path / "skewed"), WRITING),
         )
 
     return off_by

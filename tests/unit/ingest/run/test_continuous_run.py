@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_assets.errors import KinesisAssetsError, RunCanceled
-from kinesis_assets.ingest import continuous_run as follow_module
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.poll_interval import RunTiming
+from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
-from support.continuous import A, B, C, D, RecordedContinuousRun
+from support.continuous import TIMING, A, B, C, D, RecordedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ALWAYS_LISTED = replace(TIMING, max_listing_age=0.0)
+"""Each iteration lists the shards."""
 
 
 def test_each_round_that_brings_rows_is_a_commit_of_its_own_and_told(bench):
     bench.create()
     bench.put(1)
     before = {2: lambda: bench.put(2, 3), 4: lambda: bench.put(4)}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=4).run(A)
+    followed = RecordedRun(bench, before=before, last_iteration=4).run(A)
     assert followed.events == [{A: ("committed", 1)}, {A: ("committed", 2)}, {A: ("committed", 1)}]
     versions = [result.version for result in followed.reports]
     assert versions == list(range(versions[0], versions[0] + 3))
@@ -34,15 +37,15 @@ def test_each_round_that_brings_rows_is_a_commit_of_its_own_and_told(bench):
 def test_only_the_shards_that_moved_are_told(bench):
     bench.create(2)
     before = {2: lambda: bench.put(1, part=0.5), 3: lambda: bench.put(2, part=0)}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=3).run(A, B)
+    followed = RecordedRun(bench, before=before, last_iteration=3).run(A, B)
     assert followed.events == [{B: ("committed", 1)}, {A: ("committed", 1)}]
 
 
 def test_a_round_without_anything_new_commits_and_tells_nothing(bench):
     bench.create(2)
-    RecordedContinuousRun(bench, last_iteration=1).run(A, B)  # the first commit of a tip
+    RecordedRun(bench, last_iteration=1).run(A, B)  # the first commit of a tip
     version = bench.version
-    followed = RecordedContinuousRun(bench, last_iteration=5).run(A, B)
+    followed = RecordedRun(bench, last_iteration=5).run(A, B)
     assert (followed.iterations, followed.events, bench.version) == (5, [], version)
 
 
@@ -50,15 +53,15 @@ def test_a_shard_is_told_once_that_it_finished_and_the_run_ends_with_the_last(be
     bench.create()
     bench.put(1)
     bench.split(A)
-    followed = RecordedContinuousRun(bench).run(A)
+    followed = RecordedRun(bench).run(A)
     assert followed.events == [{A: ("finished", 1)}]
-    assert RecordedContinuousRun(bench).run(A).events == []
+    assert RecordedRun(bench).run(A).events == []
 
 
 def test_a_split_in_the_middle_is_followed_to_its_end_and_neighbours_go_on(bench):
     bench.create(2)
     before = {2: lambda: (bench.put(1), bench.split(A, 0.25)), 4: lambda: bench.put(2, part=0.5)}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=4).run(A, B)
+    followed = RecordedRun(bench, before=before, last_iteration=4).run(A, B)
     assert followed.events == [{A: ("finished", 1)}, {B: ("committed", 1)}]
     assert bench.positions.shards.keys() == {A, B, C, D}
 
@@ -69,7 +72,7 @@ def test_a_shard_that_is_behind_is_read_on_at_once(bench):
     timing = RunTiming(20.0, commit_interval=10.0)
     policy = ReadPolicy(bounds=Bounds(max_records=10))
     bench.later(seconds=2)
-    followed = RecordedContinuousRun(bench, timing=timing, policy=policy, last_iteration=3).run(A)
+    followed = RecordedRun(bench, timing=timing, policy=policy, last_iteration=3).run(A)
     assert followed.events == [{A: ("committed", 10)}] * 3
 
 
@@ -79,9 +82,45 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
         bench.put(*range(500))
     faults.page_size(1)
     timing = RunTiming(20.0, commit_interval=0.3)
-    followed = RecordedContinuousRun(bench, timing=timing, last_iteration=2).run(A)
+    followed = RecordedRun(bench, timing=timing, last_iteration=2).run(A)
     (first, *_) = followed.reports
     assert 0 < first.outcomes[A].rows < 4000
+
+
+# The plan of its first iteration
+
+
+def test_the_first_iteration_executes_the_given_plan(bench):
+    bench.create()
+    bench.put(1)
+    followed = RecordedRun(bench, last_iteration=1)
+    plan = bench.plan([A])
+    followed.continuous_run.run(plan)
+    assert [result.batch_id for result in followed.reports] == [plan.batch_id]
+
+
+def test_a_given_plan_that_another_run_has_overtaken_is_replaced_by_a_newer_one(bench):
+    bench.create()
+    bench.put(1)
+    followed = RecordedRun(bench, last_iteration=2)
+    plan = bench.plan([A])
+    bench.run()
+    bench.put(2)
+    followed.continuous_run.run(plan)
+    assert followed.events == [{A: ("committed", 1)}]
+    assert bench.items == [1, 2]
+
+
+def test_after_an_overtaken_plan_the_first_commit_still_shows_that_the_run_is_alive(bench):
+    bench.create()
+    bench.put(1)
+    followed = RecordedRun(bench, last_iteration=3)
+    plan = bench.plan([A])
+    bench.run()
+    version = bench.version
+    bench.later(seconds=2)
+    followed.continuous_run.run(plan)
+    assert (followed.events, bench.version) == ([], version + 1)
 
 
 # Time
@@ -89,49 +128,49 @@ def test_a_round_reads_no_longer_than_the_interval_so_that_neighbours_are_commit
 
 def test_it_ends_after_its_time(bench):
     bench.create()
-    followed = RecordedContinuousRun(bench, timing=RunTiming(2.0, commit_interval=0.05)).run(A)
+    followed = RecordedRun(bench, timing=RunTiming(2.0, commit_interval=0.05)).run(A)
     assert followed.iterations > 1
 
 
 def test_shards_are_listed_seldom(bench, faults):
     bench.create()
+    plan = bench.plan([A])
     before = faults.count("ListShards")
-    RecordedContinuousRun(bench, last_iteration=5).run(A)
+    RecordedRun(bench, last_iteration=5).follow.run(plan)
     assert faults.count("ListShards") == before + 1
 
 
 def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(bench, faults):
     bench.create()
     bench.run()
+    plan = bench.plan([A])
     before = faults.count("DescribeStreamSummary")
-    RecordedContinuousRun(bench, last_iteration=5).run(A)
+    RecordedRun(bench, last_iteration=5).follow.run(plan)
     assert faults.count("DescribeStreamSummary") == before + 1
 
 
-def test_shards_are_listed_anew_when_the_list_is_old(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
+def test_shards_are_listed_anew_when_the_list_is_old(bench, faults):
     bench.create()
     before = faults.count("ListShards")
-    RecordedContinuousRun(bench, last_iteration=3).run(A)
+    RecordedRun(bench, timing=ALWAYS_LISTED, last_iteration=3).run(A)
     assert faults.count("ListShards") == before + 3
 
 
-def test_one_incomplete_list_does_not_end_it(bench, faults, monkeypatch):
-    monkeypatch.setattr(follow_module, "MAX_LISTING_AGE", 0.0)
+def test_one_incomplete_list_does_not_end_it(bench, faults):
     bench.create(2)
 
     def without_the_last(_, answer):
         return answer.but(Shards=answer.members["Shards"][:-1])
 
     before = {2: lambda: (bench.put(1), faults.answer("ListShards", without_the_last, times=1))}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=3).run(A, B)
+    followed = RecordedRun(bench, timing=ALWAYS_LISTED, before=before, last_iteration=3).run(A, B)
     assert len(followed.events) == 1
 
 
 def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
     """What arrives after the listing is read by the clock of now."""
     bench.create()
-    followed = RecordedContinuousRun(bench, timing=RunTiming(4.0, commit_interval=0.05))
+    followed = RecordedRun(bench, timing=RunTiming(4.0, commit_interval=0.05))
 
     def put():
         followed.continuous_run._shard_list._listed_at -= 8.0  # as if 8 s had passed
@@ -150,7 +189,7 @@ def test_a_list_that_is_used_again_does_not_hold_records_back(bench):
 def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     bench.create()
     bench.put(1)
-    followed = RecordedContinuousRun(bench, timing=RunTiming(600.0, commit_interval=300.0))
+    followed = RecordedRun(bench, timing=RunTiming(600.0, commit_interval=300.0))
     following = threading.Thread(target=followed.run, args=(A,), daemon=True)
     following.start()
     while not followed.reports:
@@ -163,13 +202,13 @@ def test_a_stop_between_two_rounds_ends_it_at_once(bench):
     assert (followed.iterations, bench.items) == (1, [1])
 
 
-def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, monkeypatch):
-    monkeypatch.setattr("kinesis_assets.ingest.task.STOP_POLL_SECONDS", 0.01)
+def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults):
+    bench.set_timing(stop_poll_seconds=0.01)
     bench.create()
     numbers = bench.put(*range(500))
     faults.page_size(1)
     faults.delay(0.01)
-    followed = RecordedContinuousRun(bench, timing=RunTiming(600.0, commit_interval=300.0))
+    followed = RecordedRun(bench, timing=RunTiming(600.0, commit_interval=300.0))
     faults.before("GetRecords", followed.continuous_run.stop, after=5, times=1)
     followed.run(A)
     (told,) = followed.reports
@@ -182,7 +221,7 @@ def test_a_stop_within_a_round_commits_and_tells_what_was_read(bench, faults, mo
 def test_a_failing_shard_does_not_fail_a_run_that_was_told_to_stop(bench, faults):
     bench.create()
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
-    followed = RecordedContinuousRun(bench, last_iteration=1).run(A)
+    followed = RecordedRun(bench, last_iteration=1).run(A)
     assert followed.events == [{A: ("failed", 0)}]
 
 
@@ -193,7 +232,7 @@ def test_a_conflict_is_planned_anew_and_tells_nothing(bench):
     bench.create()
     bench.put(1)
     before = {1: bench.run, 2: lambda: bench.put(2)}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=2).run(A)
+    followed = RecordedRun(bench, before=before, last_iteration=2).run(A)
     assert followed.events == [{A: ("committed", 1)}]
     assert bench.items == [1, 2]
 
@@ -205,9 +244,9 @@ def test_in_its_last_seconds_it_ends_when_another_begins_to_follow_where_nothing
 
     def other():
         bench.later(seconds=2)
-        told.append(RecordedContinuousRun(bench, last_iteration=1).run(A).events)
+        told.append(RecordedRun(bench, last_iteration=1).run(A).events)
 
-    followed = RecordedContinuousRun(bench, timing=timing, before={3: other}, last_iteration=6).run(A, B)
+    followed = RecordedRun(bench, timing=timing, before={3: other}, last_iteration=6).run(A, B)
     assert (followed.iterations, followed.events, told) == (3, [], [[]])
 
 
@@ -216,9 +255,9 @@ def test_before_its_last_seconds_it_goes_on_beside_another(bench):
 
     def other():
         bench.later(seconds=2)
-        RecordedContinuousRun(bench, last_iteration=1).run(A)
+        RecordedRun(bench, last_iteration=1).run(A)
 
-    followed = RecordedContinuousRun(bench, before={3: other}, last_iteration=6).run(A)
+    followed = RecordedRun(bench, before={3: other}, last_iteration=6).run(A)
     assert followed.iterations == 6
 
 
@@ -228,7 +267,7 @@ def test_in_its_last_seconds_its_own_tips_do_not_end_it(bench):
     before = {2: lambda: bench.later(hours=2), 4: lambda: bench.later(hours=2)}
     version = []
     before[3] = before[5] = lambda: version.append(bench.version)
-    followed = RecordedContinuousRun(bench, timing=timing, before=before, last_iteration=6).run(A)
+    followed = RecordedRun(bench, timing=timing, before=before, last_iteration=6).run(A)
     assert followed.iterations == 6
     assert version[1] > version[0]
 
@@ -239,7 +278,7 @@ def test_only_its_first_round_commits_a_tip_alone(bench):
     version = bench.version
     bench.later(seconds=2)
     before = {2: lambda: bench.later(seconds=2)}
-    followed = RecordedContinuousRun(bench, before=before, last_iteration=4).run(A)
+    followed = RecordedRun(bench, before=before, last_iteration=4).run(A)
     assert (followed.events, bench.version) == ([], version + 1)
 
 
@@ -248,7 +287,7 @@ def test_in_its_last_seconds_it_ends_when_another_run_moved_a_shard(bench):
     bench.put(1)
     timing = RunTiming(600.0, commit_interval=0.05, handover=600.0)
     before: dict[int, Callable[[], object]] = {}
-    followed = RecordedContinuousRun(bench, timing=timing, before=before, last_iteration=5)
+    followed = RecordedRun(bench, timing=timing, before=before, last_iteration=5)
 
     def other():
         bench.put(2)
@@ -265,7 +304,7 @@ def test_in_them_it_sees_what_another_run_moved_before_it_reads(bench):
     bench.create()
     bench.put(1)
     timing = RunTiming(600.0, commit_interval=0.05, handover=600.0)
-    followed = RecordedContinuousRun(bench, timing=timing, last_iteration=4)
+    followed = RecordedRun(bench, timing=timing, last_iteration=4)
 
     def tell(result):
         followed.reports.append(result)
@@ -288,7 +327,7 @@ def test_before_them_it_goes_on(bench):
         bench.run()
 
     before = {2: other, 4: lambda: bench.put(3)}
-    followed = RecordedContinuousRun(bench, timing=timing, before=before, last_iteration=4).run(A)
+    followed = RecordedRun(bench, timing=timing, before=before, last_iteration=4).run(A)
     assert followed.events == [{A: ("committed", 1)}, {A: ("committed", 1)}]
     assert bench.items == [1, 2, 3]
 
@@ -304,14 +343,14 @@ def test_in_its_last_seconds_it_pauses_between_rounds_so_that_the_next_run_gets_
         time.sleep(1.0)  # a landing's time
 
     timing = RunTiming(600.0, commit_interval=0.05, handover=handover)
-    RecordedContinuousRun(bench, timing=timing, before={1: slow, 2: slow}, last_iteration=2).run(A)
+    RecordedRun(bench, timing=timing, before={1: slow, 2: slow}, last_iteration=2).run(A)
     assert (began[1] - began[0] > 1.0 + 1.4) is pauses
 
 
 def test_two_at_once_lose_and_double_nothing(bench):
     bench.create(2)
-    first = RecordedContinuousRun(bench, timing=RunTiming(1.5, commit_interval=0.02), by="first")
-    second = RecordedContinuousRun(bench, timing=RunTiming(1.5, commit_interval=0.03), by="second")
+    first = RecordedRun(bench, timing=RunTiming(1.5, commit_interval=0.02), by="first")
+    second = RecordedRun(bench, timing=RunTiming(1.5, commit_interval=0.03), by="second")
     errors: list[KinesisAssetsError] = []
 
     def run(followed):

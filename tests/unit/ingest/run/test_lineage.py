@@ -343,8 +343,8 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     )
 
     def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
-        with project.manager() as manager:
-            result = evaluate(manager, instance, None)
+        with project.open_stream() as opened:
+            result = evaluate(opened, instance, None)
         for request in result.dynamic_partitions_requests or ():
             assert isinstance(request, dg.AddDynamicPartitionsRequest)  # it never deletes any
             instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)

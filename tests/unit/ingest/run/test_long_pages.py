@@ -6,22 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY
 
 RECORDS = 10_000
 KEY = "k" * 250
 
 
-@pytest.fixture(autouse=True)
-def unpaced(monkeypatch):
-    """No call waits until a shard may give more bytes."""
-    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 1e12)
-
-
 @pytest.mark.parametrize("sdk_parser", [False, True], ids=["own HTTP", "SDK"])
 def test_a_page_of_10_000_records_with_long_keys_is_read_in_halves(bench, faults, sdk_parser):
     bench.settings = replace(bench.settings, sdk_parser=sdk_parser)
+    bench.set_timing(bytes_per_second=1e12)  # no call waits until the shard may return more
     (shard,) = bench.create()
     for first in range(0, RECORDS, 500):
         entries = [{"Data": b"%01000d" % item, "PartitionKey": KEY} for item in range(first, first + 500)]

@@ -21,7 +21,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from support.continuous import TIMING, RecordedContinuousRun
+from support.continuous import TIMING, RecordedRun
 
 CONTINUE = {"on_data_loss": "continue"}
 BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
@@ -52,7 +52,7 @@ def finish_by_mistake(bench, shard_id):
         previous=now.commit_id,
         generation=now.generation + 1,
         batch_id=new_id(),
-        landed={},
+        added={},
         shards=shards,
     )
     bench.table.snapshot().commit([], identity=now.identity, positions=forged)
@@ -152,7 +152,7 @@ def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_s
 def test_a_following_run_lists_again_where_its_list_contradicts_the_table(bench):
     parent, other = bench.create(2)
     bench.put(1)
-    following = RecordedContinuousRun(bench, TIMING)
+    following = RecordedRun(bench, TIMING)
 
     def reshard_and_read():
         children = bench.split(parent, part=0.25)
@@ -205,8 +205,8 @@ def tick(bench):
     project = StreamProject.from_settings(
         bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
     )
-    with project.manager() as manager, dg.DagsterInstance.ephemeral() as instance:
-        return evaluate(manager, instance, None)
+    with project.open_stream() as opened, dg.DagsterInstance.ephemeral() as instance:
+        return evaluate(opened, instance, None)
 
 
 # Shards that are left out

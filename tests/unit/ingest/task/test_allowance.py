@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import time
+from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.ingest import shard_group
-from kinesis_assets.ingest import task as task_module
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
-from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.table import commit, commit_ids
+from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.testing import UserRecord, aggregate
-from support.shifted_clock import HoursClock
+from support.shifted_clock import ShiftedClock
+from support.virtual_time import VirtualTime
 
 
 def in_tasks(count):
@@ -45,15 +43,12 @@ def filled(bench, shards, records):
 
 
 @pytest.mark.parametrize("seconds", [None, 36_000.0])
-def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(
-    bench, faults, monkeypatch, seconds
-):
-    clock = HoursClock()
-    for module in (quota, task_module, commit_ids, commit):
-        monkeypatch.setattr(module, "time", clock)
+def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(bench, faults, seconds):
+    clock = ShiftedClock()
+    bench.set_machine_clock(clock)
     data = filled(bench, 1, 6)
     faults.page_size(1)
-    faults.answer("GetRecords", lambda *_: clock.pass_by(2.5))
+    faults.answer("GetRecords", lambda *_: clock.advance(2.5))
     for count in (3, 6):
         result = bench.run(allowance=Allowance(seconds=seconds))
         assert result.errors == {}
@@ -184,11 +179,21 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
 # Seconds
 
 
+class PageClock:
+    """A clock by which each page that is requested takes a second."""
+
+    time, sleep = staticmethod(time.time), staticmethod(time.sleep)
+
+    def __init__(self, faults):
+        self._faults = faults
+
+    def monotonic(self):
+        return float(self._faults.count("GetRecords"))
+
+
 @pytest.fixture
-def a_second_a_page(faults, monkeypatch):
-    """For a run's bounds, time is the number of pages that were asked for."""
-    clock = SimpleNamespace(monotonic=lambda: float(faults.count("GetRecords")))
-    monkeypatch.setattr(quota, "time", clock)
+def a_second_a_page(bench, faults):
+    bench.set_timing(clock=PageClock(faults))
 
 
 @pytest.mark.usefixtures("a_second_a_page")
@@ -217,8 +222,8 @@ def test_the_shards_of_a_task_share_its_seconds(bench, faults):
 
 
 @pytest.mark.usefixtures("a_second_a_page")
-def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults, monkeypatch):
-    monkeypatch.setattr(shard_group, "CALLS", 2)
+def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults):
+    bench.settings = replace(bench.settings, max_pool_connections=2)
     data = filled(bench, 8, 10)
     faults.page_size(1)
     result = bench.run(allowance=Allowance(seconds=3.0))
@@ -227,18 +232,18 @@ def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, 
     assert bench.data == data
 
 
-def test_children_have_the_seconds_that_their_parent_left(bench, monkeypatch):
+def test_children_have_the_seconds_that_their_parent_left(bench):
     generations(bench)
-    left = []
+    clock, left = VirtualTime(), []
+    bench.set_timing(clock=clock)
 
     def note(job: LandingJob, ranges, allowance) -> Landing:
         left.append(allowance.seconds)
+        clock.now += 10.0  # while it lands
         return land_group(job, ranges, allowance)
 
-    clock = SimpleNamespace(monotonic=iter(range(0, 1000, 10)).__next__)
-    monkeypatch.setattr("kinesis_assets.ingest.run.time", clock)
     bench.run(land=note, allowance=Allowance(seconds=25.0))
-    assert left == [15.0, 5.0]
+    assert left == [25.0, 15.0]
 
 
 def test_a_run_without_any_time_left_moves_nothing(bench, faults):
@@ -264,11 +269,11 @@ def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
 
 
 def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
-    shard_ids = bench.create(CALLS + 8)
+    shard_ids = bench.create(CONNECTIONS + 8)
     for shard_id in shard_ids:
         bench.put(b"0", shard_id=shard_id)
-    faults.delay(4.0, "GetRecords", times=CALLS)
+    faults.delay(4.0, "GetRecords", times=CONNECTIONS)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {1}
     asked = sorted(call.at for call in faults.calls if call.operation == "GetRecords")
-    assert asked[CALLS - 1] - asked[0] < 4.0 <= asked[CALLS] - asked[0]
+    assert asked[CONNECTIONS - 1] - asked[0] < 4.0 <= asked[CONNECTIONS] - asked[0]

@@ -7,14 +7,11 @@ import time
 from functools import partial
 
 import pytest
-from botocore.config import Config
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
-from kinesis_assets.ingest import plan
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import retry_policy, stall_detector
+from kinesis_assets.kinesis.reading import retry_policy
 from kinesis_assets.testing import Faults
 
 TROUBLES = {
@@ -45,12 +42,11 @@ TROUBLES = {
 
 
 @pytest.fixture(autouse=True)
-def impatience(monkeypatch, request):
+def impatience(bench, request):
     """What lasts for a moment lasts for ever."""
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
+    bench.set_timing(stall_seconds=0.3)
     if "no answer" in request.node.name:
-        impatient = {"read_timeout": 0.3}
-        monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | impatient))
+        bench.set_timing(read_timeout=0.3)
 
 
 @pytest.mark.parametrize(("trouble", "error", "cause"), TROUBLES.values(), ids=TROUBLES.keys())
@@ -95,10 +91,9 @@ def test_a_shard_in_trouble_from_its_first_page_stays_where_it_was(bench, faults
 
 
 def test_a_shard_that_is_throttled_ends_early_with_what_it_has_and_holds_no_commit_of_its_neighbours(
-    bench, faults, monkeypatch
+    bench, faults
 ):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
-    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.5)
+    bench.set_timing(stall_seconds=300.0, retry_seconds=0.5)
     first, second = bench.create(2)
     numbers = bench.put(b"1-0", b"1-1", shard_id=first)
     bench.put(b"2-0", shard_id=second)
@@ -132,8 +127,8 @@ def test_a_neighbour_with_pages_to_come_is_read_on_after_a_shard_failed(bench, f
     assert bench.data == [b"2-0", b"2-1", b"2-2", b"2-3"]
 
 
-def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults, monkeypatch):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 300.0)
+def test_a_throttled_shard_gets_through_while_its_neighbours_are_read(bench, faults):
+    bench.set_timing(stall_seconds=300.0)
     first, second = bench.create(2)
     bench.put(b"1-0", b"1-1", b"1-2", shard_id=first)
     bench.put(b"2-0", b"2-1", b"2-2", shard_id=second)

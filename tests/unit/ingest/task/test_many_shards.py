@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.ingest import shard_group, task
+from kinesis_assets.ingest import task
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from support.recording_limiter import RecordingLimiter
 
 
-def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch):
-    monkeypatch.setattr(shard_group, "CALLS", 2)
-    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 5.0)
+def test_throttled_shards_hold_no_call_of_the_others(bench, faults):
+    bench.settings = replace(bench.settings, max_pool_connections=2)
+    bench.set_timing(page_retries=ReadTiming().page_retries)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
         bench.put(b"0", b"1", b"2", shard_id=shard_id)
@@ -39,9 +39,9 @@ def test_throttled_shards_hold_no_call_of_the_others(bench, faults, monkeypatch)
     assert all(faults.count("GetRecords", shard_id) > 3 for shard_id in throttled)
 
 
-def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults, monkeypatch):
-    monkeypatch.setattr(shard_group, "CALLS", 1)
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.5)
+def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults):
+    bench.settings = replace(bench.settings, max_pool_connections=1)
+    bench.set_timing(seconds_between_calls=0.5)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
         bench.put(b"0", b"1", b"2", shard_id=shard_id)
@@ -54,9 +54,8 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
     assert calls[-1].at - calls[0].at < 5.0
 
 
-def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
-    monkeypatch.setattr(task, "STOP_POLL_SECONDS", 0.05)
+def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults):
+    bench.set_timing(seconds_between_calls=3600.0, stop_poll_seconds=0.05)
     (shard_id,) = bench.create()
     bench.put(b"0", b"1", shard_id=shard_id)
     faults.page_size(1)
@@ -100,7 +99,7 @@ def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypat
 
 
 def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkeypatch):
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 3600.0)
+    bench.set_timing(seconds_between_calls=3600.0)
     shard_ids = bench.create(3)
     for shard_id in shard_ids:
         bench.put(b"0", shard_id=shard_id)

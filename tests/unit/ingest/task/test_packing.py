@@ -7,7 +7,7 @@ import pytest
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.call_pacing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 from kinesis_assets.kinesis.reading.range import ShardRange
 
 MB = 1_000_000

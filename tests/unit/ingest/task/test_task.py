@@ -11,16 +11,20 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import Landing, decode_all, encode
-from kinesis_assets.ingest.shard_group import CALLS
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.table import data_file_writer
+from kinesis_assets.table.data_file_writer import FileLayout
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
 KEYS = 1 << 128
+
+A_PAGE_EACH = FileLayout(row_group_bytes=1)
+"""A row group for each page."""
 
 
 @pytest.fixture
@@ -49,19 +53,19 @@ def range_of(shard_id, **bounds):
 def land(stream, settings, table):
     """Lands whole shards as one task."""
 
-    def land(shard_ids, **bounds):
-        job = LandingJob(stream, settings, table.folder, 77, math.inf)
+    def land(shard_ids, layout=FileLayout(), **bounds):
+        job = LandingJob(stream, settings, table.folder, 77, math.inf, layout)
         return land_group(job, [range_of(shard_id, **bounds) for shard_id in shard_ids], Allowance())
 
     return land
 
 
 def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land):
-    shard_ids = shards(CALLS + 6, 3)
+    shard_ids = shards(CONNECTIONS + 6, 3)
     landing = land(shard_ids)
     (file,) = landing.files
     assert file.rows_by_shard == dict.fromkeys(shard_ids, 3)
-    assert [(shard.shard_id, shard.rows, shard.end) for shard in landing.shards] == [
+    assert [(shard.shard_id, shard.stats.rows, shard.end) for shard in landing.shards] == [
         (shard_id, 3, RangeEnd.TIP) for shard_id in shard_ids
     ]
 
@@ -69,7 +73,7 @@ def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land)
 def test_idle_shards_land_no_file(shards, land):
     landing = land(shards(2, 0))
     assert landing.files == ()
-    assert [(shard.position, shard.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
+    assert [(shard.stats.through, shard.stats.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
 
 
 def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
@@ -79,8 +83,8 @@ def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
     landing = land([first, second])
     failed, whole = landing.shards
     assert isinstance(failed.error, ReadFailed)
-    assert (failed.rows, failed.end) == (2, None)
-    assert (whole.rows, whole.end, whole.error) == (4, RangeEnd.TIP, None)
+    assert (failed.stats.rows, failed.end) == (2, None)
+    assert (whole.stats.rows, whole.end, whole.error) == (4, RangeEnd.TIP, None)
     assert landing.files[0].rows_by_shard == {first: 2, second: 4}
 
 
@@ -100,12 +104,11 @@ def test_error_of_the_writer_ends_the_task_and_its_threads(shards, land, faults,
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", full)
     before = set(threading.enumerate())
     # With the error its frames are kept, and the writer in them: that threads end is not left to chance.
     with pytest.raises(OSError, match="no space left") as _kept:
-        land(shard_ids)
+        land(shard_ids, A_PAGE_EACH)
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive(), thread
@@ -146,8 +149,7 @@ def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
         asked.append(sum((call.operation, call.stream) == ("GetRecords", stream) for call in faults.calls))
         write(*arguments)
 
-    monkeypatch.setattr(data_file_writer, "ROW_GROUP_BYTES", 1)  # a page each
     monkeypatch.setattr(data_file_writer, "ThreadPoolExecutor", Latest)
     monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", noted)
-    assert land(shard_ids).shards[0].rows == 5
+    assert land(shard_ids, A_PAGE_EACH).shards[0].stats.rows == 5
     assert asked == [2, 3, 4, 5, 5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Expiry, Gap, OnDataLoss
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
@@ -25,6 +24,7 @@ from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.testing import Clock, Faults, UserRecord, aggregate
 from support.recording_limiter import RecordingLimiter
+from support.timing import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,11 +79,9 @@ class OneShard:
 
 
 @pytest.fixture
-def shard(clocked: Any, faults: Faults, stream: str, monkeypatch: pytest.MonkeyPatch) -> OneShard:
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
+def shard(clocked: Any, faults: Faults, stream: str) -> OneShard:
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
-    client = StreamClient(stream, clocked.settings)
+    client = StreamClient(stream, replace(clocked.settings, timing=READING))
     return OneShard(clocked.clock, clocked.kinesis, stream, client, faults)
 
 

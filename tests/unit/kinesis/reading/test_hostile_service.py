@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
-from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
-from kinesis_assets.kinesis import quota
-from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
-from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport import awaitables
-from kinesis_assets.testing import Faults, UserRecord, aggregate, limits
+from kinesis_assets.kinesis.transport.awaitables import Pause
+from kinesis_assets.testing import Faults, UserRecord, aggregate
+from support.timing import set_timing
 from support.virtual_time import VirtualTime
 
 SHARD = "shardId-000000000000"
+STALL_SECONDS = ReadTiming().stall_seconds
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 MIDDLE = str(1 << 127)
@@ -53,34 +51,37 @@ def each(troubles):
 
 
 @pytest.fixture
-def virtual(monkeypatch):
+def virtual(client):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
-        monkeypatch.setattr(module, "time", virtual)
+    set_timing(client, clock=virtual)
     return virtual
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """What the waits between tries are drawn from, (least, most); 0.9 of the most is taken."""
+def drawn(client):
+    """The longest waits between tries; 0.9 of each is taken."""
     drawn = []
 
-    def uniform(least, most):
-        drawn.append((least, most))
-        return 0.9 * most
+    def jitter(longest):
+        drawn.append(longest)
+        return 0.9 * longest
 
-    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=uniform))
+    draw_waits(client, jitter)
     return drawn
 
 
+def draw_waits(client, jitter):
+    """Have a function draw the waits between tries."""
+    policy = client.settings.timing.page_retries
+    set_timing(client, page_retries=replace(policy, backoff=replace(policy.backoff, jitter=jitter)))
+
+
 @pytest.fixture
-def client(stream, settings, monkeypatch, request):
+def client(stream, settings, request):
     """As a Spark task has it: the SDK tries nothing again. Where no answer comes it does not wait long."""
-    if "no answer" in request.node.name:
-        impatient = {"read_timeout": 1.0}
-        monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | impatient))
-    return StreamClient(stream, settings, attempts=1)
+    timing = ReadTiming(read_timeout=1.0) if "no answer" in request.node.name else ReadTiming()
+    return StreamClient(stream, replace(settings, timing=timing), attempts=1)
 
 
 @pytest.fixture
@@ -105,6 +106,14 @@ def reading_of(client):
         return ShardReading(client, ShardRange(SHARD, start, Bounds(**limits), ALL_KEYS))
 
     return reading_of
+
+
+def block(step, virtual):
+    """Wait for the next step, in the reader's time."""
+    if isinstance(step, Pause):
+        virtual.sleep(step.seconds)
+    else:
+        step.block()
 
 
 def data(reading):
@@ -147,9 +156,9 @@ def test_empty_pages_after_a_record_take_time_from_the_range(put, reading_of, fa
 
 
 def test_endless_empty_pages_fail_the_shard_and_are_no_end_by_seconds(
-    put, reading_of, faults, virtual, monkeypatch
+    put, reading_of, client, faults, virtual
 ):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 30.0)
+    set_timing(client, stall_seconds=30.0)
     put(b"0")
     faults.empty_page()
     reading = reading_of(max_seconds=1)
@@ -208,7 +217,7 @@ def test_throttling_that_lasts_is_waited_out_as_long_as_a_stall(
     began = virtual.now
     with pytest.raises(ReadFailed):
         data(reading_of())
-    assert stall_detector.STALL_SECONDS < virtual.now - began <= stall_detector.STALL_SECONDS + max(drawn)[1]
+    assert STALL_SECONDS < virtual.now - began <= STALL_SECONDS + max(drawn)
 
 
 def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading_of, faults, virtual):
@@ -217,11 +226,11 @@ def test_time_that_a_shard_waited_for_others_is_no_stall_of_its_own(put, reading
     reading, records = reading_of(), 0
     for number, step in enumerate(reading.steps()):
         if number == 0:
-            virtual.sleep(stall_detector.STALL_SECONDS + 1)  # until it has a place
+            virtual.sleep(STALL_SECONDS + 1)  # until it has a place
         if isinstance(step, Records):
             records += len(step)
         else:
-            step.block()
+            block(step, virtual)
     assert (records, reading.end) == (1, RangeEnd.TIP)
 
 
@@ -232,11 +241,11 @@ def test_an_answer_in_vain_counts_no_more_once_a_record_came(put, reading_of, fa
     reading, records = reading_of(), 0
     for step in reading.steps():
         if not isinstance(step, Records):
-            step.block()
+            block(step, virtual)
             continue
         records += len(step)
         if records == 1:
-            virtual.sleep(stall_detector.STALL_SECONDS + 1)
+            virtual.sleep(STALL_SECONDS + 1)
             faults.throttle(times=1)
     assert (records, reading.end) == (2, RangeEnd.TIP)
 
@@ -266,16 +275,16 @@ def test_waits_between_tries_are_drawn_from_nothing_to_a_bound(
     put(b"0")
     trouble(faults, operation, times=5)
     assert data(reading_of()) == [b"0"]
-    assert drawn == [(0, most) for most in (0.2, 0.4, 0.8, 1.6, 3.2)]
+    assert drawn == [0.2, 0.4, 0.8, 1.6, 3.2]
     # The first is shorter than the shard's pace.
-    assert {0.9 * most for _, most in drawn[1:]} <= set(virtual.waits)
+    assert {0.9 * longest for longest in drawn[1:]} <= set(virtual.waits)
 
 
 def test_no_wait_between_tries_is_longer_than_five_seconds(put, reading_of, faults, virtual, drawn):
     put(b"0")
     faults.throttle(times=50)
     assert data(reading_of()) == [b"0"]
-    assert drawn[5:] == [(0, 5.0)] * 45
+    assert drawn[5:] == [5.0] * 45
     assert max(virtual.waits) == 0.9 * 5.0
 
 
@@ -359,7 +368,7 @@ def called(faults, virtual):
 
 
 @pytest.fixture
-def refusals(faults, virtual, monkeypatch):
+def refusals(faults, virtual):
     """Every GetRecords that the service refused, while it enforces its limits in the reader's time."""
     refusals = []
 
@@ -367,8 +376,7 @@ def refusals(faults, virtual, monkeypatch):
         if answer.status != 200:
             refusals.append(call)
 
-    monkeypatch.setattr(limits, "time", virtual)
-    faults.enforce_limits()
+    faults.enforce_limits(virtual.monotonic)
     faults.answer("GetRecords", look)
     return refusals
 
@@ -382,9 +390,9 @@ def most_in_a_second(times):
 @pytest.mark.usefixtures("virtual")
 @each(THROTTLING | FAILURES)
 def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
-    put, reading_of, faults, called, monkeypatch, trouble
+    put, reading_of, client, faults, called, trouble
 ):
-    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    draw_waits(client, lambda _: 0.0)
     put(*[b"%d" % item for item in range(12)])
     faults.page_size(1)
     trouble(faults, after=3, times=5)
@@ -394,9 +402,9 @@ def test_a_shard_is_asked_five_times_a_second_at_most_also_when_calls_fail(
 
 
 def test_five_calls_a_second_hold_where_the_service_sees_them_though_calls_are_slow_on_the_way(
-    put, reading_of, faults, virtual, monkeypatch
+    put, reading_of, client, faults, virtual
 ):
-    monkeypatch.setattr(retry_policy, "random", SimpleNamespace(uniform=lambda least, _most: least))
+    draw_waits(client, lambda _: 0.0)
     put(b"0")
     came = []
 

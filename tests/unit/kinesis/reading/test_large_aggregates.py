@@ -20,6 +20,7 @@ from kinesis_assets.kinesis.records.page_checks import first_invalid_number
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import UserRecord, aggregate
+from support.timing import set_timing
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
@@ -27,9 +28,9 @@ BEGINNING = Position.parse("TRIM_HORIZON")
 
 
 @pytest.fixture(autouse=True)
-def slices_of_three(monkeypatch):
+def slices_of_three(client, monkeypatch):
     monkeypatch.setattr(aggregation, "SLICE", 3)
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
+    set_timing(client, seconds_between_calls=0.0)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def own(steps):
 
 
 def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 60.0)
+    set_timing(client, seconds_between_calls=60.0)
     here, sleep = threading.get_ident(), time.sleep
 
     def sleep_elsewhere(seconds):

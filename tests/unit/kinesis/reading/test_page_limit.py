@@ -9,18 +9,16 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, stall_detector
 from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE
 from support.recording_limiter import RecordingLimiter
+from support.timing import set_timing
 from support.virtual_time import VirtualTime
 
 SHARD = "shardId-000000000000"
@@ -30,11 +28,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def virtual(monkeypatch):
+def virtual(client, monkeypatch):
     """The reader's time, which passes only where it waits; it asks for 16 records at most."""
     virtual = VirtualTime()
-    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
-        monkeypatch.setattr(module, "time", virtual)
+    set_timing(client, clock=virtual)
     monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
     return virtual
 

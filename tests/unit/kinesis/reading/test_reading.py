@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
@@ -12,9 +13,10 @@ from kinesis_assets.errors import InvalidInput, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy, stall_detector
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from support.timing import READING, set_timing
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
@@ -250,9 +252,9 @@ def test_empty_pages_behind_the_tip_are_read_on(put, reading_of, faults):
     assert reading.end is RangeEnd.TIP
 
 
-def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, monkeypatch):
+def test_empty_pages_for_too_long_are_a_stalled_shard(put, reading_of, faults, client):
     put(0)
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
+    set_timing(client, stall_seconds=0.3)
     faults.empty_page()
     reading = reading_of()
     with pytest.raises(ShardStalled, match=f"{SHARD}.*TRIM_HORIZON.*1000 ms behind"):
@@ -448,11 +450,16 @@ def test_lag_after_a_bound_is_the_age_of_the_first_unread_record(clocked, stream
 
 
 @pytest.fixture
-def patient(stream, settings, monkeypatch):
-    """A reading as a Spark task makes it: the SDK tries nothing again; back-off takes no time."""
-    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
-    client = StreamClient(stream, settings, attempts=1)
-    return lambda **fields: ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
+def worker(stream, settings):
+    """A client as a Spark task has it: the SDK tries nothing again; back-off takes no time."""
+    timing = ReadTiming(page_retries=READING.page_retries)
+    return StreamClient(stream, replace(settings, timing=timing), attempts=1)
+
+
+@pytest.fixture
+def patient(worker):
+    """A reading by that client."""
+    return lambda **fields: ShardReading(worker, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
@@ -463,8 +470,8 @@ def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, c
     assert faults.count("GetShardIterator") == 1
 
 
-def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.5)
+def test_throttling_without_end_is_told_when_the_shard_counts_as_stalled(put, patient, faults, worker):
+    set_timing(worker, stall_seconds=0.5)
     put(0)
     faults.throttle()
     with pytest.raises(ReadFailed, match="ProvisionedThroughputExceeded"):
@@ -478,8 +485,8 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
     assert data(patient()) == [0, 1]
 
 
-def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, monkeypatch):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.3)
+def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, client):
+    set_timing(client, stall_seconds=0.3)
     put(0)
     behind = iter(range(80_000, 0, -10_000))
     faults.answer(
@@ -493,9 +500,9 @@ def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, f
 
 
 def test_empty_pages_that_come_nearer_by_less_than_the_time_they_take_are_a_stall(
-    put, reading_of, faults, monkeypatch
+    put, reading_of, faults, client
 ):
-    monkeypatch.setattr(stall_detector, "STALL_SECONDS", 0.5)
+    set_timing(client, stall_seconds=0.5)
     put(0)
     behind = itertools.count(10**6, -1)
     faults.answer(
@@ -524,8 +531,8 @@ def test_closed_shard_ends_at_its_null_iterator_though_the_tip_was_told_before(
     assert reading.end is RangeEnd.SHARD_END
 
 
-def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "BYTES_PER_SECOND", 10)
+def test_page_of_many_bytes_is_followed_by_the_time_they_take(put, patient, faults, worker):
+    set_timing(worker, bytes_per_second=10)
     put(10_000, 20_000)
     faults.page_size(1)
     data(patient())

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, count
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, retry_policy
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.settings import ClientSettings
+from support.timing import READING
 
 SHARD = "shardId-000000000000"
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 MIDDLE = str(1 << 127)
-
-
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch):
-    monkeypatch.setattr(call_pacing, "SECONDS_BETWEEN_CALLS", 0.0)
-    monkeypatch.setattr(retry_policy, "_LONGEST_WAIT", 0.0)
 
 
 @pytest.fixture(params=["own parser", "SDK's parser"])
@@ -36,7 +30,7 @@ def reading(request, kinesis, stream, settings):
     kinesis.put_records(StreamName=stream, Records=entries)
     client = StreamClient(
         stream,
-        ClientSettings(settings.region_name, settings.endpoint_url, sdk_parser=request.param != "own parser"),
+        replace(settings, sdk_parser=request.param != "own parser", timing=READING),
         attempts=1,
     )
     return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
@@ -95,7 +89,7 @@ def test_null_iterators_with_empty_pages_between_them_end_a_closed_shard_by_a_fr
     reading, split, faults
 ):
     split()
-    reading = ShardReading(reading._client, replace(reading.range, closed=True))
+    reading = ShardReading(reading._client, structs.replace(reading.range, closed=True))
     number = count()
 
     def ended_every_second_time(call, answer):

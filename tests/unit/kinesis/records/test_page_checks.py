@@ -11,19 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import CallFailed, ReadFailed
-from kinesis_assets.kinesis import quota
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import call_pacing, stall_detector
-from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
 from kinesis_assets.kinesis.records.record import Record, Records
-from kinesis_assets.kinesis.transport import awaitables
 from kinesis_assets.testing import UserRecord, aggregate
+from support.timing import set_timing
 from support.virtual_time import VirtualTime
 
 SHARD = "shardId-000000000000"
@@ -32,11 +29,10 @@ BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
 @pytest.fixture(autouse=True)
-def virtual(monkeypatch):
+def virtual(client):
     """The reader's time, which passes only where it waits."""
     virtual = VirtualTime()
-    for module in (call_pacing, reading_module, stall_detector, quota, awaitables):
-        monkeypatch.setattr(module, "time", virtual)
+    set_timing(client, clock=virtual)
     return virtual
 
 

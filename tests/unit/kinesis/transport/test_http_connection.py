@@ -13,11 +13,10 @@ from traceback import walk_tb
 import pytest
 import trustme
 import urllib3
-from botocore.config import Config
 
 from kinesis_assets.errors import CallFailed, InvalidInput
-from kinesis_assets.kinesis import sdk_client as client_module
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
@@ -40,19 +39,12 @@ def no_proxy(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """Whoever answers has 0.2 s."""
-    limit(monkeypatch, read_timeout=0.2, connect_timeout=0.2)
+IMPATIENT = {"read_timeout": 0.2, "connect_timeout": 0.2}
 
 
-def limit(monkeypatch, **seconds):
-    """Clients that are made from now on wait no longer."""
-    monkeypatch.setattr(client_module, "Config", lambda **options: Config(**options | seconds))
-
-
-def client_of(url, by_sdk=False):
-    return StreamClient("orders", ClientSettings("us-east-1", url, sdk_parser=by_sdk), attempts=1)
+def client_of(url, by_sdk=False, **timeouts):
+    settings = ClientSettings("us-east-1", url, sdk_parser=by_sdk, timing=ReadTiming(**timeouts))
+    return StreamClient("orders", settings, attempts=1)
 
 
 def call(client):
@@ -156,23 +148,20 @@ def test_a_connection_that_has_ended_is_opened_anew(sent):
         Response(b"<html>\r\n\r\n"),
     ],
 )
-def test_a_connection_is_not_used_again_after_a_call_that_failed(sent, monkeypatch):
-    limit(monkeypatch, read_timeout=2)
+def test_a_connection_is_not_used_again_after_a_call_that_failed(sent):
     with ScriptedServer(sent, Response(SIZED)) as peer:
-        client = client_of(peer.url)
+        client = client_of(peer.url, read_timeout=2)
         code_of(client)
         call(client)
         assert peer.connections == 2
 
 
-def test_an_answer_may_take_longer_than_a_connection(monkeypatch):
-    limit(monkeypatch, connect_timeout=0.2)
+def test_an_answer_may_take_longer_than_a_connection():
     with ScriptedServer(Response(SIZED, after=0.5)) as peer:
-        call(client_of(peer.url))
+        call(client_of(peer.url, connect_timeout=0.2))
 
 
 def test_a_connection_that_the_sdk_used_is_opened_anew_within_the_time_for_that(monkeypatch):
-    limit(monkeypatch, connect_timeout=3, read_timeout=7)
     given = []
     create_connection = urllib3.util.connection.create_connection
 
@@ -182,7 +171,7 @@ def test_a_connection_that_the_sdk_used_is_opened_anew_within_the_time_for_that(
 
     monkeypatch.setattr(urllib3.util.connection, "create_connection", note)
     with ScriptedServer(Response(SIZED.replace(b"Date", b"Connection: close\r\nDate"), After.END)) as peer:
-        client = client_of(peer.url)
+        client = client_of(peer.url, connect_timeout=3, read_timeout=7)
         client._client.get_records(ShardIterator="i")
         call(client)
     assert given == [3, 3]
@@ -197,10 +186,9 @@ def test_the_sdk_uses_the_same_connections():
         assert (len(peer.requests), peer.connections) == (3, 1)
 
 
-def test_the_sdk_waits_for_the_answer_on_a_connection_of_a_direct_call(monkeypatch):
-    limit(monkeypatch, read_timeout=7)
+def test_the_sdk_waits_for_the_answer_on_a_connection_of_a_direct_call():
     with ScriptedServer(Response(SIZED), Response(SIZED, after=0.2)) as peer:
-        client = client_of(peer.url)
+        client = client_of(peer.url, read_timeout=7)
         call(client)
         connection = client._get_records._endpoint._pool.pool.queue[-1]
         assert connection.sock.gettimeout() == 7
@@ -243,7 +231,6 @@ def test_a_host_that_is_unknown_is_named_so(by_sdk, monkeypatch):
     assert code_of(client_of("http://kinesis.invalid", by_sdk)) == "EndpointConnectionError"
 
 
-@pytest.mark.usefixtures("impatient")
 @directly_and_by_the_sdk
 def test_an_endpoint_that_takes_no_connection_in_time_is_named_so(by_sdk):
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -252,23 +239,22 @@ def test_an_endpoint_that_takes_no_connection_in_time_is_named_so(by_sdk):
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(address)
-        assert code_of(client_of(f"http://127.0.0.1:{address[1]}", by_sdk)) == "ConnectTimeoutError"
+        client = client_of(f"http://127.0.0.1:{address[1]}", by_sdk, **IMPATIENT)
+        assert code_of(client) == "ConnectTimeoutError"
         for each in waiting:
             each.close()
 
 
-@pytest.mark.usefixtures("impatient")
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("data", [b"", HEAD])
 def test_an_answer_that_does_not_come_in_time_is_named_so(by_sdk, data):
     with ScriptedServer(Response(data, After.HOLD)) as peer:
-        assert code_of(client_of(peer.url, by_sdk)) == "ReadTimeoutError"
+        assert code_of(client_of(peer.url, by_sdk, **IMPATIENT)) == "ReadTimeoutError"
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_body_that_does_not_come_in_time_is_named_so():
     with ScriptedServer(Response(LONG, After.HOLD)) as peer:
-        assert code_of(client_of(peer.url)) == "ReadTimeoutError"
+        assert code_of(client_of(peer.url, **IMPATIENT)) == "ReadTimeoutError"
 
 
 @directly_and_by_the_sdk
@@ -290,13 +276,12 @@ def test_what_is_no_http_is_told_as_it_is():
     assert "the response is not HTTP/1.1" in str(raised.value)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_answer_that_stops_is_not_kept_by_its_error():
     with (
         ScriptedServer(Response(LONG + bytes(500_000), After.HOLD)) as peer,
         pytest.raises(CallFailed) as raised,
     ):
-        call(client_of(peer.url))
+        call(client_of(peer.url, **IMPATIENT))
     kept, error = [], raised.value
     while error is not None:
         kept += [value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values()]

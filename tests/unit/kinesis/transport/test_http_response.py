@@ -7,7 +7,6 @@ import socket
 import threading
 from contextlib import suppress
 from itertools import islice
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from urllib3.exceptions import ProtocolError
 from kinesis_assets.kinesis.transport import http_response
 from kinesis_assets.kinesis.transport.awaitables import Pause, run_until_complete
 from kinesis_assets.kinesis.transport.http_response import receive
+from support.virtual_time import VirtualTime
 
 LARGEST = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -200,13 +200,13 @@ def test_an_answer_that_stops_coming_is_waited_for_no_longer_than_the_limit():
         (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
     ],
 )
-def test_an_answer_that_goes_on_and_on_is_given_up(before, piece, monkeypatch):
-    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
-    monkeypatch.setattr(http_response, "time", clock)
+def test_an_answer_that_goes_on_and_on_is_given_up(before, piece):
+    clock = VirtualTime()
+    began = clock.now
 
     def go_on(work):
         for _ in work:
-            clock.seconds += 6
+            clock.now += 6
             theirs.sendall(piece)
 
     ours, theirs = socket.socketpair()
@@ -214,23 +214,22 @@ def test_an_answer_that_goes_on_and_on_is_given_up(before, piece, monkeypatch):
         ours.setblocking(False)
         theirs.sendall(before)
         with pytest.raises(TimeoutError, match="300 s"):
-            go_on(islice(receive(ours, 7, LARGEST, lambda _: iter(())), 200))
-    assert clock.seconds <= 300 + 2 * 6
+            go_on(islice(receive(ours, 7, LARGEST, lambda _: iter(()), clock), 200))
+    assert clock.now - began <= 300 + 2 * 6
 
 
-def test_the_time_for_a_body_begins_when_there_is_room_for_it(monkeypatch):
-    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
-    monkeypatch.setattr(http_response, "time", clock)
+def test_the_time_for_a_body_begins_when_there_is_room_for_it():
+    clock = VirtualTime()
 
     def limiter(_):
-        clock.seconds += 1000
+        clock.now += 1000
         yield Pause(0)
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(SIZED[:-2])
-        work = receive(ours, 7, LARGEST, limiter)
+        work = receive(ours, 7, LARGEST, limiter, clock)
         assert isinstance([next(work) for _ in range(3)][1], Pause)
         theirs.sendall(SIZED[-2:])
         with pytest.raises(StopIteration) as end:

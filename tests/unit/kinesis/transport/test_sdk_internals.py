@@ -12,7 +12,6 @@ from types import ModuleType
 
 import pytest
 
-import kinesis_assets
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
@@ -21,7 +20,6 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport import sdk_internals
 
 SHARD = "shardId-000000000000"
-PACKAGE = Path(kinesis_assets.__file__).parent
 
 NAMES = [
     ("botocore.client:BaseClient", "_request_signer"),
@@ -54,10 +52,6 @@ NAMES = [
         for name in ("is_closed", "has_connected_to_proxy", "proxy", "sock", "timeout", "connect")
     ),
 ]
-
-STILL_PUBLIC = {"botocore.exceptions", "botocore.config", "botocore.session", "botocore.loaders"} | {
-    *("urllib3", "urllib3.exceptions", "urllib3.util", "botocore")
-}
 
 
 def hide(patch, owner, name):
@@ -148,7 +142,8 @@ with MonkeyPatch.context() as patch:
         del sys.modules[name]
     for owner, name in NAMES + [("botocore.parsers", "ResponseParserError")]:
         hide(patch, owner, name)
-    from kinesis_assets.kinesis.client import ClientSettings, StreamClient
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.position import Position
     client = StreamClient(sys.argv[2], ClientSettings("us-east-1", sys.argv[3]))
     iterator = client.shard_iterator("shardId-000000000000", Position.parse("TRIM_HORIZON"))
@@ -178,14 +173,6 @@ def test_an_answer_that_is_no_json_is_a_failed_call_where_the_sdks_own_error_has
         assert sdk_internals.parser_error() is ValueError
 
 
-# No other module
-
-
-def trees():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
-
-
 def test_every_name_that_is_looked_up_is_hidden_by_a_test():
     tree = ast.parse(Path(sdk_internals.__file__).read_text())
     looked_up = {
@@ -198,31 +185,3 @@ def test_every_name_that_is_looked_up_is_hidden_by_a_test():
     }
     assert len(looked_up) > 15
     assert looked_up - {name for _, name in NAMES} == {"ResponseParserError"}
-
-
-def test_other_modules_import_what_is_public_of_botocore_and_urllib3_alone():
-    imported = set()
-    for name, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                imported |= {(alias.name, name) for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module in {"botocore", "urllib3"}:
-                imported |= {(f"{node.module}.{alias.name}", name) for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                imported.add((node.module or "", name))
-    of_sdk = {(module, name) for module, name in imported if module.split(".")[0] in {"botocore", "urllib3"}}
-    assert len(of_sdk) > 5
-    assert {(module, name) for module, name in of_sdk if module not in STILL_PUBLIC} == set()
-
-
-def test_other_modules_of_the_kinesis_folder_use_no_private_attribute_but_their_own():
-    found = {
-        (name, node.attr)
-        for name, tree in trees()
-        if name.startswith("kinesis/") and name != "kinesis/transport/sdk_internals.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
-        if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", "probe"})
-        if node.attr != "_replace"  # of a named tuple
-    }
-    assert found == set()

@@ -1,4 +1,4 @@
-"""Each emulator starts, takes records and gives them back."""
+"""Each emulator starts, stores records and returns them."""
 
 from __future__ import annotations
 

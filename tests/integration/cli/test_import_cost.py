@@ -111,3 +111,11 @@ def test_a_landing_s_tasks_load_no_dagster_and_no_delta():
         "pandas",
         "pyspark.sql",
     }
+
+
+@pytest.mark.parametrize(
+    "module", ["kinesis_assets", "kinesis_assets.ingest.land", "kinesis_assets.ingest.task"]
+)
+def test_what_sparks_workers_import_loads_neither_dagster_nor_delta(module):
+    """Workers fork, which delta-rs does not survive, and start for each job."""
+    assert not imported(f"import {module}") & {"dagster", "deltalake"}

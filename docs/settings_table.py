@@ -1,7 +1,4 @@
-"""The table of all settings in docs/reading.md.
-
-`python -m kinesis_assets.dagster.settings_table docs/reading.md` writes it, after a setting has changed.
-"""
+"""Writes the table of all settings, from their declarations, between its marks in the given file."""
 
 from __future__ import annotations
 

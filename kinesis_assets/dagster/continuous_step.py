@@ -1,0 +1,67 @@
+"""The step of a continuous run: it lands and commits records until its time is over."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.shard_events import shard_events
+from kinesis_assets.ingest.continuous_run import ContinuousRun
+from kinesis_assets.ingest.land import cancel_landing, land
+from kinesis_assets.ingest.run_timing import RunTiming
+from kinesis_assets.spark.session import wrap_spark_errors
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.plan import RunPlan
+
+
+def run_continuously(
+    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, seconds: float
+) -> None:
+    """Land and commit records continuously, and report the events of each commit.
+
+    Args:
+        context: The context of the asset's body.
+        stream: The stream.
+        plan: The plan of the first iteration. Its shards are read until the end of the run.
+        seconds: The run's duration.
+
+    Raises:
+        DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and
+            reported, or dropped after `stop_timeout`.
+        LandingFailed: A Spark job failed.
+        ShardsNotCommitted: Some shards are failing at the end.
+    """
+    # Spark sets its own handler for interrupts, so the session must start before ours is set.
+    spark = stream.start_spark()
+    step = context.get_step_execution_context()
+
+    def report(result: RunResult) -> None:
+        for event in shard_events(context.asset_key, stream.name, result):
+            report_event(context, event)
+
+    continuous = ContinuousRun(
+        partial(land, spark),
+        stream.client,
+        stream.table,
+        stream.policy,
+        RunTiming(seconds, stream.settings.commit_interval, stream.handover),
+        report=report,
+        by=step.run_id,
+    )
+
+    def give_up() -> None:
+        if continuous.batch_id is not None:
+            cancel_landing(spark, continuous.batch_id)
+
+    graceful_stop = stream.graceful_stop = GracefulStop(
+        stream.settings.stop_timeout, request_stop=continuous.stop, give_up=give_up
+    )
+    with graceful_stop.canceling(step), wrap_spark_errors(stream.name):
+        continuous.run(plan)

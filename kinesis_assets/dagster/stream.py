@@ -1,0 +1,160 @@
+"""A stream in use: its client, its table, its Spark session and the heartbeat of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.names import io_manager_key
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.ingest.plan import ReadPolicy, current_shards
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.spark.session import wrap_spark_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import dagster as dg
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.dagster.graceful_stop import GracefulStop
+    from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.settings import RunSettings
+    from kinesis_assets.dagster.spark_resource import SparkResource
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.heartbeat import Heartbeat
+    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.table import PositionedTable
+
+
+@dataclass
+class OpenStream:
+    """A stream that a run, a tick of the sensor, a job or a command uses.
+
+    The client, the table and the Spark session are created on first use.
+
+    Attributes:
+        settings: How the stream is read and committed.
+        kinesis: The connection to Kinesis.
+        arn: The stream's ARN, if it is configured.
+        handover: Seconds before the end of a continuous run in which the next one may take over, see
+            `RunTiming`.
+        graceful_stop: How the run stops that lands records now; None before it lands any.
+    """
+
+    settings: RunSettings
+    kinesis: KinesisResource
+    arn: str | None = None
+    handover: float = 0.0
+    graceful_stop: GracefulStop | None = field(default=None, init=False)
+    _pyspark: SparkResource | None = field(default=None, init=False)
+    _heartbeat: Heartbeat | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.settings.stream
+
+    @cached_property
+    def client(self) -> StreamClient:
+        """The client of the stream."""
+        return self.kinesis.stream(self.arn or self.name)
+
+    @cached_property
+    def table(self) -> PositionedTable:
+        """The stream's table."""
+        from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
+
+        return PositionedTable(self.settings.table)
+
+    @cached_property
+    def policy(self) -> ReadPolicy:
+        """The settings with which a run reads the stream."""
+        settings = self.settings
+        return ReadPolicy(
+            starts=StartPositions.of(settings.start),
+            bounds=Bounds(
+                max_records=settings.max_records,
+                max_bytes=settings.max_bytes,
+                max_seconds=settings.max_seconds,
+            ),
+            allowance=Allowance(
+                records=settings.max_run_records,
+                bytes=settings.max_run_bytes,
+                seconds=settings.max_run_seconds,
+            ),
+            on_data_loss=settings.on_data_loss,
+            on_recreated=settings.on_recreated,
+            max_bad_records=settings.max_bad_records,
+        )
+
+    def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
+        """List the shards; return the listing and the current position of each shard.
+
+        Args:
+            asked: Archived shards to include, see `plan.current_shards`.
+
+        Raises what `plan.current_shards` and `relist.retry_listing` raise.
+        """
+        asked = list(asked)
+
+        def with_positions(listing: StreamListing) -> tuple[StreamListing, dict[str, ShardPosition]]:
+            return listing, current_shards(listing, self.table, self.policy.on_recreated, asked)
+
+        return retry_listing(self.client, with_positions)
+
+    def start_spark(self) -> SparkSession:
+        """Return the Spark session, started on the first call.
+
+        Raises:
+            JavaUnavailable: The session must be started in this process, and no Java was found.
+            LandingFailed: The session cannot be started.
+        """
+        from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
+
+        if self._pyspark is None:
+            self._pyspark = SparkResource(spark_config=dict(self.settings.spark_config))
+        with wrap_spark_errors(self.name):
+            session: SparkSession = self._pyspark.spark_session
+        return session
+
+    def start_heartbeat(self, step: dg.StepExecutionContext) -> None:
+        """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.
+
+        Raises:
+            InvalidInput: The run is continuous, and its tag for the duration is invalid.
+            TableNotWritable: The table cannot be written to.
+        """
+        from kinesis_assets.table.commit import MAX_ATTEMPT_AGE  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+
+        if self._heartbeat is None:
+            duration = (
+                0.0 if self.settings.follow_for is None else continuous_run_seconds(step.run_tags) or 0.0
+            )
+            seconds = MAX_ATTEMPT_AGE.total_seconds() + duration + self.handover
+            heartbeat = Heartbeat(self.table, step.run_id, seconds=seconds)
+            heartbeat.start()
+            self._heartbeat = heartbeat
+
+    def close(self) -> None:
+        """End the heartbeat and the Spark session."""
+        if self._heartbeat is not None:
+            self._heartbeat.end()
+        if self._pyspark is not None:
+            self._pyspark.end()
+
+
+def open_stream(resources: object, stream: str) -> OpenStream:
+    """Return a stream from the resources of a run or of a tick of the sensor.
+
+    Args:
+        resources: The resources, which include the stream's I/O manager.
+        stream: The stream's name.
+    """
+    opened: OpenStream = getattr(resources, io_manager_key(stream)).opened
+    return opened

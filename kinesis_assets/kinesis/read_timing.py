@@ -1,0 +1,45 @@
+"""The timing of reading: when a stream is called, and how long responses and progress are awaited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK, Clock
+from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter
+
+BYTES_PER_SECOND = 2_000_000
+"""The read rate of a shard. After a larger page it throttles calls until the rate is met (AWS API reference,
+GetRecords)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTiming:
+    """When a stream is called, and how long a reader waits. Can be pickled. The defaults are always used.
+
+    Attributes:
+        seconds_between_calls: Seconds between two GetRecords calls of a shard, which allows five per second
+            (AWS, Kinesis quotas).
+        bytes_per_second: The read rate of a shard.
+        page_retries: The attempts to read one page. Throttled calls do not count as attempts; the time
+            without progress limits them. They do count for the wait.
+        list_retries: The attempts to list the shards, if a list is incomplete or stale.
+        stall_seconds: Seconds without a record and without approaching the tip faster than time passes, after
+            which a shard fails.
+        retry_seconds: Seconds for which a failing shard is retried while the run's other shards wait for the
+            commit.
+        connect_timeout: Seconds to wait for a connection.
+        read_timeout: Maximum seconds without any data of a response.
+        stop_poll_seconds: Seconds between a task's checks of the stop marker.
+        clock: The clock.
+    """
+
+    seconds_between_calls: float = 0.2
+    bytes_per_second: float = BYTES_PER_SECOND
+    page_retries: RetryPolicy = RetryPolicy(6, Backoff(0.2, 5.0, full_jitter))
+    list_retries: RetryPolicy = RetryPolicy(4, Backoff(0.5, 2.0))
+    stall_seconds: float = 300.0
+    retry_seconds: float = 30.0
+    connect_timeout: float = 5.0
+    read_timeout: float = 20.0
+    stop_poll_seconds: float = 1.0
+    clock: Clock = MACHINE_CLOCK

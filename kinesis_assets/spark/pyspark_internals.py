@@ -1,0 +1,187 @@
+"""Every name of PySpark, and of its libraries, that is not part of a public API.
+
+If the installed release lacks one of the names, each function logs a warning and takes the public way, which
+is slower or does less.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_MISSING = "PySpark %s has no %s: %s"
+
+
+class JavaProcess:
+    """The Java process that a classic session has started.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        AttributeError: A private name is missing.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+        self._process: subprocess.Popen[bytes] = gateway.proc
+        self._shut_down: Callable[[], object] = gateway.shutdown
+
+    def wait(self) -> int:
+        """Wait until the process ends, and return its exit status."""
+        return self._process.wait()
+
+    def end(self) -> None:
+        """End the process after its session has stopped, and wait for it; it may be writing an archive."""
+        self._shut_down()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def java_process(spark: SparkSession) -> JavaProcess | None:
+    """Return the Java process of a classic session; None if a private name is missing."""
+    try:
+        return JavaProcess(spark)
+    except AttributeError:
+        _warn(
+            "SparkContext._gateway",
+            "an unexpected end of Java is noticed only when it no longer responds, and no class data archive "
+            "can be created",
+        )
+        return None
+
+
+def connect_port(spark: SparkSession) -> int | None:
+    """Return the port of the Spark Connect service in a classic session's JVM; None if it is not known."""
+    missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
+    try:
+        service = getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")  # noqa: SLF001
+        return int(getattr(service, "MODULE$").localPort())
+    except missing:
+        _warn("SparkConnectService.localPort", "a server on a free port is started twice")
+        return None
+
+
+def java_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that a call to the JVM raises, in addition to those of `pyspark.errors`."""
+    try:
+        from py4j.protocol import Py4JError  # noqa: PLC0415  # Spark's workers do not need it
+    except ImportError:
+        return ()  # only a session on Spark Connect is possible
+    return (Py4JError,)
+
+
+def server_setting(url: str, name: str, seconds: float) -> str:
+    """Return a setting of a Spark Connect server, without creating a session; empty if it is not set.
+
+    Args:
+        url: The server's URL.
+        name: The setting.
+        seconds: Time limit for the response.
+
+    Raises:
+        ConnectionError: The server does not respond in time, or its URL is invalid.
+    """
+    try:
+        import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  # takes 0.5 s that only Spark Connect needs
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
+        from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc  # noqa: PLC0415
+
+        open_channel, headers_of = DefaultChannelBuilder.toChannel, DefaultChannelBuilder.metadata
+        stub: Any = base_pb2_grpc.SparkConnectServiceStub
+        user = base_pb2.UserContext(user_id="kinesis-assets")
+        asked = base_pb2.ConfigRequest.GetOption(keys=[name])
+        request = base_pb2.ConfigRequest(
+            session_id=str(uuid4()),
+            user_context=user,
+            operation=base_pb2.ConfigRequest.Operation(get_option=asked),
+        )
+        release = base_pb2.ReleaseSessionRequest(session_id=request.session_id, user_context=user)
+    except (ImportError, AttributeError, TypeError, ValueError):
+        _warn("pyspark.sql.connect.proto", "a session is created to check the Spark Connect server")
+        return _setting_of_session(url, name, seconds)
+    try:
+        builder = DefaultChannelBuilder(url)
+        with open_channel(builder) as channel:
+            server, headers = stub(channel), tuple(headers_of(builder))
+            response = server.Config(request, timeout=seconds, metadata=headers)
+            server.ReleaseSession(release, timeout=seconds, metadata=headers)
+    except (grpc.RpcError, PySparkException, ValueError) as error:
+        details = error.details() if isinstance(error, grpc.Call) else str(error)
+        raise ConnectionError(details) from error
+    return "".join(pair.value for pair in response.pairs)
+
+
+def _setting_of_session(url: str, name: str, seconds: float) -> str:
+    """Return a setting through a session. PySpark retries for minutes, so it runs in its own thread."""
+    found: list[str | None] = []
+    errors: list[Exception] = []
+
+    def read() -> None:
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        try:
+            session = SparkSession.builder.remote(url).create()
+            try:
+                found.append(session.conf.get(name, ""))
+            finally:
+                session.stop()
+        except Exception as error:  # noqa: BLE001  # raised by the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=read, name="setting of a Spark server", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if found:
+        return found[0] or ""
+    if errors:
+        raise ConnectionError(str(errors[0])) from errors[0]
+    raise ConnectionError(f"no response within {seconds:g} s")
+
+
+def limit_retries(session: SparkSession, retries: int) -> None:
+    """Limit how often a session on Spark Connect retries a call; by default it does for ten minutes."""
+    try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+
+        session.client.set_retry_policies([DefaultPolicy(max_retries=retries)])
+    except (ImportError, AttributeError, TypeError):
+        _warn("SparkConnectClient.set_retry_policies", "the end of a server is noticed after minutes")
+
+
+def restricts_unpickling() -> bool:
+    """Return whether PySpark's Connect client limits what it unpickles of a server's response.
+
+    The answer is no if the private name is missing, which is only a reason for a warning.
+
+    Source: https://github.com/apache/spark/pull/58798 (SPARK-59508, in PySpark 4.3)
+    """
+    from pyspark import accumulators  # noqa: PLC0415  # takes long to import
+
+    return hasattr(accumulators, "specialAccumulatorSer")
+
+
+def pyspark_version() -> str:
+    """Return the version of the installed PySpark."""
+    import pyspark  # noqa: PLC0415  # takes long to import
+
+    return str(pyspark.__version__)
+
+
+@cache
+def _warn(name: str, consequence: str) -> None:
+    """Log a warning, once for each missing name."""
+    _log.warning(_MISSING, pyspark_version(), name, consequence)

@@ -1,0 +1,90 @@
+"""The facts about one range of a shard, from the task that read it to the event that reports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Self
+
+import msgspec
+
+from kinesis_assets.kinesis.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The facts about one range of a shard and its rows.
+
+    The rows of a range are the records that were written to the table: of a run, all records of the range; of
+    a replay, those that the table lacked. They carry the `batch_id` of the commit that added them.
+
+    Each commit stores the facts of its ranges, which are sufficient to verify the rows and to report the
+    commit again. Every change of the fields therefore is a change of the stored formats.
+
+    Attributes:
+        start: The position at which the range started.
+        through: The position at which the next read would start. As for every position, `Position` documents
+            which kinds include the record that they name.
+        first_sequence_number: Sequence number of the first row; None if there are no rows.
+        last_sequence_number: Sequence number of the last row; None if there are no rows.
+        rows: Number of rows.
+        bytes: Payload bytes of the rows, without partition keys.
+        checksum: Checksum of all rows, see `checksums.checksum`; 0 if there are no rows.
+
+    Raises:
+        ValueError: The fields contradict each other: rows without sequence numbers, or the reverse.
+    """
+
+    start: Position
+    through: Position
+    first_sequence_number: str | None
+    last_sequence_number: str | None
+    rows: Count
+    bytes: Count
+    checksum: Count
+
+    def __post_init__(self) -> None:
+        numbers = (self.first_sequence_number, self.last_sequence_number)
+        if numbers.count(None) != (0 if self.rows else len(numbers)):
+            raise ValueError("rows without sequence numbers, or sequence numbers without rows")
+        if not self.rows and (self.bytes, self.checksum) != (0, 0):
+            raise ValueError("bytes or a checksum of no rows")
+
+    @classmethod
+    def unread(cls, position: Position) -> Self:
+        """Return the facts of a range that was not read."""
+        return cls(
+            start=position,
+            through=position,
+            first_sequence_number=None,
+            last_sequence_number=None,
+            rows=0,
+            bytes=0,
+            checksum=0,
+        )
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The sequence numbers of the first and the last row, both inclusive; zeros if there are no rows."""
+        return int(self.first_sequence_number or 0), int(self.last_sequence_number or 0)
+
+
+def with_rows(stats: Mapping[str, RangeStats]) -> dict[str, RangeStats]:
+    """Return those of some ranges that have rows, by shard id; a commit stores no others."""
+    return {shard_id: each for shard_id, each in stats.items() if each.rows}
+
+
+def check_rows(stats: Mapping[str, RangeStats]) -> None:
+    """Check that each of some stored ranges has rows.
+
+    Args:
+        stats: The ranges, by shard id.
+
+    Raises:
+        msgspec.ValidationError: One has none.
+    """
+    for shard_id, each in stats.items():
+        if not each.rows:
+            raise msgspec.ValidationError(f"its range of {shard_id} has no rows")

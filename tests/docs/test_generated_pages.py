@@ -1,0 +1,22 @@
+"""What `make docs` generates is generated from the present code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("script", "page"), [("cli_reference.py", "cli.md"), ("settings_table.py", "reading.md")]
+)
+def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path) -> None:
+    written = tmp_path / page
+    shutil.copy(DOCS / page, written)
+    subprocess.run([sys.executable, DOCS / script, written], check=True, timeout=300)
+    assert written.read_text() == (DOCS / page).read_text(), "run `make docs`"

@@ -1,0 +1,33 @@
+"""`dg check` on a project whose YAML is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PASSWORD = "PASS/WORD"  # noqa: S105  # means nothing, but must be found nowhere
+YAML = """type: kinesis_assets.KinesisStreamComponent
+attributes:
+  stream: {stream}
+  table: {table}
+"""
+ROOT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "lake"\n'
+
+
+def test_dg_check_names_what_is_wrong_and_repeats_no_password(tmp_path: Path) -> None:
+    folder = tmp_path / "lake" / "defs" / "orders"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "lake"\nversion = "1"\n{ROOT}')
+    (tmp_path / "lake" / "__init__.py").touch()
+    (tmp_path / "lake" / "definitions.py").write_text(
+        "import dagster as dg\nfrom pathlib import Path\n"
+        "defs = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
+    )
+    (folder / "defs.yaml").write_text(YAML.format(stream="orders", table=f"s3://AKIA:{PASSWORD}@lake/orders"))
+    check = [Path(sys.executable).with_name("dg"), "check", "defs", "--no-check-yaml"]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "give a path, s3://bucket/prefix or file:///path" in told
+    assert PASSWORD not in told

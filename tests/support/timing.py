@@ -1,0 +1,31 @@
+"""Timings and policies with which nothing waits longer than it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.retry import Backoff, RetryPolicy
+from kinesis_assets.table.policy import CommitRetries, TablePolicy
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.client import StreamClient
+
+NO_WAIT = Backoff(0.0, 0.0)
+
+READING = ReadTiming(
+    seconds_between_calls=0.0, page_retries=RetryPolicy(6, NO_WAIT), list_retries=RetryPolicy(4, NO_WAIT)
+)
+"""No call waits for its turn, and no retry waits."""
+
+WRITING = TablePolicy(commits=CommitRetries(backoff=NO_WAIT))
+"""A failed try to commit is repeated at once."""
+
+REPLAYING = RetryPolicy(8, NO_WAIT)
+"""A replay that another one overtook is attempted again at once."""
+
+
+def set_timing(client: StreamClient, **fields: Any) -> None:
+    """Change fields of `ReadTiming` for a client's readings from now on."""
+    client.settings = replace(client.settings, timing=replace(client.settings.timing, **fields))

@@ -1,0 +1,163 @@
+"""The private names of PySpark, and what happens where a release lacks one. With Spark: test_server.py."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from pyspark import accumulators
+from pyspark.errors import PySparkException
+from pyspark.sql.connect import client, proto
+from pyspark.sql.connect.client import retries
+
+from kinesis_assets.errors import LandingFailed
+from kinesis_assets.spark import pyspark_internals, session
+from kinesis_assets.spark.pyspark_internals import (
+    connect_port,
+    java_process,
+    limit_retries,
+    restricts_unpickling,
+    server_setting,
+)
+
+NOBODY = "sc://localhost:1"
+"""No server listens there."""
+
+
+@pytest.fixture(autouse=True)
+def warned_of_nothing():
+    pyspark_internals._warn.cache_clear()
+
+
+class Gateway:
+    def __init__(self):
+        self.proc = SimpleNamespace(stdin=None, wait=lambda: 7)
+
+    def shutdown(self): ...
+
+
+def test_the_java_process_of_a_session_can_be_waited_for(caplog):
+    java = java_process(SimpleNamespace(sparkContext=SimpleNamespace(_gateway=Gateway())))
+    assert java.wait() == 7
+    java.end()
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("missing", ["_gateway", "proc", "shutdown"])
+def test_without_a_private_name_there_is_no_java_process_and_a_warning(caplog, monkeypatch, missing):
+    gateway = Gateway()
+    context = SimpleNamespace(_gateway=gateway)
+    if missing == "_gateway":
+        del context._gateway
+    elif missing == "proc":
+        del gateway.proc
+    else:
+        monkeypatch.delattr(Gateway, "shutdown")
+    assert java_process(SimpleNamespace(sparkContext=context)) is None
+    assert "has no SparkContext._gateway" in caplog.text
+
+
+SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
+def jvm(service):
+    return SimpleNamespace(_jvm=SimpleNamespace(**{SERVICE: SimpleNamespace(**{"MODULE$": service})}))
+
+
+def test_the_port_is_that_of_the_service(caplog):
+    assert connect_port(jvm(SimpleNamespace(localPort=lambda: 15002))) == 15002
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "spark",
+    [SimpleNamespace(), SimpleNamespace(_jvm=SimpleNamespace()), jvm(SimpleNamespace(localPort="a package"))],
+    ids=["_jvm", "SparkConnectService", "localPort"],
+)
+def test_without_a_private_name_the_port_is_not_known_and_a_warning_says_so(caplog, spark):
+    assert connect_port(spark) is None
+    assert "has no SparkConnectService.localPort" in caplog.text
+
+
+def test_retries_are_limited(caplog):
+    policies = []
+    limit_retries(SimpleNamespace(client=SimpleNamespace(set_retry_policies=policies.extend)), 3)
+    assert [policy.max_retries for policy in policies] == [3]
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("missing", ["client", "DefaultPolicy"])
+def test_without_a_private_name_retries_are_not_limited_and_a_warning_says_so(caplog, monkeypatch, missing):
+    spark = SimpleNamespace(client=SimpleNamespace(set_retry_policies=lambda _: None))
+    if missing == "client":
+        del spark.client
+    else:
+        monkeypatch.delattr(retries, missing)
+    limit_retries(spark, 3)
+    assert "has no SparkConnectClient.set_retry_policies" in caplog.text
+
+
+def test_without_its_private_name_unpickling_counts_as_not_restricted(monkeypatch):
+    monkeypatch.delattr(accumulators, "specialAccumulatorSer", raising=False)
+    assert not restricts_unpickling()
+
+
+def test_a_server_that_does_not_respond_is_a_connection_error(caplog):
+    with pytest.raises(ConnectionError):
+        server_setting(NOBODY, "spark.app.name", 5)
+    assert caplog.text == ""
+
+
+HIDDEN = [
+    (client, "DefaultChannelBuilder"),
+    (client.ChannelBuilder, "metadata"),
+    (proto.base_pb2_grpc, "SparkConnectServiceStub"),
+    (proto.base_pb2, "ReleaseSessionRequest"),
+]
+
+
+class Session:
+    """A session on a server that has one setting."""
+
+    ended = 0
+
+    def __init__(self):
+        self.conf = SimpleNamespace(get={"spark.app.name": "mine"}.get)
+
+    def stop(self):
+        Session.ended += 1
+
+
+@pytest.mark.parametrize(("owner", "name"), HIDDEN, ids=[name for _, name in HIDDEN])
+def test_without_a_private_name_a_session_reads_the_setting_and_a_warning_says_so(
+    caplog, monkeypatch, owner, name
+):
+    builder = SimpleNamespace(remote=lambda _: SimpleNamespace(create=Session))
+    monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(Session, "ended", 0)
+    monkeypatch.delattr(owner, name, raising=False)
+    assert server_setting(NOBODY, "spark.app.name", 60) == "mine"
+    assert server_setting(NOBODY, "spark.other", 60) == ""
+    assert Session.ended == 2
+    assert caplog.text.count("has no pyspark.sql.connect.proto") == 1
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "does not respond"])
+def test_a_session_that_cannot_be_created_in_time_is_a_connection_error(monkeypatch, fails):
+    def create():
+        if fails:
+            raise PySparkException("no server")
+        pyspark_internals.threading.Event().wait()
+
+    builder = SimpleNamespace(remote=lambda _: SimpleNamespace(create=create))
+    monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.delattr(client, "DefaultChannelBuilder")
+    with pytest.raises(ConnectionError, match="no server" if fails else "no response within 0.2 s"):
+        server_setting(NOBODY, "spark.app.name", 60 if fails else 0.2)
+
+
+def test_without_py4j_the_errors_of_spark_are_still_reported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "py4j.protocol", None)
+    with pytest.raises(LandingFailed), session.wrap_spark_errors("clicks"):
+        raise PySparkException("broken")
