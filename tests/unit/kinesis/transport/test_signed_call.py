@@ -67,7 +67,7 @@ def endpoint():
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             told.paths.append(self.path)
-            told.requested.set()
+            told.asked.set()
             told.head_let.wait()
             self.send_response_only(told.status)
             self.send_header("Date", formatdate(usegmt=True))
