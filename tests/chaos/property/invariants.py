@@ -42,7 +42,7 @@ class InvariantChecker:
         self.is_rewritten = False
         self._table = table
         self._identity = identity
-        self._ledger = expected
+        self._expected = expected
         self._commit_id: int | None = None
         self._files: set[str] = set()
 
@@ -69,7 +69,7 @@ class InvariantChecker:
     def restore(self, back: int) -> None:
         """Restore the table to an earlier version, unless it has no positions yet."""
         if not self.is_rewritten:
-            self.look()
+            self.check()
         if self._commit_id is None:
             return
         delta = DeltaTable(self._table.uri)
@@ -81,7 +81,7 @@ class InvariantChecker:
     def recovered(self) -> None:
         """Assert that a restored table contains each row that its positions have passed exactly once."""
         wanted: Counter[Row] = Counter()
-        for shard_id, rows in self._ledger.by_shard(self.since).items():
+        for shard_id, rows in self._expected.by_shard(self.since).items():
             end = place_of(self.shards.get(shard_id))
             wanted.update(row for row in rows if row.place <= end)
         assert self.rows() == wanted
@@ -121,7 +121,7 @@ class InvariantChecker:
         """Return the rows between the previous positions and those of a commit."""
         assert shards.keys() >= self.shards.keys(), "shards are forgotten"
         passed: Counter[Row] = Counter()
-        wanted = self._ledger.by_shard(self.since)
+        wanted = self._expected.by_shard(self.since)
         for shard_id, shard in shards.items():
             before = self.shards.get(shard_id)
             begin, end = place_of(before), place_of(shard)

@@ -61,7 +61,7 @@ class Scenario:
     """The stream and the table of one history."""
 
     def __init__(self, shared: SharedResources, table: PositionedTable, history: History) -> None:
-        self._house = shared
+        self._shared = shared
         self._table = table
         self._stream = {"StreamName": shared.client.stream}
         shared.kinesis.create_stream(**self._stream, ShardCount=history.shards)
@@ -73,10 +73,10 @@ class Scenario:
         if history.old_table:
             _create_old(table)
         self._shards: dict[str, dict[str, Any]] = {}
-        self._ledger = ExpectedRows()
-        self._onlooker = InvariantChecker(table, shared.client.describe().identity, self._ledger)
+        self._expected = ExpectedRows()
+        self._checker = InvariantChecker(table, shared.client.describe().identity, self._expected)
         self._runner = Runner(
-            shared.client, table, history.start, shared.faults, shared.interceptor, self._onlooker, self.take
+            shared.client, table, history.start, shared.faults, shared.interceptor, self._checker, self.take
         )
 
     def take(self, step: Step) -> None:
@@ -89,7 +89,7 @@ class Scenario:
             case Merge():
                 self._merge(step)
             case Wait():
-                self._house.clock.advance(step.seconds)
+                self._shared.clock.advance(step.seconds)
             case Distribute():
                 self._auto = step.auto and self._on_demand
                 self._distribute()
@@ -102,7 +102,7 @@ class Scenario:
         """Execute a step that concerns the table."""
         match step:
             case Restore():
-                self._onlooker.restore(step.back)
+                self._checker.restore(step.back)
             case Recover():
                 self._runner.recover(step)
             case Run():
@@ -123,8 +123,8 @@ class Scenario:
             shard_id: ShardState.FINISHED if _closed(shard) else ShardState.COMMITTED
             for shard_id, shard in shards.items()
         }
-        rows = self._onlooker.rows()
-        wanted = self._ledger.by_key(self._onlooker.since)
+        rows = self._checker.rows()
+        wanted = self._expected.by_key(self._checker.since)
         assert rows == Counter(row for of_key in wanted.values() for row in of_key)
         generations = _generations(shards)
         wanted.pop(None, None)  # these have no order
@@ -134,12 +134,12 @@ class Scenario:
 
     def leave(self) -> None:
         """Delete the stream before the next history."""
-        self._house.kinesis.delete_stream(**self._stream)
+        self._shared.kinesis.delete_stream(**self._stream)
 
     def _listed(self) -> dict[str, dict[str, Any]]:
         """Return the shards by id, parents before children."""
         if not self._shards:
-            listed = self._house.kinesis.list_shards(**self._stream)["Shards"]
+            listed = self._shared.kinesis.list_shards(**self._stream)["Shards"]
             self._shards = {shard["ShardId"]: shard for shard in listed}
         return self._shards
 
@@ -160,15 +160,15 @@ class Scenario:
             for record, keys in zip(records, ranges, strict=True)
         ]
         if put.failing is not None:
-            self._house.faults.partial_puts(every=put.failing)
-        answer = self._house.kinesis.put_records(**self._stream, Records=entries)
-        self._house.faults.clear()
+            self._shared.faults.partial_puts(every=put.failing)
+        answer = self._shared.kinesis.put_records(**self._stream, Records=entries)
+        self._shared.faults.clear()
         for record, keys, told in zip(records, ranges, answer["Records"], strict=True):
             if "SequenceNumber" in told:
                 shard_id, number = told["ShardId"], int(told["SequenceNumber"])
                 placed_by = None if self._auto else record.key
                 judged_by = None if self._on_demand else keys
-                self._ledger.add(record, shard_id, number, self._house.clock.seconds, judged_by, placed_by)
+                self._expected.add(record, shard_id, number, self._shared.clock.seconds, judged_by, placed_by)
 
     def _split(self, split: Split) -> None:
         shards = self._open()
@@ -176,16 +176,16 @@ class Scenario:
         if len(shards) < _MOST_OPEN:
             at = first + (last - first) * split.percent // 100
             with self._provisioned():
-                self._house.kinesis.split_shard(
+                self._shared.kinesis.split_shard(
                     **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
                 )
             self._shards = {}
 
     def _maintain(self, step: Maintain) -> None:
         """Run a maintenance that is refused, so that rows and positions do not change."""
-        stream = self._house.client.describe()
+        stream = self._shared.client.describe()
         machine = stream.service_time + timedelta(hours=step.hours)
-        refused = TableRewritten if self._onlooker.is_rewritten else ClocksDisagree
+        refused = TableRewritten if self._checker.is_rewritten else ClocksDisagree
         with suppress(TableMissing), pytest.raises(refused):
             list(maintain(self._table, stream, retention_days=1, machine=lambda: machine))
 
@@ -194,7 +194,7 @@ class Scenario:
         if len(shards) > 1:
             which = merge.shard % (len(shards) - 1)
             with self._provisioned():
-                self._house.kinesis.merge_shards(
+                self._shared.kinesis.merge_shards(
                     **self._stream, ShardToMerge=shards[which], AdjacentShardToMerge=shards[which + 1]
                 )
             self._shards = {}
@@ -211,18 +211,18 @@ class Scenario:
         self._distribute()
 
     def _set_mode(self, mode: str) -> None:
-        self._house.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
+        self._shared.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
 
     def _distribute(self) -> None:
         if self._on_demand:
             strategy = "AUTO" if self._auto else "USER_PARTITION_KEY"
-            self._house.kinesis.update_stream_record_distribution_strategy(
+            self._shared.kinesis.update_stream_record_distribution_strategy(
                 StreamARN=self._arn, RecordDistributionStrategy=strategy
             )
 
     @property
     def _arn(self) -> str:
-        summary = self._house.kinesis.describe_stream_summary(**self._stream)
+        summary = self._shared.kinesis.describe_stream_summary(**self._stream)
         return str(summary["StreamDescriptionSummary"]["StreamARN"])
 
 

@@ -1,4 +1,4 @@
-"""Roles: assumed by a profile with an external id, and anew before their credentials end."""
+"""Roles that a profile assumes with an external id, and again before their credentials expire."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put(kinesis: Any, stream: str, count: int, key: str = "0") -> None:
     kinesis.put_records(StreamName=stream, Records=entries)
 
 
-def test_a_pickled_job_goes_on_with_new_credentials_where_the_old_ones_end(
+def test_a_pickled_job_renews_expired_credentials(
     signed_stream: SignedRequests,
     signed_client: Any,
     sts: TokenService,
@@ -78,7 +78,7 @@ def test_a_pickled_job_goes_on_with_new_credentials_where_the_old_ones_end(
 
 
 @pytest.mark.usefixtures("signed_client")
-def test_a_role_that_may_not_be_assumed_is_a_failed_call(
+def test_a_role_that_cannot_be_assumed_is_a_failed_call(
     signed_stream: SignedRequests,
     sts: TokenService,
     role_environment: dict[str, str],
@@ -107,7 +107,7 @@ def _refuse_signatures(signed_stream: SignedRequests, faults: Faults, shard_id: 
     faults.answer("GetRecords", refused, shard_id=shard_id)
 
 
-def test_a_run_by_a_role_reads_on_in_spark_and_writes_no_secret_anywhere(
+def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
     signed_stream: SignedRequests,
     signed_client: Any,
     sts: TokenService,
@@ -136,7 +136,7 @@ def test_a_run_by_a_role_reads_on_in_spark_and_writes_no_secret_anywhere(
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == PAGES
     used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) > sts.life
-    # What was printed, every event and log of Dagster, and all of the table's folder.
+    # The output, all events and logs of Dagster, and the whole folder of the table.
     written = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     del written[role_environment["AWS_CONFIG_FILE"]]
     assert any(name.endswith(".db") for name in written)

@@ -1,4 +1,4 @@
-"""`kinesis-assets doctor`: what it prints, and how it ends."""
+"""Output and exit codes of `kinesis-assets doctor`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHECKS = ["table", "positions", "stream", "shards", "continuity", "log", "restor
 
 
 @pytest.fixture
-def brought(kinesis: Any, stream: str, settings, table: PositionedTable) -> PositionedTable:
-    """A table with ten records that nobody was told of."""
+def unreported(kinesis: Any, stream: str, settings, table: PositionedTable) -> PositionedTable:
+    """A table with ten records without events."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
     kinesis.put_records(StreamName=stream, Records=entries)
@@ -45,7 +45,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.Dag
         yield instance
 
 
-@pytest.mark.usefixtures("brought")
+@pytest.mark.usefixtures("unreported")
 def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: RunCommand, stream_options, stream):
     done = cli("doctor", *stream_options, "--json")
     assert done.exit_code == 0
@@ -55,14 +55,14 @@ def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: RunCommand, str
     assert {line["stream"] for line in done.lines} == {stream}
 
 
-@pytest.mark.usefixtures("brought")
-def test_without_a_home_events_are_not_checked(cli: RunCommand, stream_options):
+@pytest.mark.usefixtures("unreported")
+def test_events_are_not_checked_without_dagster_home(cli: RunCommand, stream_options):
     (line,) = (line for line in cli("doctor", *stream_options, "--json").lines if line["check"] == "events")
     assert line["level"] == "info"
     assert "DAGSTER_HOME" in line["sentence"]
 
 
-@pytest.mark.usefixtures("brought")
+@pytest.mark.usefixtures("unreported")
 def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream_options, stream, instance):
     def told() -> int:
         return len(instance.fetch_materializations(raw_key(stream), limit=10).records)
@@ -76,7 +76,7 @@ def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream
     assert told() == 1
 
 
-def test_a_problem_is_a_line_for_a_person_too(cli: RunCommand, stream_options, kinesis, stream):
+def test_a_problem_is_one_line_in_the_default_output(cli: RunCommand, stream_options, kinesis, stream):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     done = cli("doctor", *stream_options)
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""A command whose extra is not installed names what is missing and how to install it, in one line."""
+"""A command whose extra is not installed reports how to install it in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--set name=value`: every setting of a YAML, on every command on a stream."""
+"""`--set name=value` accepts every setting of a YAML, in every command on a stream."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
         (["max_records=1", "max_records=2"], "given twice"),
     ],
 )
-def test_what_is_no_setting_is_refused(pairs, reason):
+def test_an_unknown_setting_is_refused(pairs, reason):
     with pytest.raises(InvalidInput, match=reason):
         parse_settings(pairs)
 
@@ -110,7 +110,7 @@ def test_without_a_table_it_is_refused(cli, stream):
 
 
 @pytest.mark.parametrize("command", ["run", "positions", "seek", "replay", "maintain", "doctor"])
-def test_every_command_on_a_stream_takes_it(cli, command, stream, tmp_path):
+def test_every_command_on_a_stream_has_the_option(cli, command, stream, tmp_path):
     more = {"seek": ["--to", "LATEST", "--all-shards"], "replay": ["--from", "TRIM_HORIZON"]}.get(command, [])
     place = ["--stream", stream, "--table", str(tmp_path / "table"), "--set", "commit_interval=0.01"]
     done = cli(command, *place, *more)

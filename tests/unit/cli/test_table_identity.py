@@ -1,4 +1,4 @@
-"""Every command on a table of another stream ends with an error that names both, and changes nothing."""
+"""Every command refuses a table of another stream with an error that names both, and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARGUMENTS = {
 }
 
 
-def test_every_command_on_a_table_is_tried_here():
+def test_every_command_on_a_table_is_tested_here():
     on_a_table = {
         name
         for name, command in commands.commands.items()
@@ -39,7 +39,7 @@ def test_every_command_on_a_table_is_tried_here():
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_it_is_refused_with_both_named(
+def test_a_table_of_another_stream_is_refused_with_both_names(
     cli: RunCommand, stream_options, kinesis: Any, stream, settings, table: PositionedTable, name
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)

@@ -136,7 +136,7 @@ def test_shards_are_listed_seldom(bench, faults):
     bench.create()
     plan = bench.plan([A])
     before = faults.count("ListShards")
-    RecordedRun(bench, last_iteration=5).follow.run(plan)
+    RecordedRun(bench, last_iteration=5).continuous_run.run(plan)
     assert faults.count("ListShards") == before + 1
 
 
@@ -145,7 +145,7 @@ def test_a_round_that_finds_nothing_asks_for_the_stream_no_more_than_it_lists(be
     bench.run()
     plan = bench.plan([A])
     before = faults.count("DescribeStreamSummary")
-    RecordedRun(bench, last_iteration=5).follow.run(plan)
+    RecordedRun(bench, last_iteration=5).continuous_run.run(plan)
     assert faults.count("DescribeStreamSummary") == before + 1
 
 
