@@ -1,4 +1,4 @@
-"""The modules that are imported in each situation. Names are asserted, because times depend on the machine."""
+"""The modules that are imported in each situation. Times are not asserted: they depend on the machine."""
 
 from __future__ import annotations
 

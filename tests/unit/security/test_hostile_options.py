@@ -47,7 +47,7 @@ def each(cases: dict[str, str]) -> pytest.MarkDecorator:
 def refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., str]:
-    """Runs a command in an empty folder, and asserts that it exits with 2 and one line, and creates nothing."""
+    """Runs a command in an empty folder: it must exit with 2 and one line, and create nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
