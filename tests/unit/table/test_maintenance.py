@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -52,6 +53,7 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
+from support.shifted_clock import ShiftedClock
 
 DAY = 24 * 3600
 TODAY = datetime.fromtimestamp(NOON, UTC).date() + timedelta(days=10)
@@ -644,15 +646,14 @@ def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, mon
     assert set(read) == {current_positions(busy).commit_id}
 
 
-def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days, monkeypatch):
+def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days):
     """A stream that paused: the attempt is young, what it began from is old, and no longer current."""
     attempt = Attempt(busy, current_positions(busy), {"a": 3})
-    later = time.time_ns() + int((CHAIN_KEPT.days + 1) * DAY * 1e9)
-    with monkeypatch.context() as then:
-        then.setattr(time, "time_ns", lambda: later)
-        Attempt(busy, current_positions(busy), {"b": 2}, batch_id=new_id())
-        attempt_of_another = Attempt(busy, current_positions(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
-        assert attempt_of_another.commit().conflicts == {}
+    clock = ShiftedClock()
+    clock.advance(24 * (CHAIN_KEPT.days + 1))
+    later = PositionedTable(busy.uri, replace(busy.policy, clock=clock))
+    attempt_of_another = Attempt(later, current_positions(busy), {"b": 2}, batch_id=new_id(clock))
+    assert attempt_of_another.commit().conflicts == {}
     in_days(CHAIN_KEPT.days + 1.5)
     assert steps_of(busy)["prune", "_kinesis/positions"].files > 0
     assert attempt.commit().conflicts == {}
