@@ -1,4 +1,4 @@
-"""Positions set by hand: forward with the gap recorded, back with the rows taken out, never in between."""
+"""Seeks: a move forward records the gap, a move back deletes the rows, and both are single commits."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from support.shifted_clock import ShiftedClock
 
 
 def files(bench):
-    """Every file of the table's folder."""
+    """Return every file in the folder of the table."""
     return {str(path) for path in Path(bench.table.uri).rglob("*") if path.is_file()}
 
 
-def whole(*items):
-    """An aggregate of numbers."""
+def aggregate_of(*items):
+    """Aggregate these numbers."""
     return aggregate(UserRecord("k", str(item).encode()) for item in items)
 
 
@@ -51,7 +51,7 @@ def at_time(moment):
 # Forward
 
 
-def test_forward_records_the_gap_and_who_did_it_and_leaves_the_rows(bench):
+def test_a_move_forward_records_the_gap_and_the_user_and_keeps_the_rows(bench):
     (shard_id,) = bench.create()
     first, *_ = bench.put(1)
     bench.run()
@@ -72,7 +72,7 @@ def test_forward_records_the_gap_and_who_did_it_and_leaves_the_rows(bench):
     assert bench.items == [1]
 
 
-def test_the_run_after_a_skip_begins_there(bench):
+def test_the_next_run_starts_at_the_new_position(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -83,7 +83,7 @@ def test_the_run_after_a_skip_begins_there(bench):
     assert bench.items == [1, 4]
 
 
-def test_a_skip_to_latest_is_to_the_time_it_is(bench):
+def test_latest_is_stored_as_the_current_time(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -100,17 +100,17 @@ def test_a_skip_to_latest_is_to_the_time_it_is(bench):
     assert bench.items == [1, 3]
 
 
-def test_a_skip_inside_an_aggregate_goes_on_with_the_next_sub_record(bench):
+def test_a_move_forward_into_an_aggregate_continues_with_the_next_sub_record(bench):
     bench.create()
     bench.put(1)
     bench.run()
-    (number,) = bench.put(whole(2, 3, 4))
+    (number,) = bench.put(aggregate_of(2, 3, 4))
     bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}:1")
     bench.run()
     assert bench.items == [1, 4]
 
 
-def test_a_shard_that_was_never_read_can_be_skipped_and_nothing_is_known_before(bench):
+def test_an_unread_shard_can_be_moved_forward_with_a_gap_of_unknown_start(bench):
     (shard_id,) = bench.create()
     bench.run()
     (child, _) = bench.split(shard_id)
@@ -122,7 +122,7 @@ def test_a_shard_that_was_never_read_can_be_skipped_and_nothing_is_known_before(
     assert bench.items == [2]
 
 
-def test_a_skip_past_expired_records_ends_the_loss(bench):
+def test_a_move_forward_over_expired_records_resolves_the_loss(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -138,7 +138,7 @@ def test_a_skip_past_expired_records_ends_the_loss(bench):
     assert bench.items == [1, 4]
 
 
-def test_a_loss_after_a_skip_is_told(bench):
+def test_loss_after_a_move_forward_is_reported(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -150,7 +150,7 @@ def test_a_loss_after_a_skip_is_told(bench):
     assert "may have expired unread" in str(bench.run().errors[shard_id])
 
 
-def test_a_finished_shard_cannot_be_skipped(bench):
+def test_a_finished_shard_cannot_be_moved_forward(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -161,7 +161,7 @@ def test_a_finished_shard_cannot_be_skipped(bench):
         bench.seek("LATEST", shard_id)
 
 
-def test_all_shards_leaves_the_finished_ones_as_they_are(bench):
+def test_a_move_of_all_shards_leaves_finished_shards_unchanged(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -180,7 +180,7 @@ def test_all_shards_leaves_the_finished_ones_as_they_are(bench):
 # Back
 
 
-def test_back_takes_out_exactly_the_rows_after_and_the_next_run_lands_each_once_again(bench):
+def test_a_move_back_deletes_the_later_rows_and_the_next_run_lands_them_once(bench):
     (shard_id,) = bench.create()
     _, second, *_ = bench.put(1, 2, 3)
     bench.run()
@@ -195,22 +195,22 @@ def test_back_takes_out_exactly_the_rows_after_and_the_next_run_lands_each_once_
 
 
 @pytest.mark.parametrize(
-    ("to", "left"), [("AFTER {}:1", (1, 2, 3)), ("AT {}", (1,)), ("AFTER {}", range(1, 5))]
+    ("to", "kept"), [("AFTER {}:1", (1, 2, 3)), ("AT {}", (1,)), ("AFTER {}", range(1, 5))]
 )
-def test_back_inside_an_aggregate_takes_out_the_sub_records_after(bench, to, left):
+def test_a_move_back_into_an_aggregate_deletes_the_later_sub_records(bench, to, kept):
     bench.create()
     bench.put(1)
-    (number,) = bench.put(whole(2, 3, 4))
+    (number,) = bench.put(aggregate_of(2, 3, 4))
     bench.put(5)
     bench.run()
     kind, place = to.format(number).split()
     bench.seek(f"{kind}_SEQUENCE_NUMBER:{place}")
-    assert bench.items == sorted(left)
+    assert bench.items == sorted(kept)
     bench.run()
     assert bench.items == [1, 2, 3, 4, 5]
 
 
-def test_back_leaves_other_shards_as_they_are(bench):
+def test_a_move_back_leaves_other_shards_unchanged(bench):
     first, second = bench.create(2)
     bench.put(1, 2, shard_id=first)
     bench.put(3, shard_id=second)
@@ -223,7 +223,7 @@ def test_back_leaves_other_shards_as_they_are(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_back_to_a_time_is_at_the_first_record_that_arrived_then(bench):
+def test_a_move_back_to_a_time_is_stored_as_the_first_record_that_arrived_after_it(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -238,7 +238,7 @@ def test_back_to_a_time_is_at_the_first_record_that_arrived_then(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_all_shards_go_back_in_one_commit(bench):
+def test_all_shards_are_moved_back_in_one_commit(bench):
     first, second = bench.create(2)
     bench.put(1, 2, shard_id=first)
     bench.put(3, 4, shard_id=second)
@@ -254,7 +254,7 @@ def test_all_shards_go_back_in_one_commit(bench):
     assert bench.items == [1, 2, 3, 4]
 
 
-def test_back_where_there_is_no_row_to_take_out_is_a_commit_too(bench):
+def test_a_move_back_without_rows_to_delete_is_committed(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -265,7 +265,7 @@ def test_back_where_there_is_no_row_to_take_out_is_a_commit_too(bench):
     assert bench.items == [1]
 
 
-def test_a_gap_that_is_read_again_is_none_any_more(bench):
+def test_a_move_back_before_a_gap_removes_the_gap(bench):
     (shard_id,) = bench.create()
     first, _, third = bench.put(1, 2, 3)
     bench.run(max_records=1)
@@ -278,7 +278,7 @@ def test_a_gap_that_is_read_again_is_none_any_more(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_back_to_what_expires_soon_is_refused_in_favour_of_a_replay(bench):
+def test_a_move_back_to_records_that_expire_soon_is_refused(bench):
     bench.create()
     first, _ = bench.put(1, 2)
     bench.run()
@@ -290,7 +290,7 @@ def test_back_to_what_expires_soon_is_refused_in_favour_of_a_replay(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_back_to_the_beginning_keeps_the_rows_that_could_not_come_back(bench):
+def test_a_move_back_to_the_trim_horizon_keeps_rows_that_cannot_be_read_again(bench):
     bench.create()
     bench.put(1)
     bench.later(hours=23.5)
@@ -302,7 +302,7 @@ def test_back_to_the_beginning_keeps_the_rows_that_could_not_come_back(bench):
     assert bench.items == [1, 2]
 
 
-def test_back_below_the_floor_of_the_table_is_refused(bench):
+def test_a_move_back_before_the_floor_of_the_table_is_refused(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -317,7 +317,7 @@ def test_back_below_the_floor_of_the_table_is_refused(bench):
     assert bench.items == [1]
 
 
-def test_the_floor_stays_after_a_seek(bench):
+def test_a_seek_keeps_the_floor(bench):
     bench.create()
     _, second = bench.put(1, 2)
     bench.run()
@@ -333,7 +333,7 @@ def test_the_floor_stays_after_a_seek(bench):
     assert (now.floor, now.previous) == (floor, amendment.commit_id)
 
 
-def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(bench):
+def test_a_move_back_to_the_trim_horizon_keeps_the_rows_of_a_deleted_stream_of_the_same_name(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -347,7 +347,7 @@ def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(be
     assert bench.items == [1]
 
 
-def test_a_shard_that_is_no_longer_listed_stays_or_is_refused_by_its_name(bench):
+def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -370,7 +370,7 @@ def test_a_shard_that_is_no_longer_listed_stays_or_is_refused_by_its_name(bench)
 # Parents first
 
 
-def test_a_parent_is_not_read_again_before_its_children(bench):
+def test_a_parent_is_not_moved_back_without_its_children(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -388,7 +388,7 @@ def test_a_parent_is_not_read_again_before_its_children(bench):
     assert bench.items == [1, 2]
 
 
-def test_a_child_that_keeps_a_row_holds_its_parent(bench):
+def test_a_parent_is_not_moved_back_while_a_child_keeps_a_row(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -402,14 +402,14 @@ def test_a_child_that_keeps_a_row_holds_its_parent(bench):
         bench.seek("TRIM_HORIZON", parent)
 
 
-def test_all_shards_take_the_whole_lineage_back(bench):
+def test_a_move_of_all_shards_moves_the_whole_lineage_back(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
     low, high = bench.split(parent)
     bench.put(2, shard_id=high)
     bench.later(seconds=5)
-    grandchildren = bench.split(low)  # its parent has no record at all
+    grandchildren = bench.split(low)  # their parent has no records
     bench.put(3, shard_id=grandchildren[1])
     bench.run()
     assert bench.at(low).finished
@@ -420,7 +420,7 @@ def test_all_shards_take_the_whole_lineage_back(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_a_time_in_a_parent_takes_back_the_children_with_it(bench):
+def test_a_move_back_to_a_time_in_a_parent_moves_its_children_too(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -436,21 +436,21 @@ def test_a_time_in_a_parent_takes_back_the_children_with_it(bench):
     assert bench.items == [1, 2, 3]
 
 
-# Without a change
+# No change
 
 
-def test_a_dry_run_writes_nothing_and_tells_the_same(bench):
+def test_a_dry_run_writes_nothing_and_returns_the_same_moves(bench):
     bench.create()
     _, second, *_ = bench.put(1, 2, 3)
     bench.run()
     before, version = files(bench), bench.version
-    told = bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}", apply=False)
+    plan = bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}", apply=False)
     assert (files(bench), bench.version) == (before, version)
-    assert (told.applied, told.version) == (False, None)
-    assert told.moves == bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}").moves
+    assert (plan.applied, plan.version) == (False, None)
+    assert plan.moves == bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}").moves
 
 
-def test_a_seek_to_where_it_stands_changes_nothing(bench):
+def test_a_seek_to_the_current_position_changes_nothing(bench):
     (shard_id,) = bench.create()
     _, last = bench.put(1, 2)
     bench.run()
@@ -460,7 +460,7 @@ def test_a_seek_to_where_it_stands_changes_nothing(bench):
     assert files(bench) == before
 
 
-def test_a_seek_to_a_time_up_to_which_all_is_read_changes_nothing(bench):
+def test_a_seek_to_the_time_of_the_tip_changes_nothing(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -468,7 +468,7 @@ def test_a_seek_to_a_time_up_to_which_all_is_read_changes_nothing(bench):
     assert bench.seek("LATEST").moves[shard_id].direction is Direction.STAYS
 
 
-def test_a_position_of_another_shard_is_bad_input(bench):
+def test_a_position_of_another_shard_is_invalid(bench):
     first, second = bench.create(2)
     (number,) = bench.put(1, shard_id=first)
     bench.run()
@@ -481,7 +481,7 @@ def test_a_position_of_another_shard_is_bad_input(bench):
 @pytest.mark.parametrize(
     "shard_id", ["shardId-9", "shardId-000000000000' OR '1'='1", "../" * 9, "x" * 10_000]
 )
-def test_a_shard_that_is_none_is_bad_input(bench, shard_id):
+def test_an_unknown_shard_id_is_invalid(bench, shard_id):
     bench.create()
     bench.put(1)
     bench.run()
@@ -491,7 +491,7 @@ def test_a_shard_that_is_none_is_bad_input(bench, shard_id):
     assert bench.items == [1]
 
 
-def test_a_sequence_number_means_one_shard(bench):
+def test_a_sequence_number_requires_a_shard_id(bench):
     first, _ = bench.create(2)
     (number,) = bench.put(1, shard_id=first)
     bench.run()
@@ -499,42 +499,42 @@ def test_a_sequence_number_means_one_shard(bench):
         bench.seek(f"AT_SEQUENCE_NUMBER:{number}")
 
 
-def test_a_time_to_come_is_bad_input(bench):
+def test_a_time_in_the_future_is_invalid(bench):
     bench.create()
     bench.run()
     with pytest.raises(InvalidInput, match="not in the past"):
         bench.seek(at_time(bench.now + timedelta(hours=1)))
 
 
-def test_a_stream_without_a_table_has_no_position_to_set(bench):
+def test_a_seek_without_a_table_fails(bench):
     bench.create()
     with pytest.raises(TableMissing):
         bench.seek("LATEST")
 
 
-# Beside others
+# Concurrent changes
 
 
 @pytest.fixture
 def before_commit(monkeypatch):
-    """Lets something happen between the seek's plan and its first try."""
+    """Run an action between the plan of a seek and its first commit attempt."""
 
-    def before_commit(happening):
-        left = [happening]
+    def before_commit(action):
+        pending = [action]
         for name in ("commit", "remove"):
             real = getattr(TableSnapshot, name)
 
-            def tried(snapshot, *args, real=real, **rest):
-                if left:
-                    left.pop()()
+            def attempt(snapshot, *args, real=real, **rest):
+                if pending:
+                    pending.pop()()
                 return real(snapshot, *args, **rest)
 
-            monkeypatch.setattr(TableSnapshot, name, tried)
+            monkeypatch.setattr(TableSnapshot, name, attempt)
 
     return before_commit
 
 
-def test_rows_that_a_run_lands_meanwhile_are_taken_out_too(bench, before_commit):
+def test_rows_of_a_concurrent_run_are_deleted_too(bench, before_commit):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
     bench.run()
@@ -547,7 +547,7 @@ def test_rows_that_a_run_lands_meanwhile_are_taken_out_too(bench, before_commit)
     assert bench.items == [1, 2, 3]
 
 
-def test_a_skip_that_a_run_has_overtaken_takes_nothing_out(bench, before_commit):
+def test_a_move_forward_behind_a_concurrent_run_deletes_nothing(bench, before_commit):
     bench.create()
     bench.put(1)
     bench.run()
@@ -558,7 +558,7 @@ def test_a_skip_that_a_run_has_overtaken_takes_nothing_out(bench, before_commit)
     assert bench.items == [1, 2, 3]
 
 
-def test_a_run_that_was_planned_before_a_seek_adds_nothing(bench):
+def test_a_run_planned_before_a_seek_adds_no_rows(bench):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
     bench.run()
@@ -569,7 +569,7 @@ def test_a_run_that_was_planned_before_a_seek_adds_nothing(bench):
     assert bench.items == [1]
 
 
-def test_a_run_that_was_planned_before_a_seek_there_and_back_adds_nothing(bench):
+def test_a_run_planned_before_a_seek_back_to_its_position_adds_no_rows(bench):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
     bench.run(max_records=1)
@@ -582,7 +582,7 @@ def test_a_run_that_was_planned_before_a_seek_there_and_back_adds_nothing(bench)
     assert bench.items == [1, 2]
 
 
-def test_of_a_run_over_a_child_and_a_seek_of_its_parent_one_wins(bench):
+def test_a_run_of_a_child_conflicts_with_a_seek_of_its_parent(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -597,7 +597,7 @@ def test_of_a_run_over_a_child_and_a_seek_of_its_parent_one_wins(bench):
     assert bench.items == [1, 2]
 
 
-def test_two_seeks_at_once_are_one_after_the_other(bench, before_commit):
+def test_concurrent_seeks_are_applied_one_after_the_other(bench, before_commit):
     first, second = bench.create(2)
     bench.put(1, shard_id=first)
     bench.put(2, shard_id=second)
@@ -610,7 +610,7 @@ def test_two_seeks_at_once_are_one_after_the_other(bench, before_commit):
     assert bench.items == [1, 2]
 
 
-def test_whoever_changes_old_rows_meanwhile_is_first(bench, before_commit):
+def test_a_seek_builds_on_a_concurrent_amendment(bench, before_commit):
     bench.create()
     bench.put(1)
     bench.run()
@@ -626,7 +626,7 @@ def test_whoever_changes_old_rows_meanwhile_is_first(bench, before_commit):
 
 
 @pytest.mark.parametrize("name", ["commit", "remove"])
-def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
+def test_a_seek_whose_commit_response_was_lost_is_applied_once(bench, monkeypatch, name):
     (shard_id,) = bench.create()
     first, second = bench.put(1, 2)
     bench.run(max_records=1)
@@ -635,11 +635,11 @@ def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
     real = getattr(TableSnapshot, name)
     calls = []
 
-    def lost(*args, **rest):
+    def lose_response(*args, **rest):
         calls.append(real(*args, **rest))
         raise OSError("connection reset")
 
-    monkeypatch.setattr(TableSnapshot, name, lost)
+    monkeypatch.setattr(TableSnapshot, name, lose_response)
     number = first if name == "remove" else second
     result = bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}")
     monkeypatch.undo()
@@ -648,10 +648,10 @@ def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
     assert bench.items == [1]
 
 
-# Its age
+# Expired attempts
 
 
-def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, faults):
+def test_an_expired_seek_deletes_nothing(bench, faults):
     bench.create()
     numbers = bench.put(1, 2, 3)
     bench.run()
@@ -666,15 +666,17 @@ def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, faults):
     assert bench.version == before
 
 
-# Another stream's rows
+# Rows of another stream
 
 
 @pytest.mark.parametrize("apply", [False, True])
-def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monkeypatch, apply):
+def test_a_move_back_is_refused_in_a_table_with_rows_of_another_stream_of_the_same_name(
+    bench, monkeypatch, apply
+):
     bench.create()
     first, *_ = bench.put(1, 2, 3)
     bench.table.create_if_missing()
-    with monkeypatch.context() as older:  # an older version made no claim and asked for none
+    with monkeypatch.context() as older:  # an older version neither wrote nor checked an owner
         older.setattr(TableSnapshot, "owner", "")
         older.setattr(TableSnapshot, "owners", frozenset())
         bench.run()
@@ -692,7 +694,7 @@ def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monke
 
 
 @pytest.mark.parametrize("apply", [False, True])
-def test_a_restored_table_is_not_moved(bench, apply):
+def test_a_seek_in_a_restored_table_is_refused(bench, apply):
     bench.create()
     bench.put(1)
     bench.run()
@@ -705,7 +707,7 @@ def test_a_restored_table_is_not_moved(bench, apply):
     assert bench.version == before + 2
 
 
-def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(bench, monkeypatch):
+def test_a_seek_is_refused_if_the_table_is_restored_after_the_plan(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.run()
@@ -714,22 +716,22 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
     bench.run()
     planned = seek_module._request
 
-    def then_restored(*arguments):
+    def plan_then_restore(*arguments):
         request = planned(*arguments)
         DeltaTable(bench.table.uri).restore(before)
         return request
 
-    monkeypatch.setattr(seek_module, "_request", then_restored)
+    monkeypatch.setattr(seek_module, "_request", plan_then_restore)
     with pytest.raises(TableRewritten):
         bench.seek("TRIM_HORIZON")
     assert bench.items == [1]
 
 
-# Shards in the archive
+# Archived shards
 
 
 def archive(bench, *shard_ids):
-    """Take finished shards to the archive, as if a list had lacked them."""
+    """Archive finished shards as if they were missing from a list."""
     bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
     now = bench.positions
     archived = msgspec.structs.replace(
@@ -739,7 +741,7 @@ def archive(bench, *shard_ids):
     assert not bench.positions.shards.keys() & {*shard_ids}
 
 
-def test_a_shard_in_the_archive_is_set_back_with_its_children_and_read_again_once(bench):
+def test_an_archived_shard_is_moved_back_with_its_children_and_read_once(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -755,7 +757,7 @@ def test_a_shard_in_the_archive_is_set_back_with_its_children_and_read_again_onc
     assert bench.at(parent).finished
 
 
-def test_a_move_back_keeps_the_filled_gaps_of_shards_in_the_archive(bench):
+def test_a_move_back_keeps_the_filled_gaps_of_archived_shards(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -768,7 +770,7 @@ def test_a_move_back_keeps_the_filled_gaps_of_shards_in_the_archive(bench):
     assert bench.table.snapshot().amendment(identity).cleared == cleared
 
 
-def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):
+def test_a_parent_is_not_moved_back_without_its_archived_child(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -782,7 +784,7 @@ def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):
         bench.seek("TRIM_HORIZON", parent)
 
 
-def test_all_shards_of_the_archive_stay_where_all_are_set(bench):
+def test_a_move_of_all_shards_leaves_archived_shards_unchanged(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
