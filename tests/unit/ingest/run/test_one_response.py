@@ -10,13 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kinesis_assets.errors import (
-    CallFailed,
-    DataLost,
-    ServiceTimeUncertain,
-    StreamRecreated,
-    TableMissing,
-)
+from kinesis_assets.errors import CallFailed, DataLost, ServiceTimeUncertain, StreamRecreated, TableMissing
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds

@@ -31,7 +31,7 @@ def identity(bench):
     return bench.client.describe().identity
 
 
-# Refused
+# Without a restart
 
 
 def test_every_run_fails_on_a_recreated_stream_until_a_policy_is_chosen(bench, recreate):
@@ -68,7 +68,7 @@ def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(b
     assert bench.version == before
 
 
-# Restarted
+# With a restart
 
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP:2026-01-01T00:00:00Z"])
