@@ -120,6 +120,7 @@ def test_before_handover_the_run_continues_when_another_run_commits(bench):
     assert bench.items == [1, 2, 3]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(
     ("handover", "pauses"), [(600.0, True), (0.0, False)], ids=["during_handover", "before_handover"]
 )
@@ -137,6 +138,7 @@ def test_during_handover_the_run_pauses_between_iterations(bench, handover, paus
     assert (started[1] - started[0] > 1.0 + 1.4) is pauses
 
 
+@pytest.mark.real_time
 def test_two_concurrent_runs_neither_lose_nor_duplicate_records(bench):
     bench.create(2)
     first = RunHarness(bench, timing=RunTiming(1.5, commit_interval=0.02), by="first")

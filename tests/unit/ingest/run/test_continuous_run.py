@@ -6,6 +6,8 @@ import threading
 import time
 from dataclasses import replace
 
+import pytest
+
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.run_timing import RunTiming
@@ -120,6 +122,7 @@ def test_after_an_outdated_plan_the_run_still_makes_its_first_commit(bench):
 # Time
 
 
+@pytest.mark.real_time
 def test_the_run_ends_after_its_duration(bench):
     bench.create()
     harness = RunHarness(bench, timing=RunTiming(2.0, commit_interval=0.05)).run(A)

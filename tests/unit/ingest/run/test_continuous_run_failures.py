@@ -22,6 +22,8 @@ from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import TIMING, A, B, RunHarness
 
+pytestmark = pytest.mark.real_time
+
 SOON = Backoff(0.01, 30.0)
 LATE = Backoff(30.0, 30.0)
 """The backoff of a failed shard: almost none, or longer than a test."""

@@ -91,6 +91,7 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     return tick
 
 
+@pytest.mark.real_time
 @INCOMPLETE_LISTS
 def test_an_incomplete_list_leaves_the_partitions_unchanged(bench, faults, fault, error, tick):
     shard_ids = bench.create(3)

@@ -184,6 +184,7 @@ def test_a_finished_shard_that_is_listed_as_open_fails_the_run_with_the_command_
     assert set(caught.value.reasons) == {first}
 
 
+@pytest.mark.real_time
 def test_the_sensor_fails_on_a_finished_shard_that_is_listed_as_open(bench):
     (shard,) = bench.create()
     bench.run()
@@ -192,6 +193,7 @@ def test_the_sensor_fails_on_a_finished_shard_that_is_listed_as_open(bench):
         tick(bench)
 
 
+@pytest.mark.real_time
 def test_the_sensor_lists_again_after_a_stale_list(bench, faults, resharded):
     _, children = resharded
     faults.stale_list(times=1)
@@ -290,6 +292,7 @@ def test_the_first_list_of_a_young_stream_is_requested_again_if_a_parent_is_miss
     assert (result.errors, bench.items) == ({}, [1, 2])
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("hours", [0, 23])
 def test_no_table_is_created_while_the_first_list_misses_a_parent(bench, faults, hours):
     (parent,) = bench.create()

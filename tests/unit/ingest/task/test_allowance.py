@@ -268,6 +268,7 @@ def test_unread_shards_with_a_backlog_come_first(bench):
     assert list(bench.plan().ranges) == [*others, first]
 
 
+@pytest.mark.real_time
 def test_no_more_calls_than_connections_run_at_once(bench, faults):
     shard_ids = bench.create(CONNECTIONS + 8)
     for shard_id in shard_ids:

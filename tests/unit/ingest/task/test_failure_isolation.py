@@ -41,6 +41,12 @@ FAILURES = {
 }
 
 
+CASES = [
+    pytest.param(*failure, id=name, marks=pytest.mark.real_time if name == "no response" else ())
+    for name, failure in FAILURES.items()
+]
+
+
 @pytest.fixture(autouse=True)
 def short_timeouts(bench, request):
     """Give up on a failing shard within a moment."""
@@ -49,7 +55,7 @@ def short_timeouts(bench, request):
         bench.set_timing(read_timeout=0.3)
 
 
-@pytest.mark.parametrize(("inject", "error", "cause"), FAILURES.values(), ids=FAILURES.keys())
+@pytest.mark.parametrize(("inject", "error", "cause"), CASES)
 def test_a_failing_shard_fails_alone_and_a_later_run_lands_its_remaining_records(
     bench, faults, inject, error, cause
 ):
@@ -79,7 +85,7 @@ def test_a_failing_shard_fails_alone_and_a_later_run_lands_its_remaining_records
     assert bench.data == [b"1-0", b"1-1", b"1-2", b"1-3", b"2-0", b"2-1", b"2-2", b"3-0"]
 
 
-@pytest.mark.parametrize(("inject", "error", "cause"), FAILURES.values(), ids=FAILURES.keys())
+@pytest.mark.parametrize(("inject", "error", "cause"), CASES)
 def test_a_shard_that_fails_on_its_first_page_keeps_its_position(bench, faults, inject, error, cause):
     first, second = bench.create(2)
     bench.put(b"1-0", shard_id=first)

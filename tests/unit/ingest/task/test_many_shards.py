@@ -67,6 +67,7 @@ def test_a_stopped_run_does_not_wait_between_calls(bench, faults):
     assert faults.count("GetRecords") == 1
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
 @pytest.mark.parametrize("by_sdk", [False, True])
 def test_a_pending_call_does_not_delay_other_shards(bench, faults, by_sdk, operation):
