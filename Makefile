@@ -19,10 +19,12 @@ check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(BIN)/pytest -q -n 2 --dist worksteal tests/unit
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not real_time" tests/unit
 
 # Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
+	@echo "Unit tests that wait for real timeouts"
+	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time tests/unit
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
 

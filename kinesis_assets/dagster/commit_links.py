@@ -1,8 +1,7 @@
-"""The commits of a stream's table as a chain, and the events that belong to them."""
+"""The segments of a chain of commits, and the events that belong to its commits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -16,9 +15,7 @@ from kinesis_assets.ingest.outcome import ShardState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.commit_link import CommitLink
 
 EventKey = tuple[str, str]
 """Identifies the event of a shard in a commit: the batch id as text, and the shard id."""
@@ -46,66 +43,22 @@ class ChainSegment(msgspec.Struct, frozen=True, array_like=True):
     runs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLink:
-    """The facts of one commit that its events need.
+def event_key(link: CommitLink, shard_id: str) -> EventKey:
+    """Return the key of a shard's event."""
+    return str(link.batch_id), shard_id
 
-    Attributes:
-        commit_id: The commit id that names the commit's file.
-        previous: The commit id of the commit before it; None for the first.
-        batch_id: The batch id of its rows.
-        by: The id of the Dagster run, or the name of the person, that made the commit.
-        added: The ranges whose rows the commit added, by shard id.
-        states: The state of each of these shards, as in their events.
-    """
 
-    commit_id: int
-    previous: int | None
-    batch_id: int
-    by: str | None
-    added: Mapping[str, RangeStats]
-    states: Mapping[str, str]
-
-    @classmethod
-    def of_positions(cls, positions: StreamPositions) -> CommitLink:
-        """Return the link of a commit that moved positions."""
-        states = {
-            shard_id: str(
-                ShardState.FINISHED if positions.shards[shard_id].finished else ShardState.COMMITTED
-            )
-            for shard_id in positions.added
-        }
-        return cls(
-            commit_id=positions.commit_id,
-            previous=positions.previous,
-            batch_id=positions.batch_id,
-            by=positions.by,
-            added=positions.added,
-            states=states,
-        )
-
-    @classmethod
-    def of_amendment(cls, amendment: Amendment) -> CommitLink:
-        """Return the link of a commit that changed rows behind the positions."""
-        return cls(
-            commit_id=amendment.commit_id,
-            previous=amendment.previous,
-            batch_id=amendment.batch_id,
-            by=amendment.by,
-            added=amendment.filled,
-            states=dict.fromkeys(amendment.filled, FILLED),
-        )
-
-    def event_key(self, shard_id: str) -> EventKey:
-        """Return the key of a shard's event."""
-        return str(self.batch_id), shard_id
-
-    def event(self, stream: str, shard_id: str) -> dg.AssetMaterialization:
-        """Build a shard's event."""
-        metadata = commit_metadata(
-            stream, shard_id, self.states[shard_id], self.added[shard_id], batch_id=self.batch_id
-        )
-        return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
+def event_of(link: CommitLink, stream: str, shard_id: str) -> dg.AssetMaterialization:
+    """Build the event of a shard whose rows a commit added."""
+    state = ShardState.FINISHED if shard_id in link.finished else ShardState.COMMITTED
+    metadata = commit_metadata(
+        stream,
+        shard_id,
+        FILLED if link.filled else str(state),
+        link.added[shard_id],
+        batch_id=link.batch_id,
+    )
+    return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
 
 
 def read_links(

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.commit_links import FILLED, CommitLink
+from kinesis_assets.dagster.commit_links import event_of
 from kinesis_assets.dagster.dead_runs import dead_runs
 from kinesis_assets.dagster.event_log import commits_without_events, materializations_since, metadata_value
 from kinesis_assets.dagster.missing_events import MAX_FILES
 from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
-from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.doctor.history import Commit, History
+    from kinesis_assets.doctor.history import History
+    from kinesis_assets.table.commit_link import CommitLink
     from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
 
@@ -73,7 +73,7 @@ class EventAudit:
             for commit in newest_first[MAX_FILES:]
         }
         skipped: list[CommitLink] = []
-        links = map(_link, commits)
+        links = iter(commits)
         while some := list(islice(links, _COMMITS_PER_QUERY)):
             lacking, unfinished = commits_without_events(self.instance, self.stream, some, dead)
             for link in unfinished:
@@ -102,7 +102,7 @@ class EventAudit:
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
             return Finding("events", Level.PROBLEM, sentence, shard_id)
-        self.instance.report_runless_asset_event(link.event(self.stream, shard_id))
+        self.instance.report_runless_asset_event(event_of(link, self.stream, shard_id))
         return Finding("events", Level.INFO, f"{sentence}; the event was added", shard_id)
 
     def _extra_events(self, history: History) -> Iterator[Finding]:
@@ -164,20 +164,3 @@ class EventAudit:
             found |= {(str(amendment.batch_id), shard_id) for shard_id in amendment.filled}
             amendment = None if amendment.previous is None else snapshot.amendment_at(amendment.previous)
         return found
-
-
-def _link(commit: Commit) -> CommitLink:
-    return CommitLink(
-        commit_id=commit.commit_id,
-        previous=commit.previous,
-        batch_id=commit.batch_id,
-        by=commit.by,
-        added=commit.added,
-        states={shard_id: _state(commit, shard_id) for shard_id in commit.added},
-    )
-
-
-def _state(commit: Commit, shard_id: str) -> str:
-    if commit.filled:
-        return FILLED
-    return str(ShardState.FINISHED if shard_id in commit.finished else ShardState.COMMITTED)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.commit_links import EventKey
+from kinesis_assets.dagster.commit_links import EventKey, event_key
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.table.commit_ids import time_of_id
@@ -14,7 +14,7 @@ from kinesis_assets.table.commit_ids import time_of_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from kinesis_assets.dagster.commit_links import CommitLink
+    from kinesis_assets.table.commit_link import CommitLink
 
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which an event may appear to be older than its commit."""
@@ -49,7 +49,7 @@ def commits_without_events(
     wanted: dict[str, set[EventKey]] = {}
     for link in ended:
         if link.by in runs:
-            wanted.setdefault(link.by, set()).update(map(link.event_key, link.added))
+            wanted.setdefault(link.by, set()).update(event_key(link, shard_id) for shard_id in link.added)
     reported = set[EventKey]().union(
         *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
     )
@@ -105,7 +105,7 @@ def _without_event(
 ) -> list[tuple[CommitLink, list[str]]]:
     """Return the commits' shards that were not reported, without the commits that have none."""
     found = [
-        (link, [shard_id for shard_id in shard_ids if link.event_key(shard_id) not in reported])
+        (link, [shard_id for shard_id in shard_ids if event_key(link, shard_id) not in reported])
         for link, shard_ids in links
     ]
     return [(link, shard_ids) for link, shard_ids in found if shard_ids]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.commit_links import ChainSegment, join_segments, read_links, segment_of
+from kinesis_assets.dagster.commit_links import ChainSegment, event_of, join_segments, read_links, segment_of
 from kinesis_assets.dagster.event_log import commits_without_events, known_runs
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.commit_links import CommitLink
+    from kinesis_assets.table.commit_link import CommitLink
 
 MAX_FILES = 200
 """The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""
@@ -138,7 +138,7 @@ def _events_of_ended_runs(
         if events and len(events) + len(shard_ids) > MAX_EVENTS:
             kept.append(segment_of(link))
         else:
-            events += [link.event(stream, shard_id) for shard_id in shard_ids]
+            events += [event_of(link, stream, shard_id) for shard_id in shard_ids]
     return events, kept
 
 

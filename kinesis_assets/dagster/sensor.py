@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.commit_links import CommitLink
 from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.dagster.names import raw_key, shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
@@ -29,6 +28,7 @@ from kinesis_assets.dagster.sensor_backoff import Backoff, EndedRun
 from kinesis_assets.dagster.sensor_runs import DEAD, liveness_of, materializes_raw, shards_of, unfinished_runs
 from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.commit_link import CommitLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -14,40 +14,17 @@ from kinesis_assets.doctor.expected_rows import CommittedRows, Rewind
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.commit_link import CommitLink
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import date
 
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One commit of a chain.
-
-    Attributes:
-        commit_id: Id of the commit.
-        previous: Id of the previous commit; None for the first commit.
-        batch_id: Batch id of the rows that it added.
-        by: Id of the Dagster run or name of the person that made it; None if not recorded.
-        added: The ranges whose rows it added, by shard id.
-        finished: The shards that are finished after it.
-        filled: Whether its rows were filled in by a replay.
-    """
-
-    commit_id: int
-    previous: int | None
-    batch_id: int
-    by: str | None
-    added: Mapping[str, RangeStats]
-    finished: Collection[str] = ()
-    filled: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +34,7 @@ class History:
     Attributes:
         positions: The newest positions.
         amendment: The newest amendment; None if there is none.
+        now: The time of this machine's clock.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.
         committed: The rows that they added.
@@ -68,8 +46,9 @@ class History:
 
     positions: StreamPositions
     amendment: Amendment | None
-    commits: list[Commit] = field(default_factory=list)
-    amendments: list[Commit] = field(default_factory=list)
+    now: datetime
+    commits: list[CommitLink] = field(default_factory=list)
+    amendments: list[CommitLink] = field(default_factory=list)
     committed: list[CommittedRows] = field(default_factory=list)
     rewinds: list[Rewind] = field(default_factory=list)
     unproven: set[int] = field(default_factory=set)
@@ -93,7 +72,7 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
         except PositionsUnreadable as error:
             yield from _pruned(error, current.previous or 0, history, current.commit_id)
             before = None
-        history.commits.append(_commit_of(current))
+        history.commits.append(CommitLink.of_positions(current))
         _add_rows(history, before, current)
         if current.adopted:  # no commit is known for the rows before an adoption
             history.since = max(history.since, current.commit_id)
@@ -104,21 +83,6 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
                 "continuity", Level.PROBLEM, f"generation {current.generation}: {sentence}", shard_id
             )
         current = before
-
-
-def _commit_of(positions: StreamPositions) -> Commit:
-    return Commit(
-        commit_id=positions.commit_id,
-        previous=positions.previous,
-        batch_id=positions.batch_id,
-        by=positions.by,
-        added=positions.added,
-        finished=frozenset(
-            shard_id
-            for shard_id in positions.added
-            if shard_id in positions.shards and positions.shards[shard_id].finished
-        ),
-    )
 
 
 def _add_rows(history: History, before: StreamPositions | None, current: StreamPositions) -> None:
@@ -158,16 +122,7 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
     """
     current = history.amendment
     while current is not None:
-        history.amendments.append(
-            Commit(
-                commit_id=current.commit_id,
-                previous=current.previous,
-                batch_id=current.batch_id,
-                by=current.by,
-                added=current.filled,
-                filled=True,
-            )
-        )
+        history.amendments.append(CommitLink.of_amendment(current))
         # Rows that the table's retention deleted are never filled in again.
         history.committed += [
             CommittedRows(
@@ -206,7 +161,7 @@ def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest
         oldest: Id of the oldest file of the chain that can be read.
     """
     history.since = max(history.since, oldest)
-    age = datetime.now(UTC) - datetime.fromtimestamp(time_of_id(commit_id), UTC)
+    age = history.now - datetime.fromtimestamp(time_of_id(commit_id), UTC)
     if age >= CHAIN_KEPT:
         return
     if age < CHAIN_NEEDED:

@@ -13,12 +13,13 @@ import pytest
 from kinesis_assets.dagster import commit_links
 from kinesis_assets.dagster import missing_events as module
 from kinesis_assets.dagster import run_events as told_module
-from kinesis_assets.dagster.commit_links import ChainSegment, CommitLink
+from kinesis_assets.dagster.commit_links import ChainSegment, event_of
 from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_link import CommitLink
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 
 if TYPE_CHECKING:
@@ -218,8 +219,7 @@ def chain(source, daemon) -> dict[int, CommitLink]:
     added = standing(daemon).added
     base = new_id()
     return {
-        number: CommitLink(number, number - 1 or None, base + number, None, added, {A: "committed"})
-        for number in range(1, 11)
+        number: CommitLink(number, number - 1 or None, base + number, None, added) for number in range(1, 11)
     }
 
 
@@ -304,7 +304,7 @@ def test_a_runs_events_are_read_once_for_all_of_its_commits_and_no_more_than_it_
     run = daemon.run({PARTITION: A})
     by_runs(chain, run)
     for link in chain.values():
-        daemon.tell(run, link.event(daemon.project.stream, A))
+        daemon.tell(run, event_of(link, daemon.project.stream, A))
     daemon.end(run, Status.SUCCESS)
     pages, look = [], dg.DagsterInstance.get_records_for_run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,9 +32,11 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat, heartbeats
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions import Seek
+from support.shifted_clock import ShiftedClock
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
@@ -190,18 +193,25 @@ def test_a_lost_positions_file_is_reported(ward):
     assert "too recent to have been pruned" in sentence
 
 
-def test_a_pruned_chain_is_not_a_problem(ward, monkeypatch, numbers):
+def pass_time(ward, duration):
+    """Advance the clock of the machine."""
+    clock = ShiftedClock()
+    clock.advance(duration.total_seconds() / 3600)
+    ward.table.policy = replace(ward.table.policy, clock=clock)
+
+
+def test_a_pruned_chain_is_not_a_problem(ward, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_KEPT", timedelta(0))
+    pass_time(ward, CHAIN_KEPT)
     assert ward.problems() == []
 
 
-def test_a_chain_pruned_before_its_usual_age_is_reported_as_info(ward, monkeypatch, numbers):
+def test_a_chain_pruned_before_its_usual_age_is_reported_as_info(ward, numbers):
     """Maintenance prunes earlier if there are very many commits."""
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
-    monkeypatch.setattr("kinesis_assets.doctor.history.CHAIN_NEEDED", timedelta(0))
+    pass_time(ward, CHAIN_NEEDED)
     assert ward.problems() == []
     (finding,) = [finding for finding in ward.findings() if finding.check == "continuity"]
     assert (finding.level, "Maintenance prunes it early" in finding.sentence) == ("info", True)

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -52,6 +53,7 @@ from support.attempts import (
     shards,
     standing,
 )
+from support.shifted_clock import ShiftedClock
 
 DAY = 24 * 3600
 TODAY = datetime.fromtimestamp(NOON, UTC).date() + timedelta(days=10)
@@ -646,15 +648,14 @@ def test_pruning_does_not_read_the_shards_of_pruned_positions(busy, in_days, mon
     assert set(read) == {standing(busy).commit_id}
 
 
-def test_pruning_keeps_the_positions_that_an_active_attempt_started_from(busy, in_days, monkeypatch):
+def test_pruning_keeps_the_positions_that_an_active_attempt_started_from(busy, in_days):
     """After a pause of the stream, a recent attempt starts from old positions, which are then superseded."""
     attempt = Attempt(busy, standing(busy), {"a": 3})
-    later = time.time_ns() + int((CHAIN_KEPT.days + 1) * DAY * 1e9)
-    with monkeypatch.context() as then:
-        then.setattr(time, "time_ns", lambda: later)
-        Attempt(busy, standing(busy), {"b": 2}, batch_id=new_id())
-        attempt_of_another = Attempt(busy, standing(busy), {"b": 2}, batch_id=attempt.batch_id + 1)
-        assert attempt_of_another.commit().conflicts == {}
+    clock = ShiftedClock()
+    clock.advance(24 * (CHAIN_KEPT.days + 1))
+    later = PositionedTable(busy.uri, replace(busy.policy, clock=clock))
+    attempt_of_another = Attempt(later, standing(busy), {"b": 2}, batch_id=new_id(clock))
+    assert attempt_of_another.commit().conflicts == {}
     in_days(CHAIN_KEPT.days + 1.5)
     assert steps_of(busy)["prune", "_kinesis/positions"].files > 0
     assert attempt.commit().conflicts == {}

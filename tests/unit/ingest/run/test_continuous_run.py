@@ -126,6 +126,7 @@ def test_after_an_overtaken_plan_the_first_commit_still_shows_that_the_run_is_al
 # Time
 
 
+@pytest.mark.real_time
 def test_it_ends_after_its_time(bench):
     bench.create()
     followed = Followed(bench, pace=RunTiming(2.0, commit_interval=0.05)).run(A)
@@ -332,6 +333,7 @@ def test_before_them_it_goes_on(bench):
     assert bench.items == [1, 2, 3]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(("handover", "pauses"), [(600.0, True), (0.0, False)], ids=["last", "before"])
 def test_in_its_last_seconds_it_pauses_between_rounds_so_that_the_next_run_gets_in(bench, handover, pauses):
     """Of two without a pause the one whose round began first would win every time."""
@@ -347,6 +349,7 @@ def test_in_its_last_seconds_it_pauses_between_rounds_so_that_the_next_run_gets_
     assert (began[1] - began[0] > 1.0 + 1.4) is pauses
 
 
+@pytest.mark.real_time
 def test_two_at_once_lose_and_double_nothing(bench):
     bench.create(2)
     first = Followed(bench, pace=RunTiming(1.5, commit_interval=0.02), by="first")

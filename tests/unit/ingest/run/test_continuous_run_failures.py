@@ -22,6 +22,8 @@ from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import PACE, A, B, Followed
 
+pytestmark = pytest.mark.real_time
+
 SOON = Backoff(0.01, 30.0)
 LATE = Backoff(30.0, 30.0)
 """The wait of a failed shard: none to speak of, or longer than a test."""

@@ -353,6 +353,7 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     return tick
 
 
+@pytest.mark.real_time
 @LISTS
 def test_a_list_that_does_not_tell_all_leaves_the_partitions_as_they_are(bench, faults, fault, error, tick):
     shard_ids = bench.create(3)

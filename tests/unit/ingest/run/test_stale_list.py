@@ -184,6 +184,7 @@ def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_th
     assert set(caught.value.reasons) == {first}
 
 
+@pytest.mark.real_time
 def test_the_sensor_fails_where_a_shard_is_finished_here_and_open_there(bench):
     (shard,) = bench.create()
     bench.run()
@@ -192,6 +193,7 @@ def test_the_sensor_fails_where_a_shard_is_finished_here_and_open_there(bench):
         tick(bench)
 
 
+@pytest.mark.real_time
 def test_the_sensor_lists_again_after_a_stale_list(bench, faults, resharded):
     _, children = resharded
     faults.stale_list(times=1)
@@ -290,6 +292,7 @@ def test_a_parent_left_out_of_the_first_list_of_a_young_stream_is_requested_agai
     assert (result.errors, bench.items) == ({}, [1, 2])
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("hours", [0, 23])
 def test_a_parent_that_stays_left_out_of_the_first_list_makes_no_table(bench, faults, hours):
     (parent,) = bench.create()

@@ -268,6 +268,7 @@ def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
     assert list(bench.plan().ranges) == [*others, first]
 
 
+@pytest.mark.real_time
 def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
     shard_ids = bench.create(CONNECTIONS + 8)
     for shard_id in shard_ids:

@@ -67,6 +67,7 @@ def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults):
     assert faults.count("GetRecords") == 1
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
 @pytest.mark.parametrize("by_sdk", [False, True])
 def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_sdk, operation):

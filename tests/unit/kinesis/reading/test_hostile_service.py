@@ -47,7 +47,9 @@ FAILURES = {
 
 def each(troubles):
     """One test a trouble."""
-    return pytest.mark.parametrize("trouble", troubles.values(), ids=troubles.keys())
+    marks = {"no answer": pytest.mark.real_time}
+    cases = [pytest.param(trouble, id=name, marks=marks.get(name, ())) for name, trouble in troubles.items()]
+    return pytest.mark.parametrize("trouble", cases)
 
 
 @pytest.fixture

@@ -142,6 +142,7 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     assert limits(faults) == [16]
 
 
+@pytest.mark.real_time
 def test_response_that_is_too_long_takes_no_memory(put, stream, settings, faults):
     put(6)
     limiter = RecordingLimiter(1 << 40)

@@ -327,6 +327,7 @@ def test_cut_body_is_read_again_without_loss_or_double(put, reading_of, faults, 
     assert faults.count("GetRecords") == 4
 
 
+@pytest.mark.real_time
 def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
@@ -339,6 +340,7 @@ def test_reader_gives_up_after_bounded_tries_and_names_shard_and_position(put, r
     assert faults.count("GetRecords") == 1 + 6
 
 
+@pytest.mark.real_time
 def test_tries_are_counted_for_each_page(put, reading_of, faults):
     put(*range(4))
     faults.page_size(1)
@@ -406,6 +408,7 @@ def test_passing_trouble_loses_and_doubles_nothing(put, reading_of, faults, trou
     assert data(reading_of()) == [0, 1, 2, 3]
 
 
+@pytest.mark.real_time
 def test_page_is_asked_for_at_most_five_times_a_second(put, reading_of, faults):
     put(*range(11))
     faults.page_size(1)
@@ -462,6 +465,7 @@ def patient(worker):
     return lambda **fields: ShardReading(worker, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS, **fields))
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "KMSThrottlingException"])
 def test_throttling_is_waited_out_however_often_it_comes(put, patient, faults, code):
     put(*range(3))
@@ -485,6 +489,7 @@ def test_failures_of_the_service_are_tried_again(put, patient, faults, status):
     assert data(patient()) == [0, 1]
 
 
+@pytest.mark.real_time
 def test_empty_pages_that_come_nearer_to_the_tip_are_no_stall(put, reading_of, faults, client):
     set_timing(client, stall_seconds=0.3)
     put(0)

@@ -137,6 +137,7 @@ def test_a_connection_that_has_ended_is_opened_anew(sent):
         assert peer.connections == 3
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(
     "sent",
     [

@@ -203,6 +203,7 @@ def test_a_page_that_fails_is_not_kept_by_its_error(
     assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("by_sdk", [False, True])
 def test_a_page_that_is_repeated_is_not_kept_by_its_shards_error(kinesis, stream, settings, faults, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
