@@ -15,6 +15,7 @@ from kinesis_assets.doctor.stream_checks import floor_findings, shard_findings, 
 from kinesis_assets.doctor.table_checks import file_findings, log_findings, restore_findings, row_findings
 from kinesis_assets.errors import ShardListStale, StreamError, StreamRecreated, TableError
 from kinesis_assets.ingest.stale_list import check_list
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.table.log_entries import log_entries
 
@@ -79,7 +80,7 @@ class Doctor:
         yield from or_ok(
             "shards", self._shards(recorded, amendment, listing), "the stream lists all unfinished shards"
         )
-        history = History(positions, amendment)
+        history = History(positions, amendment, utc_now(self.table.clock))
         breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
         commits = len(history.commits) + len(history.amendments)
         yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")

@@ -34,6 +34,7 @@ class History:
     Attributes:
         positions: The newest positions.
         amendment: The newest amendment; None if there is none.
+        now: The time of this machine's clock.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.
         committed: The rows that they added.
@@ -45,6 +46,7 @@ class History:
 
     positions: StreamPositions
     amendment: Amendment | None
+    now: datetime
     commits: list[CommitLink] = field(default_factory=list)
     amendments: list[CommitLink] = field(default_factory=list)
     committed: list[CommittedRows] = field(default_factory=list)
@@ -159,7 +161,7 @@ def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest
         oldest: Id of the oldest file of the chain that can be read.
     """
     history.since = max(history.since, oldest)
-    age = datetime.now(UTC) - datetime.fromtimestamp(time_of_id(commit_id), UTC)
+    age = history.now - datetime.fromtimestamp(time_of_id(commit_id), UTC)
     if age >= CHAIN_KEPT:
         return
     if age < CHAIN_NEEDED:

@@ -116,15 +116,17 @@ def own(steps):
             step.block()
 
 
-def test_steps_tell_pauses_and_never_wait(put, client, faults, monkeypatch):
-    set_timing(client, seconds_between_calls=60.0)
-    here, sleep = threading.get_ident(), time.sleep
+class NeverAsleep:
+    """The machine's clock, on which nothing may wait."""
 
-    def sleep_elsewhere(seconds):
-        assert threading.get_ident() != here, "a step waited"
-        sleep(seconds)
+    monotonic, time = staticmethod(time.monotonic), staticmethod(time.time)
 
-    monkeypatch.setattr(time, "sleep", sleep_elsewhere)
+    def sleep(self, seconds):
+        pytest.fail(f"a step waited {seconds} s")
+
+
+def test_steps_tell_pauses_and_never_wait(put, client, faults):
+    set_timing(client, seconds_between_calls=60.0, clock=NeverAsleep())
     put(b"0", b"1")
     faults.page_size(1)
     pauses = [step.seconds for step in own(reading_of(client).steps()) if isinstance(step, Pause)]
