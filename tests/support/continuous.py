@@ -21,15 +21,8 @@ TIMING = RunTiming(20.0, commit_interval=0.05)
 
 
 @dataclass
-class RecordedRun:
-    """A continuous run that records its reports.
-
-    Attributes:
-        before: Called before the iteration with that number.
-        last_iteration: The iteration after which the run is stopped.
-        reports: What the run reported, in order.
-        iterations: The number of iterations so far.
-    """
+class RunHarness:
+    """A continuous run, the results that it reports, and actions before each of its iterations."""
 
     bench: Any
     timing: RunTiming = TIMING
@@ -37,7 +30,7 @@ class RecordedRun:
     policy: ReadPolicy = field(default_factory=ReadPolicy)
     before: dict[int, Callable[[], object]] = field(default_factory=dict)
     last_iteration: int | None = None
-    reports: list[RunResult] = field(default_factory=list)
+    results: list[RunResult] = field(default_factory=list)
     iterations: int = 0
 
     def __post_init__(self) -> None:
@@ -48,7 +41,7 @@ class RecordedRun:
             bench.table,
             self.policy,
             self.timing,
-            report=self.reports.append,
+            report=self.results.append,
             by=self.by,
         )
 
@@ -60,15 +53,15 @@ class RecordedRun:
             self.continuous_run.stop()
         return landing
 
-    def run(self, *asked: str) -> RecordedRun:
+    def run(self, *shard_ids: str) -> RunHarness:
         bench = self.bench
-        self.continuous_run.run(plan_run(bench.client, bench.table, asked=asked, policy=self.policy))
+        self.continuous_run.run(plan_run(bench.client, bench.table, asked=shard_ids, policy=self.policy))
         return self
 
     @property
     def events(self) -> list[dict[str, tuple[str, int]]]:
-        """State and rows of each shard, for each report."""
+        """State and rows of each shard in each reported result."""
         return [
             {shard_id: (str(outcome.state), outcome.rows) for shard_id, outcome in result.outcomes.items()}
-            for result in self.reports
+            for result in self.results
         ]
