@@ -1,4 +1,4 @@
-"""What every test has: the shared fixtures of support/fixtures, and a Java check where Spark is needed."""
+"""The shared fixtures of support/fixtures, and a check that Java is installed if a test needs it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ pytest.register_assert_rewrite("support")
 UNIT = Path(__file__).parent / "unit"
 
 hypothesis_settings.register_profile("untimed", hypothesis_settings(), deadline=None)
-hypothesis_settings.load_profile("untimed")  # how long an example takes is the machine's
+hypothesis_settings.load_profile("untimed")  # how long an example takes depends on the machine
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Report a missing Java in one line, if any of the tests needs it."""
+    """Exit with one line if Java is missing and any of the tests needs it."""
     if all(item.path.is_relative_to(UNIT) for item in session.items):
         return
     try:

@@ -1,4 +1,4 @@
-"""Several processes at the same table, and at the same stream."""
+"""Several processes on one table or on one stream."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from deltalake import DeltaTable
 from kinesis_assets.emulator import LocalKinesis
 from support.attempts import (
     assert_rows_are_what_positions_say,
-    enter_race,
+    current_positions,
+    initialize_racer,
     race_to_commit,
     race_to_freeze,
     rows_by_shard,
-    standing,
 )
 from support.fixtures.stream import boto3_of
 from support.null_keys import make_old
-from support.putters import put_from_another_process
+from support.producers import put_from_another_process
 
 RACERS = 4
 
 
 @pytest.fixture(scope="module")
 def racers():
-    """Processes that race each other."""
+    """Processes that race with each other."""
     context = get_context("spawn")
     barrier = context.Barrier(RACERS)
-    with ProcessPoolExecutor(RACERS, context, initializer=enter_race, initargs=(barrier,)) as pool:
+    with ProcessPoolExecutor(RACERS, context, initializer=initialize_racer, initargs=(barrier,)) as pool:
         yield pool
 
 
-def test_of_racing_freezes_one_holds_for_all(table, racers):
+def test_one_of_the_racing_freezes_holds_for_all(table, racers):
     starts = [f"AT_TIMESTAMP:2026-01-31T12:00:{second:02}Z" for second in range(RACERS)]
     results = list(racers.map(race_to_freeze, [table.uri] * RACERS, starts))
     assert all(result == results[0] for result in results)
-    assert results[0] == standing(table)
+    assert results[0] == current_positions(table)
     operations = [entry["operation"] for entry in DeltaTable(table.uri).history()]
     assert operations.count("WRITE") == 1
 
 
-def test_runs_that_change_an_old_table_at_once_all_land(table, monkeypatch, racers):
+def test_concurrent_runs_that_change_an_old_table_all_commit(table, monkeypatch, racers):
     make_old(table, monkeypatch)
     names = ["a", "b", "c", "c"]
     results = list(racers.map(race_to_commit, [table.uri] * RACERS, names, [1] * RACERS))
@@ -72,7 +72,7 @@ def read_all(client, shard_id):
         iterator = page.get("NextShardIterator") if page["MillisBehindLatest"] else None
 
 
-def test_nothing_acknowledged_to_putters_of_several_processes_is_lost_or_doubled(environment):
+def test_no_record_of_concurrent_producers_is_lost_or_duplicated(environment):
     del environment
     with LocalKinesis() as local, get_context("spawn").Pool(3) as pool:
         client = boto3_of(local)

@@ -1,7 +1,11 @@
-"""The contract's tests run on a pipeline each."""
+"""Fixtures of the contract's tests: pipelines on HTTP, Spark, Delta and Dagster."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,16 +13,40 @@ import pytest
 from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.table import PositionedTable
+    from support.fixtures.stream import Clocked
+
+KILLED_RUN = Path(__file__).with_name("killed_run.py")
 
 
 @pytest.fixture
 def pipeline(
     stream: str, kinesis: Any, settings: ClientSettings, table: PositionedTable, spark: SparkSession
 ) -> Pipeline:
-    """A pipeline of the test's own; the test creates the stream."""
+    """A pipeline whose stream the test creates."""
     del spark  # runs in this process share the session
     return Pipeline(kinesis, settings, stream, table)
+
+
+@pytest.fixture
+def clocked_pipeline(stream: str, clocked: Clocked, table: PositionedTable, spark: SparkSession) -> Pipeline:
+    """A pipeline whose stream the test creates, on a service whose clock the test controls."""
+    del spark  # runs in this process share the session
+    return Pipeline(clocked.kinesis, clocked.settings, stream, table, clocked.clock)
+
+
+@pytest.fixture
+def kill_run_at(pipeline: Pipeline) -> Callable[[str], None]:
+    """Runs the pipeline in a process of its own, which kills itself at a point: see `killed_run.py`."""
+
+    def kill(point: str) -> None:
+        command = [sys.executable, str(KILLED_RUN), point, *pipeline.command()]
+        done = subprocess.run(command, check=False, capture_output=True, timeout=300)
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    return kill

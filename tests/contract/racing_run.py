@@ -1,6 +1,6 @@
-"""A process that materializes one shard again and again, and waits before each commit.
+"""A process that materializes one shard repeatedly, and waits before each commit for the test.
 
-Reads a line to begin a round, writes `landed`, reads a line to commit, writes the shard's facts as JSON.
+Each round reads a line, writes "ready to commit", reads a line, commits, and writes event metadata as JSON.
 """
 
 import json
@@ -17,20 +17,20 @@ instance = dg.DagsterInstance.ephemeral()
 commit = run.commit
 
 
-def tell(line: str) -> None:
+def write(line: str) -> None:
     """Write a line for the test."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def waiting(*positional: object, **named: object) -> object:
-    """The commit, once the test says so."""
-    tell("landed")
+def wait_and_commit(*positional: object, **named: object) -> object:
+    """Commit as soon as the test lets it."""
+    write("ready to commit")
     sys.stdin.readline()
     return commit(*positional, **named)
 
 
-run.commit = waiting
-tell("ready")
+run.commit = wait_and_commit
+write("started")
 while sys.stdin.readline():
-    tell(json.dumps(list(project.materialize(instance, [arguments["shard"]]))))
+    write(json.dumps(list(project.materialize(instance, [arguments["shard"]]))))

@@ -1,4 +1,4 @@
-"""Every Python block of docs/decoders.md does what the page says."""
+"""The Python blocks of docs/decoders.md run and have the described results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def block(number: int) -> str:
 
 
 def run(source: str, **names: Any) -> dict[str, Any]:
-    # The page's own lines, without this module's __future__.
+    # The block runs without this module's __future__ imports.
     exec(compile(source, "decoders.md", "exec", dont_inherit=True), names)  # noqa: S102
     return names
 
@@ -48,7 +48,7 @@ def raw(spark: SparkSession, data: list[bytes]) -> DataFrame:
     return spark.createDataFrame(rows, "shard_id string, sequence_number string, data binary, error string")
 
 
-def test_rows_are_decoded_and_those_that_fail_are_kept(spark: SparkSession) -> None:
+def test_rows_that_cannot_be_decoded_are_kept(spark: SparkSession) -> None:
     names = run(block(0), raw=raw(spark, [gzip.compress(each) for each in DOCUMENTS]))
     (good,) = names["good"].collect()
     assert tuple(good) == ("shardId-000000000000", "0", 1, 2.5)
@@ -60,19 +60,19 @@ def test_rows_are_decoded_and_those_that_fail_are_kept(spark: SparkSession) -> N
 def test_glue_records_are_decoded_by_a_registry(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"raw": raw(spark, [FRAMED])}
     definition = run(block(2), **names)["definition"]
-    # A registry on real HTTP is the matter of tests/integration/spark/decoders; here its answers are enough.
+    # tests/integration/spark/decoders tests the registry over HTTP; here its responses are given.
     answers = {SCHEMA_ID: SchemaVersion("AVRO", definition)}
     monkeypatch.setattr(GlueRegistry, "resolved", lambda _: answers)
     (row,) = run(block(1), **names)["orders"].collect()
     assert (row.schema_id, tuple(row.value), row.error) == (SCHEMA_ID, (7, 2.5), None)
 
 
-def test_glue_records_are_decoded_by_given_schemas(spark: SparkSession) -> None:
+def test_glue_records_are_decoded_with_given_schemas(spark: SparkSession) -> None:
     (row,) = run(block(2), raw=raw(spark, [FRAMED]))["orders"].collect()
     assert (row.schema_id, tuple(row.value), row.error) == (SCHEMA_ID, (7, 2.5), None)
 
 
-def test_the_asset_decodes_the_rows_that_are_committed(
+def test_the_asset_decodes_the_committed_rows(
     kinesis: Any,
     settings: ClientSettings,
     spark: SparkSession,
@@ -83,16 +83,16 @@ def test_the_asset_decodes_the_rows_that_are_committed(
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     kinesis.create_stream(StreamName="orders", ShardCount=1)
     source = block(3).replace("s3://my-lake", str(tmp_path))
-    land = [str(Path(sys.executable).with_name("kinesis-assets")), "run", "--stream", "orders"]
+    command = [str(Path(sys.executable).with_name("kinesis-assets")), "run", "--stream", "orders"]
     try:
         for document in DOCUMENTS:
             kinesis.put_record(StreamName="orders", Data=gzip.compress(document), PartitionKey="k")
-        subprocess.run([*land, "--table", str(tmp_path / "raw/orders")], check=True, capture_output=True)
+        subprocess.run([*command, "--table", str(tmp_path / "raw/orders")], check=True, capture_output=True)
     finally:
         kinesis.delete_stream(StreamName="orders")
     names = run(source)
     (day, _) = map(str, DeltaTable(tmp_path / "raw/orders").to_pyarrow_table()["arrival_date"].to_pylist())
-    for _ in range(2):  # a day that is materialized again is replaced
+    for _ in range(2):  # materializing a day again replaces its rows
         done = dg.materialize(
             [names["orders"]], partition_key=day, resources=dict(names["definitions"].resources)
         )

@@ -1,4 +1,4 @@
-"""What docs/following.md says is so."""
+"""docs/following.md agrees with the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinesis_assets.dagster.settings import StreamSettings
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
 
 
-def test_the_yaml_of_the_page_is_a_stream_that_is_followed():
+def test_the_yaml_block_defines_continuous_runs():
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     attributes = yaml.safe_load(text)["attributes"]
     manager = (KinesisStreamComponent(**attributes).build_defs(None).resources or {})[
@@ -24,7 +24,7 @@ def test_the_yaml_of_the_page_is_a_stream_that_is_followed():
     assert manager.commit_interval == StreamSettings.model_fields["commit_interval"].default
 
 
-def test_the_next_run_is_asked_for_as_early_as_the_page_says():
+def test_the_next_run_is_requested_as_early_as_documented():
     def handover(**fields):
         resources = build_kinesis_stream("clicks", table="clicks", **fields).resources or {}
         return resources[io_manager_key("clicks")].handover

@@ -1,4 +1,4 @@
-"""What docs/maintenance.md says is so."""
+"""docs/maintenance.md agrees with the code, and its commands run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 
 @pytest.fixture
 def clicks(kinesis, settings, tmp_path, monkeypatch):
-    """The page's stream and table, in the working directory."""
+    """The page's stream and an empty table of it, in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", settings.endpoint_url)
@@ -50,12 +50,12 @@ def run(block: str) -> None:
 
 
 @pytest.mark.usefixtures("clicks")
-def test_the_commands_of_the_page_run():
+def test_the_maintenance_commands_run():
     run(BLOCKS[0])
     assert DeltaTable("clicks").version() == 1
 
 
-def test_the_floor_is_lowered_as_the_page_does_it(clicks):
+def test_the_documented_command_lowers_the_retention_floor(clicks):
     table, identity = clicks
     entry = Amendment(
         format=FORMAT, commit_id=1, previous=None, batch_id=1, at=datetime.now(UTC), floor=date(2026, 3, 1)
@@ -70,19 +70,19 @@ def test_the_floor_is_lowered_as_the_page_does_it(clicks):
     )
 
 
-def test_the_properties_that_can_be_set_are_those_of_the_page():
+def test_every_settable_property_is_documented():
     assert len(SETTABLE) == 3
     assert all(name in PAGE for name in SETTABLE)
 
 
-def test_the_yaml_of_the_page_is_a_stream_with_that_schedule():
+def test_the_yaml_block_defines_the_schedule():
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     attributes = yaml.safe_load(text)["attributes"]
     (schedule,) = KinesisStreamComponent(**attributes).build_defs(None).schedules or ()
     assert schedule.cron_schedule == attributes["maintenance_schedule"]
 
 
-def test_the_tables_own_retentions_as_the_page_sets_them_are_kept(clicks):
+def test_maintenance_keeps_the_retention_properties_that_a_user_sets(clicks):
     table, _ = clicks
     own = dict(re.findall(r'"(delta\.\w+)=(interval \d+ days)"', BLOCKS[1]))
     assert len(own) == 2

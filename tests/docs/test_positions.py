@@ -1,4 +1,4 @@
-"""What docs/positions.md says is so."""
+"""docs/positions.md agrees with the code, and its commands run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.fixture
 def clicks(kinesis, monkeypatch, settings, tmp_path):
-    """The page's stream, with a record in its table, where the SDK's environment leads."""
+    """The page's stream on the emulator, and its table with one record in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     kinesis.create_stream(StreamName="clicks", ShardCount=1)
@@ -42,7 +42,7 @@ def clicks(kinesis, monkeypatch, settings, tmp_path):
 
 
 @pytest.mark.usefixtures("clicks")
-def test_the_commands_of_the_page_run(monkeypatch):
+def test_the_commands_run(monkeypatch):
     assert [command[1] for command in COMMANDS] == ["seek", "seek", "positions"]
     for command in COMMANDS:
         monkeypatch.setattr("sys.argv", command)
@@ -51,18 +51,18 @@ def test_the_commands_of_the_page_run(monkeypatch):
         assert ended.value.code == 0
 
 
-def test_the_options_of_the_page_are_those_of_the_command():
+def test_the_documented_options_exist():
     named = set(re.findall(r"`(--[a-z-]+)", PAGE))
     assert named == {"--apply", "--to", "--by", "--all-shards"}
     assert named <= {option for parameter in commands.commands["seek"].params for option in parameter.opts}
 
 
-def test_the_directions_of_the_page_are_all_there_are():
+def test_every_direction_of_a_seek_is_documented():
     table = re.findall(r"^\| ([a-z]+) \| [A-Z]", PAGE, re.MULTILINE)
     assert table == list(Direction)
 
 
-def test_the_job_of_the_page_is_defined():
+def test_the_documented_job_is_defined():
     definitions = build_kinesis_stream("clicks", table="./clicks")
     assert f"`{seek_name('clicks')}`" in PAGE
     assert definitions.resolve_job_def(seek_name("clicks"))

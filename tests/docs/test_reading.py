@@ -1,4 +1,4 @@
-"""What docs/reading.md says of the settings is so."""
+"""docs/reading.md agrees with the settings of the code."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
 
 
-def test_the_stream_of_the_page_is_read_by_its_arn():
+def test_the_yaml_block_reads_a_stream_by_its_arn():
     attributes = yaml.safe_load(YAMLS[0])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
     assert str(resources[io_manager_key("clicks")].opened.client.address) == attributes["stream"]
 
 
-def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
-    local_kinesis, settings, stream
-):
+def test_the_documented_policy_allows_to_read_another_accounts_stream(local_kinesis, settings, stream):
     (text,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (statement,) = json.loads(text)["Statement"]
     assert statement["Resource"] == yaml.safe_load(YAMLS[0])["attributes"]["stream"]
@@ -41,7 +39,7 @@ def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
         endpoint_url=local_kinesis.endpoint_url,
         region_name=local_kinesis.region,
         aws_access_key_id=statement["Resource"].split(":")[4],
-        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
+        aws_secret_access_key="any",  # noqa: S106  # the emulator verifies no signature
     )
     owner.create_stream(StreamName=stream, ShardCount=1)
     arn = f"arn:aws:kinesis:us-east-1:111122223333:stream/{stream}"
@@ -53,21 +51,21 @@ def test_the_policy_of_the_page_is_enough_to_read_a_stream_of_another_account(
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_each_start_of_the_page_is_one(start):
+def test_each_documented_start_is_valid(start):
     assert str(StartPositions.of(start)) == start
 
 
-def test_the_page_has_all_five_kinds_of_start():
+def test_every_kind_of_start_is_documented():
     assert len({start.partition(":")[0] for start in STARTS}) == 5
 
 
-def test_the_yaml_of_the_page_is_a_stream_with_starts_of_its_shards():
+def test_the_yaml_block_defines_a_start_for_each_shard():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
     resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
     assert resources[io_manager_key("clicks")].opened.policy.starts == StartPositions.of(attributes["start"])
 
 
-def test_the_command_of_the_page_sets_what_it_says():
+def test_the_documented_command_has_the_documented_settings():
     (line,) = re.findall(r"^```sh\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)
     words = shlex.split(line)
     pairs = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
@@ -75,7 +73,7 @@ def test_the_command_of_the_page_sets_what_it_says():
     assert parse_settings(pairs) == {"max_records": 1000, "spark_config": {"spark.master": "local[2]"}}
 
 
-def test_every_setting_of_the_page_is_one_of_the_builder():
+def test_every_documented_setting_exists():
     named = set(re.findall(r"`((?:max|on)_[a-z_]+|start|sdk_parser)", PAGE))
     assert named <= inspect.signature(build_kinesis_stream).parameters.keys()
     assert len(named) == 11

@@ -1,4 +1,4 @@
-"""What docs/recovery.md says is so."""
+"""docs/recovery.md agrees with the code, and its commands run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN = "kinesis-assets run --stream clicks --table ./clicks"
 
 @pytest.fixture
 def clicks(kinesis, settings, tmp_path, monkeypatch, spark):
-    """The page's stream and table, in the working directory, with some records landed."""
+    """A Spark session, with the page's stream and its table of three records in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", settings.endpoint_url)
@@ -35,7 +35,7 @@ def clicks(kinesis, settings, tmp_path, monkeypatch, spark):
 
 
 def call(line):
-    """A command's exit code."""
+    """Run a command, and return its exit code."""
     name, *arguments = shlex.split(line)
     assert name == "kinesis-assets"
     try:
@@ -46,7 +46,7 @@ def call(line):
 
 
 @pytest.mark.usefixtures("clicks")
-def test_the_commands_of_the_page_run():
+def test_the_commands_recover_a_restored_table():
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     *others, restored = [block.splitlines() for block in blocks]
     lines = [line for block in others for line in block]
@@ -60,14 +60,14 @@ def test_the_commands_of_the_page_run():
     assert call(RUN) == 0
 
 
-def test_the_names_of_the_page_are_those_of_the_code():
+def test_the_documented_names_exist():
     assert f"`{OWNER}`" in PAGE
     for error in (TableRewritten, PositionsMissing, TableOfAnotherStream):
         assert f"`{error.__name__}`" in PAGE
     assert re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE) == ["adopted", "unread", "gone"]
 
 
-def test_the_sql_of_the_page_gives_the_checksums_of_the_commits(clicks, tmp_path):
+def test_the_documented_sql_returns_the_checksums_of_the_commits(clicks, tmp_path):
     (sql,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     snapshot = PositionedTable("clicks").snapshot()
     written = (tmp_path / "clicks" / "_kinesis" / "positions").glob("*.json")
@@ -76,10 +76,10 @@ def test_the_sql_of_the_page_gives_the_checksums_of_the_commits(clicks, tmp_path
     files = [str(path) for path in (tmp_path / "clicks").glob("arrival_date=*/*.parquet")]
     clicks.read.parquet(*files).createOrReplaceTempView("clicks")
     rows = clicks.sql(re.sub(r"batch_id = \d+", f"batch_id = {landed.batch_id}", sql)).collect()
-    told = {shard: (brought.rows, brought.checksum) for shard, brought in landed.added.items()}
-    assert {row[0]: (row[1], row[2]) for row in rows} == told
+    committed = {shard: (facts.rows, facts.checksum) for shard, facts in landed.added.items()}
+    assert {row[0]: (row[1], row[2]) for row in rows} == committed
 
 
-def test_systemd_waits_longer_than_a_run_that_stops():
+def test_the_systemd_timeout_exceeds_the_stop_timeout():
     (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
     assert int(seconds) > inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default

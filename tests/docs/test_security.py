@@ -1,4 +1,7 @@
-"""What docs/security.md shows is so; tests/unit/security tests what it says of credentials and names."""
+"""The YAML and INI blocks of docs/security.md are valid.
+
+tests/unit/security tests what the page says about credentials and names.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_stream_of_the_page_reads_by_the_profile_of_the_page():
+def test_the_stream_uses_the_documented_profile():
     (text,) = blocks("yaml")
     resources = KinesisStreamComponent(**yaml.safe_load(text)["attributes"]).build_defs(None).resources or {}
     profile = resources[io_manager_key("clicks")].kinesis.profile_name
     assert f"[profile {profile}]" in blocks("ini")[0]
 
 
-def test_the_roles_of_the_page_have_an_external_id_and_the_process_names_one_of_them():
+def test_the_documented_roles_have_an_external_id():
     config = ConfigParser()
     for block in blocks("ini"):
         config.read_string(block)

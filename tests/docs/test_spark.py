@@ -1,4 +1,7 @@
-"""What docs/spark.md shows is so; tests/integration/spark/test_server.py tests the servers and their runs."""
+"""docs/spark.md agrees with the code, and its commands are valid.
+
+tests/integration/spark/test_server.py tests the servers.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +23,32 @@ COMMANDS = [shlex.split(block) for block in re.findall(r"^```sh\n(.*?)^```", PAG
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """No archive of this user, and no settings of this machine."""
+    """Hide this user's archive and this machine's Spark settings."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_commands_of_the_page_are_understood(command):
+def test_the_documented_commands_are_valid(command):
     name, *arguments = command
     assert name == "kinesis-assets"
     assert commands.commands[arguments[0]].make_context(name, arguments[1:]).params
 
 
-def test_the_settings_of_the_page_are_those_of_a_local_spark():
-    told = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (\S+) \|$", PAGE, re.MULTILINE))
-    settings = {name: value for names, value in told.items() for name in names.split(", ")}
+def test_the_documented_settings_are_those_of_a_local_session():
+    documented = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (\S+) \|$", PAGE, re.MULTILINE))
+    settings = {name: value for names, value in documented.items() for name in names.split(", ")}
     assert local_settings({}) == settings
 
 
-def test_an_archive_is_made_and_then_used_by_a_session(tmp_path):
+def test_a_session_uses_the_archive_that_the_command_writes(tmp_path):
     command = next(command for command in COMMANDS if "--archive" in command)
     done = subprocess.run(
         [Path(sys.prefix, "bin", command[0]), *command[1:]],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -62,7 +65,7 @@ def test_an_archive_is_made_and_then_used_by_a_session(tmp_path):
         env={name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert str(archive) in session.stdout, session.stderr

@@ -1,4 +1,4 @@
-"""Every Python block of docs/testing.md runs, and what the page says of the faults is so."""
+"""The Python blocks of docs/testing.md run, and its table of faults is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = {found[1]: block for block in BLOCKS if (found := re.match(r"# (\w+\.py)
 LINES = [block for block in BLOCKS if block not in FILES.values()]
 
 
-def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+def test_the_documented_tests_pass(tmp_path: Path) -> None:
     assert list(FILES) == ["conftest.py", "test_orders.py", "test_producer.py", "test_shared_stream.py"]
     for name, block in FILES.items():
         (tmp_path / name).write_text(block)
@@ -30,7 +30,7 @@ def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout
 
 
-def test_the_lines_of_the_page_run(environment: None) -> None:
+def test_the_documented_lines_run(environment: None) -> None:
     del environment
     faults = Faults()
     assert len(LINES) == 3
@@ -38,19 +38,19 @@ def test_the_lines_of_the_page_run(environment: None) -> None:
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url)
         names: dict[str, Any] = {"faults": faults, "kinesis": kinesis}
         for block in LINES:
-            exec(block, names)  # noqa: S102  # the page's own lines
+            exec(block, names)  # noqa: S102  # the code of the page
         summary = kinesis.describe_stream_summary(StreamName="clicks")["StreamDescriptionSummary"]
     assert (summary["OpenShardCount"], summary["RecordDistributionStrategy"]) == (4, "AUTO")
     assert len(faults._interceptor.faults) == 3
     assert names["data"].startswith(MAGIC)
 
 
-def test_the_table_has_every_fault_and_its_arguments() -> None:
+def test_every_fault_is_documented_with_its_arguments() -> None:
     rows = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", PAGE, re.MULTILINE))
-    others = {"around", "clear", "count", "trim", "recreate", "enforce_limits"}
+    not_faults = {"around", "clear", "count", "trim", "recreate", "enforce_limits"}
     public = {name for name, _ in inspect.getmembers(Faults, inspect.isfunction) if name[0] != "_"}
-    assert rows.keys() == public - others
-    assert all(f"{name}(" in PAGE for name in others - {"around"})
+    assert rows.keys() == public - not_faults
+    assert all(f"{name}(" in PAGE for name in not_faults - {"around"})
     for name, arguments in rows.items():
         given = {argument.partition("=")[0] for argument in arguments.split(", ") if argument}
         assert given <= inspect.signature(getattr(Faults, name)).parameters.keys()

@@ -1,4 +1,4 @@
-"""Every command and Python block of docs/tutorial.md does what the page says, in its order."""
+"""The commands and Python blocks of docs/tutorial.md run in order, with the described results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTAL
 
 
 @pytest.fixture
-def pages_folder(kinesis, settings, tmp_path, monkeypatch):
-    """An empty folder, and the stream of the page where the SDK's environment leads."""
+def folder(kinesis, settings, tmp_path, monkeypatch):
+    """An empty working directory; the tutorial creates its stream on the emulator."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     monkeypatch.chdir(tmp_path)
     yield tmp_path
@@ -31,15 +31,15 @@ def run(line: str) -> int:
     return subprocess.run(command, check=False, timeout=300).returncode
 
 
-def test_the_tutorial_ends_with_every_record_in_the_table_once(pages_folder):
+def test_the_tutorial_ends_with_each_record_exactly_once(folder):
     names = {"boto3": boto3}
     codes = []
     for language, text in BLOCKS:
         if language == "python":
-            exec(text, names)  # noqa: S102  # the page's own lines
+            exec(text, names)  # noqa: S102  # the code of the page
         else:
-            ours = [line for line in text.splitlines() if line.startswith("kinesis-assets")]
-            codes += [(line.split()[1], run(line)) for line in ours if line.split()[1] != "local"]
+            commands = [line for line in text.splitlines() if line.startswith("kinesis-assets")]
+            codes += [(line.split()[1], run(line)) for line in commands if line.split()[1] != "local"]
     assert codes == [("run", 0), ("positions", 0), ("run", 0), ("run", 0), ("doctor", 1), ("replay", 0)]
-    data = DeltaTable(pages_folder / "clicks").to_pyarrow_table(columns=["data"])["data"].to_pylist()
+    data = DeltaTable(folder / "clicks").to_pyarrow_table(columns=["data"])["data"].to_pylist()
     assert sorted(data) == sorted(f'{{"click": {number}}}'.encode() for number in range(300))

@@ -1,6 +1,6 @@
-"""Attempts on a table without a stream: records of chosen numbers, landed and committed.
+"""Commits to a table without a stream, of records with chosen sequence numbers.
 
-Other processes import this module too, so it knows nothing of pytest.
+Other processes import this module too, so it does not import pytest.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ NOON = 1_770_033_600
 
 
 def shards(*names: str) -> list[Shard]:
-    """Shards without parents."""
+    """Return shards without parents."""
     return [Shard(name, (), ("0", "9"), "1") for name in names]
 
 
 def listing(listed: Sequence[Shard], identity: StreamIdentity = STREAM) -> StreamListing:
-    """A look at a stream."""
+    """Return a listing of a stream."""
     return StreamListing(StreamSummary(identity, LISTED_AT, retention_hours=24), listed)
 
 
-def described(identity: StreamIdentity = STREAM) -> StreamSummary:
-    """A stream as the service describes it now."""
+def current_summary(identity: StreamIdentity = STREAM) -> StreamSummary:
+    """Return the summary of a stream, by this machine's clock."""
     return StreamSummary(identity, datetime.now(UTC), retention_hours=24)
 
 
@@ -62,12 +62,12 @@ def freeze_all(
     start: Position = BEGINNING,
     identity: StreamIdentity = STREAM,
 ) -> StreamPositions:
-    """Freeze a stream, all shards at the same start."""
+    """Freeze a stream with the same start for all shards."""
     return freeze(table, listing(listed, identity), {shard.shard_id: start for shard in listed})
 
 
 def records(first: int, count: int, seconds: float = NOON) -> list[Record]:
-    """Records of consecutive numbers, a millisecond from each other."""
+    """Return records with consecutive sequence numbers, one millisecond apart."""
     return [
         Record(str(number), seconds + (number % 1000) / 1000, b"%d" % number, "k")
         for number in range(first, first + count)
@@ -80,15 +80,15 @@ def land(
     rows: dict[str, Sequence[Record]],
     layout: FileLayout = FileLayout(),
 ) -> list[DataFile]:
-    """Write records, shard by shard, to data files."""
+    """Write the records of each shard to data files."""
     writer = DataFileWriter(table.files, batch_id, layout)
     for shard_id, of_shard in rows.items():
         writer.write(shard_id, record_batch(STREAM.name, shard_id, of_shard))
     return writer.close()
 
 
-def brought(start: Position, rows: Sequence[Record]) -> RangeStats:
-    """What the positions keep of the rows of one shard."""
+def landed_from(start: Position, rows: Sequence[Record]) -> RangeStats:
+    """Return the stats of new rows of one shard."""
     return RangeStats(
         start=start,
         through=Position.after(rows[-1].sequence_number),
@@ -100,13 +100,13 @@ def brought(start: Position, rows: Sequence[Record]) -> RangeStats:
     )
 
 
-def number_of(positions: StreamPositions, shard_id: str) -> int:
-    """The last sequence number that a position has passed; 0 for none."""
+def last_number(positions: StreamPositions, shard_id: str) -> int:
+    """Return the sequence number of a shard's position, or 0 if it has none."""
     return int(positions.shards[shard_id].position.sequence_number or 0)
 
 
 class Attempt:
-    """One attempt from given positions: some records of some shards."""
+    """One attempt to commit the next records of some shards, which expects given positions."""
 
     def __init__(
         self, table: PositionedTable, expected: StreamPositions, counts: dict[str, int], batch_id: int = 0
@@ -118,10 +118,10 @@ class Attempt:
         self.added: dict[str, RangeStats] = {}
         rows = {}
         for shard_id, count in counts.items():
-            first = number_of(expected, shard_id) + 1
+            first = last_number(expected, shard_id) + 1
             rows[shard_id] = records(first, count)
             if count:
-                self.added[shard_id] = brought(expected.shards[shard_id].position, rows[shard_id])
+                self.added[shard_id] = landed_from(expected.shards[shard_id].position, rows[shard_id])
             self.moved[shard_id] = msgspec.structs.replace(
                 expected.shards[shard_id], position=Position.after(str(first + count - 1))
             )
@@ -139,15 +139,15 @@ class Attempt:
         )
 
 
-def standing(table: PositionedTable) -> StreamPositions:
-    """The positions that stand now."""
+def current_positions(table: PositionedTable) -> StreamPositions:
+    """Return the table's current positions."""
     found = table.snapshot().positions(STREAM)
     assert found is not None
     return found
 
 
 def rows_by_shard(table: PositionedTable) -> dict[str, list[int]]:
-    """The sequence numbers in the table, sorted, by shard; shards without rows are left out."""
+    """Return the sequence numbers in the table by shard, sorted. Shards without rows are omitted."""
     found: dict[str, list[int]] = {}
     columns = DeltaTable(table.uri).to_pyarrow_table(columns=["shard_id", "sequence_number"])
     for row in columns.to_pylist():
@@ -156,44 +156,48 @@ def rows_by_shard(table: PositionedTable) -> dict[str, list[int]]:
 
 
 def assert_rows_are_what_positions_say(table: PositionedTable) -> None:
-    """A record is in the table, once, if and only if its shard's position has passed it."""
-    positions = standing(table)
-    passed = {shard_id: number_of(positions, shard_id) for shard_id in sorted(positions.shards)}
+    """Each record is in the table exactly once if its shard's position has passed it, and not otherwise."""
+    positions = current_positions(table)
+    passed = {shard_id: last_number(positions, shard_id) for shard_id in sorted(positions.shards)}
     assert rows_by_shard(table) == {
         shard_id: list(range(1, last + 1)) for shard_id, last in passed.items() if last
     }
 
 
-# What a racing process does
+# Functions of racing processes
 
 
 _barrier: Barrier | None = None
 
 
-def enter_race(barrier: Barrier) -> None:
-    """A process' start: from here on it waits for the others before each race."""
-    global _barrier  # noqa: PLW0603  # the one thing that a process pool hands to its processes at their start
+def initialize_racer(barrier: Barrier) -> None:
+    """Initialize a process, which then waits at the barrier before each race."""
+    global _barrier  # noqa: PLW0603  # an initializer is the only way to pass it to a pool
     _barrier = barrier
 
 
 def _wait() -> None:
     assert _barrier is not None
-    _barrier.wait(timeout=60)
+    _barrier.wait(timeout=300)
 
 
 def race_to_freeze(uri: str, start: str) -> StreamPositions:
-    """Freeze a stream at the same moment as all others."""
+    """Freeze a stream at the same moment as the other processes."""
     table = PositionedTable(uri)
     _wait()
     return freeze_all(table, shards("a", "b"), Position.parse(start))
 
 
 def race_to_commit(uri: str, shard_id: str, rounds: int) -> tuple[int, int]:
-    """Commit some attempts on a shard, each from where the table then stands; how many won and lost."""
+    """Commit to a shard repeatedly, each time from its current position.
+
+    Returns:
+        The number of commits that won, and of those that lost.
+    """
     table = PositionedTable(uri)
     won = 0
     for _ in range(rounds):
-        attempt = Attempt(table, standing(table), {shard_id: 3})
+        attempt = Attempt(table, current_positions(table), {shard_id: 3})
         _wait()
         result = attempt.commit()
         assert all(isinstance(error, PositionConflict) for error in result.conflicts.values())

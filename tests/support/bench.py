@@ -1,4 +1,4 @@
-"""The bench that tests work at: a stream, its table, and everything that a test does to either."""
+"""A stream and its table, with everything that a test does to either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ended, and what it printed."""
+"""The result of a command of `kinesis-assets`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a command ended, and what it printed."""
+class CommandResult:
+    """The exit code of a command, and what it printed."""
 
     exit_code: int
     out: str
@@ -18,24 +18,24 @@ class Done:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The JSON lines."""
+        """The printed JSON objects, one per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def by_shard(self) -> dict[str, dict[str, Any]]:
-        """The JSON lines, one a shard."""
+        """The printed JSON objects by shard; there is one per shard."""
         found = {line["shard"]: line for line in self.lines}
         assert len(found) == len(self.lines)
         return found
 
 
-class Run(Protocol):
-    """Runs a command to its end."""
+class RunCommand(Protocol):
+    """Runs a command until it exits."""
 
-    def __call__(self, *arguments: str) -> Done: ...
+    def __call__(self, *arguments: str) -> CommandResult: ...
 
 
-def one_line(text: str) -> str:
-    """The error, which is told in one line."""
+def single_line_error(text: str) -> str:
+    """Assert that an error is printed in one line, and return it."""
     assert re.fullmatch(r"Error: .+\n", text), text
     return text

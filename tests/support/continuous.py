@@ -1,4 +1,4 @@
-"""A run that follows, without Dagster and Spark."""
+"""A continuous run without Dagster and Spark."""
 
 from __future__ import annotations
 
@@ -17,45 +17,51 @@ if TYPE_CHECKING:
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
-PACE = RunTiming(20.0, commit_interval=0.05)
+TIMING = RunTiming(20.0, commit_interval=0.05)
 
 
 @dataclass
-class Followed:
-    """A run that follows, what it tells, and what happens before each of its landings."""
+class RunHarness:
+    """A continuous run, the results that it reports, and actions before each of its iterations."""
 
     bench: Any
-    pace: RunTiming = PACE
+    timing: RunTiming = TIMING
     by: str = "run"
     policy: ReadPolicy = field(default_factory=ReadPolicy)
     before: dict[int, Callable[[], object]] = field(default_factory=dict)
-    last_round: int | None = None
-    told: list[RunResult] = field(default_factory=list)
-    rounds: int = 0
+    last_iteration: int | None = None
+    results: list[RunResult] = field(default_factory=list)
+    iterations: int = 0
 
     def __post_init__(self) -> None:
         bench = self.bench
-        self.follow = ContinuousRun(
-            self.land, bench.client, bench.table, self.policy, self.pace, report=self.told.append, by=self.by
+        self.continuous_run = ContinuousRun(
+            self.land,
+            bench.client,
+            bench.table,
+            self.policy,
+            self.timing,
+            report=self.results.append,
+            by=self.by,
         )
 
     def land(self, job, ranges, allowance):
-        self.rounds += 1
-        self.before.pop(self.rounds, lambda: None)()
+        self.iterations += 1
+        self.before.pop(self.iterations, lambda: None)()
         landing = land_as_in_spark(job, ranges, allowance)
-        if self.rounds == self.last_round:
-            self.follow.stop()
+        if self.iterations == self.last_iteration:
+            self.continuous_run.stop()
         return landing
 
-    def run(self, *asked: str) -> Followed:
+    def run(self, *shard_ids: str) -> RunHarness:
         bench = self.bench
-        self.follow.run(plan_run(bench.client, bench.table, asked=asked, policy=self.policy))
+        self.continuous_run.run(plan_run(bench.client, bench.table, asked=shard_ids, policy=self.policy))
         return self
 
     @property
     def events(self) -> list[dict[str, tuple[str, int]]]:
-        """State and rows of each shard, each time that something was told."""
+        """State and rows of each shard in each reported result."""
         return [
             {shard_id: (str(outcome.state), outcome.rows) for shard_id, outcome in result.outcomes.items()}
-            for result in self.told
+            for result in self.results
         ]

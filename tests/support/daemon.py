@@ -1,4 +1,4 @@
-"""What Dagster's daemon does with a stream's sensor, but for launching the runs."""
+"""Evaluate a stream's sensor as Dagster's daemon does, without launching the runs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ Status = dg.DagsterRunStatus
 
 
 class Daemon:
-    """Does with a stream's sensor what Dagster's daemon does, but for launching the runs.
+    """Evaluates a stream's sensor as Dagster's daemon does, without launching the runs.
 
     Attributes:
-        project: The stream's definitions.
-        instance: Its instance.
-        cursor: The sensor's.
-        clock: What its ticks go by; this machine's by default.
+        project: The definitions of the stream.
+        instance: The instance of the deployment.
+        cursor: The cursor of the sensor.
+        clock: The clock of the ticks; this machine's by default.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -65,7 +65,7 @@ class Daemon:
         return self._stack.enter_context(self.project.open_stream())
 
     def tick(self) -> SensorExecutionData | dg.SensorResult:
-        """Evaluate the sensor, add the partitions and events that it asks for, keep its cursor."""
+        """Evaluate the sensor, add the partitions and events that it returns, and keep its cursor."""
         data = self._evaluate() if self.clock is None else self._evaluate_by(self.clock)
         for request in data.dynamic_partitions_requests or ():
             self.instance.add_dynamic_partitions(
@@ -89,9 +89,9 @@ class Daemon:
         ) as context:
             return self.sensor.evaluate_tick(context)
 
-    def spans(self) -> list[Sequence[str]]:
-        """The spans of shards that a tick asks for: (one,) or (first, last)."""
-        return [_span(request.tags) for request in self.tick().run_requests or ()]
+    def requested_ranges(self) -> list[Sequence[str]]:
+        """Return the partition ranges of the runs that a tick requests: (only,) or (first, last)."""
+        return [_partition_range(request.tags) for request in self.tick().run_requests or ()]
 
     def add_partitions(self, *shard_ids: str) -> None:
         self.instance.add_dynamic_partitions(str(self.partitions.name), list(shard_ids))
@@ -104,24 +104,24 @@ class Daemon:
         return list(self.partitions.get_partition_keys(dynamic_partitions_store=self.instance))
 
     def run(self, tags: dict[str, str], status: Status = Status.STARTED) -> dg.DagsterRun:
-        """A run over the raw asset with those tags, in that status."""
+        """Create a run over the raw asset with given tags and status."""
         job = self.project.definitions.resolve_implicit_global_asset_job_def()
         selection = frozenset({raw_key(self.project.stream)})
         return self.instance.create_run_for_job(
             job, tags=tags, status=status, asset_selection=selection, remote_job_origin=_origin(job.name)
         )
 
-    def tell(self, run: dg.DagsterRun, event: dg.AssetMaterialization | dg.AssetObservation) -> None:
-        """An event of a run."""
+    def report_event(self, run: dg.DagsterRun, event: dg.AssetMaterialization | dg.AssetObservation) -> None:
+        """Record an event of a run."""
         if isinstance(event, dg.AssetMaterialization):
             kind, data = dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
         else:
             kind, data = dg.DagsterEventType.ASSET_OBSERVATION, AssetObservationData(event)
-        told = dg.DagsterEvent(kind.value, run.job_name, event_specific_data=data)
-        self.instance.report_dagster_event(told, run.run_id)
+        dagster_event = dg.DagsterEvent(kind.value, run.job_name, event_specific_data=data)
+        self.instance.report_dagster_event(dagster_event, run.run_id)
 
     def end(self, run: dg.DagsterRun, status: Status) -> None:
-        """A run's end, in that status."""
+        """End a run with a status."""
         if status is Status.FAILURE:
             self.instance.report_run_failed(run)
         elif status is Status.CANCELED:
@@ -134,7 +134,7 @@ class Daemon:
         assert found.status is status
 
     def finish(self, *shard_ids: str) -> None:
-        """Record in the table that shards, which are closed, were read to their end."""
+        """Record in the table that closed shards have been read to their end."""
         client, table = self.opened.client, self.opened.table
         listing = client.listing()
         assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
@@ -150,50 +150,50 @@ class Daemon:
         assert not result.conflicts
 
     def commit(self, shard_ids: Sequence[str], by: str | None) -> RunResult:
-        """A run's commit, without its events."""
+        """Execute a run without recording its events."""
         opened = self.opened
         client, table, policy = opened.client, opened.table, opened.policy
         plan = plan_run(client, table, asked=shard_ids, policy=policy)
         return execute_run(land_group, client, table, plan, by=by)
 
     def materializations(self) -> list[dict[str, Any]]:
-        """The metadata of the raw asset's materializations, newest first."""
+        """Return the metadata of the raw asset's materializations, newest first."""
         records = self.instance.fetch_materializations(raw_key(self.project.stream), limit=100).records
         events = [record.asset_materialization for record in records]
         return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
 
 
-class Ticking:
-    """A sensor whose clock the test moves."""
+class SensorClock:
+    """The clock of a sensor, which the test advances."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.now = NOON
         daemon.clock = lambda: self.now
 
-    def after(self, seconds: float) -> list[tuple[str, ...]]:
-        """The spans that a tick requests so many seconds later, with others on the way."""
+    def ranges_after(self, seconds: float) -> list[tuple[str, ...]]:
+        """Return the partition ranges that a tick requests some seconds later, after ticks in between."""
         start = self.now
         for fifths in range(1, 5) if seconds else ():
             self.now = start + seconds * fifths / 5
             self.daemon.tick()
         self.now = start
-        return self.suspended(seconds)
+        return self.ranges_after_pause(seconds)
 
-    def suspended(self, seconds: float) -> list[tuple[str, ...]]:
-        """The spans that the next tick requests, which comes so many seconds later."""
+    def ranges_after_pause(self, seconds: float) -> list[tuple[str, ...]]:
+        """Return the partition ranges that the next tick requests, which happens some seconds later."""
         self.now += seconds
-        return [tuple(span) for span in self.daemon.spans()]
+        return [tuple(each) for each in self.daemon.requested_ranges()]
 
 
 def _origin(job: str) -> RemoteJobOrigin:
-    """Where Dagster would find the job; it wants to know of runs in its queue."""
+    """Return the origin of a job, which Dagster requires of queued runs."""
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
     location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, repository_name="__repository__"), job)
 
 
-def _span(tags: dict[str, str]) -> Sequence[str]:
+def _partition_range(tags: dict[str, str]) -> Sequence[str]:
     if PARTITION in tags:
         assert not {FIRST, LAST} & tags.keys()
         return (tags[PARTITION],)

@@ -1,6 +1,6 @@
-"""The package's imports, read from its source: which folder imports which.
+"""The imports between the package's folders, read from the source.
 
-Imports inside functions and under TYPE_CHECKING count as any other.
+Imports inside functions and under TYPE_CHECKING are included.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LAYERS = (
     ("spark", "table"),
     ("kinesis",),
 )
-"""Folders from the top to the bottom: each imports only from folders below it."""
+"""Folders from top to bottom. Each imports only from folders below it."""
 
 BESIDE = {
     "decoders": frozenset[str](),
     "emulator": frozenset[str](),
     "testing": frozenset({"emulator", "kinesis"}),
 }
-"""Folders beside the layers, and what each may import. The demonstration and the command line import them."""
+"""Folders beside the layers, and what each may import. Only `demo` and `cli` may import them."""
 
 EVERYWHERE = frozenset({"errors", "retry"})
 """Modules of the package's root that every folder may import."""
@@ -38,7 +38,7 @@ EVERYWHERE = frozenset({"errors", "retry"})
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module by its dotted name without the package's, and its file."""
+    """Return the file of each module by its dotted name, without the package's name."""
     found = {}
     for path in ROOT.rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -48,7 +48,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """The modules of the package that each module imports."""
+    """Return the modules of the package that each module imports."""
     known = modules()
     return {name: _imported(path, known) - {name} for name, path in known.items()}
 
@@ -71,12 +71,12 @@ def _imported(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def folder(module: str) -> str:
-    """A module's folder at the package's root; the module itself if it is there."""
+    """Return a module's folder at the package's root, or the name of a module that is at the root."""
     return module.partition(".")[0]
 
 
 def may_import(importing: str, imported: str) -> bool:
-    """Whether a folder may import from another one."""
+    """Return whether a folder may import from another one."""
     if imported in EVERYWHERE:
         return True
     layer = {name: number for number, names in enumerate(LAYERS) for name in names}
@@ -88,36 +88,37 @@ def may_import(importing: str, imported: str) -> bool:
 
 
 def cycle() -> list[str] | None:
-    """Modules that import each other in a circle, if any."""
+    """Return modules that import each other in a cycle, if there are any."""
     try:
         TopologicalSorter(imports()).prepare()
     except CycleError as error:
-        circle: list[str] = error.args[1]
-        return circle
+        found: list[str] = error.args[1]
+        return found
     return None
 
 
 def picture() -> str:
-    """The folders and their imports as a Mermaid flowchart, without those that others imply."""
+    """Return the imports between folders as a Mermaid flowchart, without those that others imply."""
     edges: dict[str, set[str]] = {}
-    for module, imported in imports().items():
-        here = folder(module)
-        if here and here not in EVERYWHERE and here != "definitions":
-            edges.setdefault(here, set()).update(folder(other) for other in imported)
+    for module, target in imports().items():
+        source = folder(module)
+        if source and source not in EVERYWHERE and source != "definitions":
+            edges.setdefault(source, set()).update(folder(other) for other in target)
     edges = {
-        here: {there for there in found if there in edges and there != here} for here, found in edges.items()
+        source: {target for target in found if target in edges and target != source}
+        for source, found in edges.items()
     }
     lines = ["flowchart TD"]
-    for here in sorted(edges):
-        below = {other for there in edges[here] for other in _reached(there, edges) - {there}}
-        lines += [f"    {here} --> {there}" for there in sorted(edges[here] - below)]
+    for source in sorted(edges):
+        below = {other for target in edges[source] for other in _reached(target, edges) - {target}}
+        lines += [f"    {source} --> {target}" for target in sorted(edges[source] - below)]
     return "\n".join(lines)
 
 
 def _reached(start: str, edges: dict[str, set[str]]) -> set[str]:
     found, ahead = {start}, [start]
     while ahead:
-        for there in edges[ahead.pop()] - found:
-            found.add(there)
-            ahead.append(there)
+        for target in edges[ahead.pop()] - found:
+            found.add(target)
+            ahead.append(target)
     return found

@@ -1,4 +1,4 @@
-"""A table's files through Python, so that deleting one of them can be a fault point."""
+"""A file system whose methods a fault point can replace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class NamedFiles:
-    """A file system of Arrow; its own methods cannot be wrapped."""
+    """Delegates to an Arrow file system, whose own methods are read-only."""
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem

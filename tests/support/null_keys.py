@@ -1,4 +1,4 @@
-"""Tables of releases in which every record had a partition key, and rows without one."""
+"""Tables of old releases, whose column `partition_key` is required, and rows without a partition key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
-from support.attempts import Attempt, freeze_all, land, records, shards, standing
+from support.attempts import Attempt, current_positions, freeze_all, land, records, shards
 
 ROWS = [
     ("a", "1", "k"),
@@ -25,13 +25,13 @@ ROWS = [
 
 
 def strict(schema):
-    """A schema as it was before keys could be missing."""
+    """Return a schema in which the partition key is required, as in old releases."""
     place = schema.get_field_index("partition_key")
     return schema.set(place, schema.field(place).with_nullable(False))
 
 
 def make_old(table, monkeypatch):
-    """Make a table of an older release with a file of it: shard a has three rows, b and c none."""
+    """Create the table as an old release did, with three rows of shard a and none of b and c."""
     DeltaTable.create(
         table.folder.uri, Schema.from_arrow(strict(TABLE_SCHEMA)), partition_by=PARTITION_COLUMNS
     )
@@ -54,7 +54,7 @@ def accepts_null(table):
 
 
 def without_keys(attempt):
-    """The same attempt, of whose records the odd ones have no key."""
+    """Rewrite an attempt's records so that those with odd numbers have no partition key."""
     rows = {
         shard_id: [
             msgspec.structs.replace(
@@ -74,8 +74,8 @@ def keys(table):
 
 
 def mix(old_table):
-    """Add to an old file whose column is required a new one with nulls."""
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    """Commit a file with missing keys to a table that has an old file with the required column."""
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     required = {
         pq.read_schema(file.removeprefix("file://")).field("partition_key").nullable
         for file in DeltaTable(old_table.uri).file_uris()

@@ -50,8 +50,8 @@ class Pipeline(Bench):
         return {event["shard"]: event for event in events}
 
     def command(self, *shard_ids: str) -> list[str]:
-        """Return the arguments of `kinesis-assets` that do the same in another process."""
-        of_stream = ["--stream", self.stream, "--table", self.table.uri]
+        """Return the arguments of `kinesis-assets` that materialize the shards in another process."""
+        options = ["--stream", self.stream, "--table", self.table.uri]
         endpoint = ["--endpoint-url", str(self.settings.endpoint_url), "--region", "us-east-1"]
         shards = [word for shard_id in shard_ids for word in ("--shard", shard_id)]
-        return ["run", *of_stream, *endpoint, *shards, "--json"]
+        return ["run", *options, *endpoint, *shards, "--json"]

@@ -1,4 +1,4 @@
-"""A room that notes what is asked of it and what it gives."""
+"""A memory limiter that records what is requested and what is reserved."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class RecordingLimiter(MemoryLimiter):
-    """Likewise.
+    """A memory limiter that records its use.
 
     Attributes:
-        asked: The bytes that were asked for, in order.
-        max_reserved: The most bytes that were taken at once so far.
+        requested: The amounts that were requested, in order.
+        max_reserved: The most bytes that were reserved at once.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.max_reserved = 0
 
     def acquire(self, amount: int, reservation: Reservation) -> Awaitable[int]:
-        self.asked.append(amount)
+        self.requested.append(amount)
         taken = yield from super().acquire(amount, reservation)
         self.max_reserved = max(self.max_reserved, self._reserved)
         return taken

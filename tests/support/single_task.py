@@ -1,4 +1,7 @@
-"""Landings and fillings of one task each, without Spark: what a task returns comes as its manifest."""
+"""Run the one task of a run or a replay in this process, without Spark.
+
+The task's result is encoded and decoded as a manifest, as it is with Spark.
+"""
 
 from __future__ import annotations
 

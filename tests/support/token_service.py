@@ -1,4 +1,4 @@
-"""A token service, and who signed what."""
+"""A token service, and a record of who signs requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 EXTERNAL_ID = "external-id-of-the-tests"
-BASE_SECRET = "SECRET/of+the/base"  # noqa: S105  # means nothing, but must be found nowhere
+BASE_SECRET = "SECRET/of+the/base"  # noqa: S105  # a made-up secret that must not leak
 BASE_KEY = "AKIABASE"
 ROLE = "arn:aws:iam::123456789012:role/reader"
 
@@ -32,36 +32,36 @@ _ASSUMED = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-1
 _DENIED = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>{key}</Message></Error></ErrorResponse>"
 
 
-def signer(authorization: str | None) -> str | None:
-    """The access key that signed a request; None if none did."""
+def signing_key(authorization: str | None) -> str | None:
+    """Return the access key that signed a request, or None."""
     found = re.search("Credential=([^/]+)/", authorization or "")
     return found[1] if found else None
 
 
 @dataclass
-class Sts:
-    """A token service over HTTP: who brings the external id gets credentials that end within seconds.
+class TokenService:
+    """A token service that returns credentials which expire within seconds, given the external id.
 
     Attributes:
-        url: Where it is.
-        life: Seconds that credentials live.
-        ends: When each access key ends, by the system's clock.
-        tokens: Every session token handed out.
+        url: The URL of the service.
+        life: Seconds until credentials expire.
+        expirations: The time when each access key expires, by this machine's clock.
+        tokens: Every session token that was returned.
     """
 
     url: str = ""
     life: int = 2
-    ends: dict[str, float] = field(default_factory=dict)
+    expirations: dict[str, float] = field(default_factory=dict)
     tokens: list[str] = field(default_factory=list)
 
     def answer(self, key: str | None, arguments: dict[str, str]) -> tuple[int, str]:
         wanted = {"Action": "AssumeRole", "RoleArn": ROLE, "ExternalId": EXTERNAL_ID}
         if key != BASE_KEY or not wanted.items() <= arguments.items():
             return 403, _DENIED.format(key=key)
-        number = len(self.ends)
-        end = math.ceil(time.time()) + self.life  # whole seconds, and no less than so many from now
+        number = len(self.expirations)
+        end = math.ceil(time.time()) + self.life  # whole seconds, rounded up
         key = f"ASIA{number:06d}"
-        self.ends[key] = end
+        self.expirations[key] = end
         self.tokens.append(f"SESSIONTOKEN{number:06d}/+==")
         return 200, _ASSUMED.format(
             role=ROLE,
@@ -73,12 +73,12 @@ class Sts:
 
 
 @dataclass
-class Signers:
-    """Who signed the requests of a stream or a store.
+class SignedRequests:
+    """The signatures of the requests to a stream or a store.
 
     Attributes:
-        url: Where that is.
-        keys: The access keys, in the order of the requests; None for an unsigned one.
+        url: The URL of the stream or the store.
+        keys: The access key of each request in order; None for an unsigned one.
         token: The session token of the last request.
     """
 

@@ -1,4 +1,4 @@
-"""A table's folder that reports which of its files are opened."""
+"""The files of a table's folder, with a callback whenever one is opened."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class WatchedFiles:
-    """A folder's files; something is done before each is opened.
+    """Calls a function before each file is opened.
 
     Args:
-        files: The folder.
+        files: The files of the folder.
         opening: Called with the path.
     """
 
@@ -24,11 +24,9 @@ class WatchedFiles:
         return getattr(self._files, name)
 
     def open_input_file(self, path: str) -> Any:
-        """As the folder's."""
         self._opening(path)
         return self._files.open_input_file(path)
 
     def open_output_stream(self, path: str, **options: Any) -> Any:
-        """As the folder's."""
         self._opening(path)
         return self._files.open_output_stream(path, **options)

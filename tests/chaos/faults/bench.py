@@ -1,4 +1,4 @@
-"""A stream with what was acknowledged, its table, and runs without Spark: here, or in processes that die."""
+"""A bench whose runs meet faults, in this process or in processes that die."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ class FaultBench(Pipeline):
     """A bench with runs in other processes that meet a fault.
 
     Attributes:
-        folder: For what the processes note.
+        folder: The folder in which the processes record what happened.
     """
 
     folder: Path = field(default_factory=Path)
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
-    def begun(self) -> bool:
-        """Whether the table has the stream's positions."""
+    def has_positions(self) -> bool:
+        """Whether the table has positions of the stream."""
         try:
             return self.table.snapshot().positions(self.client.describe().identity) is not None
         except TableMissing:
             return False
 
-    def assert_next_run_mends_all(self) -> None:
-        """Zero lost, zero double, after one ordinary run and nothing by hand."""
+    def assert_next_run_recovers(self) -> None:
+        """Assert that one ordinary run leaves each record exactly once, without any manual step."""
         assert self.run().errors == {}
         self.assert_rows_equal_positions()
         self.assert_exactly_once()
 
-    # Runs that meet a fault.
+    # Runs that meet a fault
 
-    def begin(self, fault: Fault, *shard_ids: str, program: str = "one_run.py", **arguments: Any) -> Process:
-        """Begin a run, or another program's operation, in a process of its own."""
+    def start(self, fault: Fault, *shard_ids: str, program: str = "one_run.py", **arguments: Any) -> Process:
+        """Start a run, or another program, in a process of its own."""
         folder = self.folder / f"process-{len(self._processes)}"
         folder.mkdir(parents=True)
         fault = replace(fault, folder=str(folder))
@@ -73,15 +73,15 @@ class FaultBench(Pipeline):
         self._processes.append(process)
         return Process(process, fault)
 
-    def meet(self, fault: Fault, *shard_ids: str, **arguments: Any) -> Process:
-        """A run in a process of its own, ended; it met the fault."""
-        process = self.begin(fault, *shard_ids, **arguments)
+    def run_with_fault(self, fault: Fault, *shard_ids: str, **arguments: Any) -> Process:
+        """Execute a run in a process of its own, and assert that the fault happened."""
+        process = self.start(fault, *shard_ids, **arguments)
         process.wait()
         assert process.fault.happened, process.err
         return process
 
     def end(self) -> None:
-        """End what a failed test left."""
+        """Kill the processes that a failed test has left."""
         for process in self._processes:
             if process.returncode is None:
                 process.kill()
@@ -103,8 +103,8 @@ class Process:
         return self.process.returncode
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What it told of itself at its end."""
+    def report(self) -> dict[str, Any]:
+        """The report that it printed at its end."""
         assert self.code == 0, self.err
         told: dict[str, Any] = json.loads(self.out)
         return told
@@ -116,17 +116,17 @@ class Process:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def await_stopped(self) -> None:
-        """Until it stands still where its fault stopped it."""
+    def wait_until_stopped(self) -> None:
+        """Wait until its fault has stopped it."""
         stat = Path(f"/proc/{self.process.pid}/stat")
-        await_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
 
-def await_true(
+def wait_until(
     condition: Callable[[], bool], seconds: float = SECONDS, tell: Callable[[], str] = str
 ) -> None:
-    """Look until it is so; if it never is, what is told may say why."""
+    """Wait until a condition is true. If it never is, the printed details may say why."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"it did not come; {tell()}"
-        time.sleep(0.01)  # between two looks
+        time.sleep(0.01)  # between two checks

@@ -1,4 +1,4 @@
-"""The crash matrix and what belongs to it. `FAULTS=long` for its long profile."""
+"""Fixtures of the crash matrix. `FAULTS=long` selects its long profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bench(
     table: PositionedTable,
     tmp_path: Path,
 ) -> Iterator[FaultBench]:
-    """A stream to be created, and a table that is not there yet; no call waits for its turn."""
+    """A stream that the test creates, and a table that does not exist yet; no call waits."""
     settings = replace(settings, timing=READING)
     bench = FaultBench(kinesis, settings, stream, table, folder=tmp_path / "processes")
     yield bench

@@ -1,4 +1,4 @@
-"""What is done to a table beside its runs, without Spark, here or as `one_operation.py ARGUMENTS` (JSON)."""
+"""A replay, seek or maintenance without Spark, in this process or as `one_operation.py ARGUMENTS` (JSON)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOWERED = date(2026, 1, 1)
 
 
 def operate(arguments: dict[str, Any]) -> None:
-    """Do one operation, whole."""
+    """Execute one operation."""
     settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
     client = StreamClient(arguments["stream"], settings)
     table = PositionedTable(arguments["table"], WRITING)

@@ -1,6 +1,6 @@
-"""One run without Spark in a process of its own: `one_run.py ARGUMENTS`, JSON; prints its facts as JSON.
+"""One run without Spark in a process of its own: `one_run.py ARGUMENTS` (JSON). It prints its report as JSON.
 
-Real HTTP, real files, a real commit; the landing is one task's work, made here.
+HTTP, files and the commit are real. The one task runs in this process.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a Dagster daemon loads: the stream and table that the environment names, looked at every second."""
+"""Definitions of a Dagster daemon. The environment names the stream and the table."""
 
 import json
 import os

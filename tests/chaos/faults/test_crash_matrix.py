@@ -1,7 +1,7 @@
-"""A run killed at any point, by a real SIGKILL: the next ordinary run leaves each record there exactly once.
+"""A run is killed by SIGKILL at any point, and the next ordinary run leaves each record exactly once.
 
-These runs need no Spark (see `one_run.py`), so that there can be many; `test_crashes_of_spark.py` has those
-of its processes, `test_killed_operations.py` those of what people and schedules do beside the runs.
+These runs do not need Spark (see `one_run.py`), so that there can be many. `test_crashes_of_spark.py` kills
+the processes of Spark, and `test_killed_operations.py` replays, seeks and maintenance.
 
 The long profile, with `LONG_KILLS` kills at random points, is `FAULTS=long pytest tests/chaos/faults`, or
 `make faults`. A failure names its seed; `FAULTS_SEED` repeats it.
@@ -22,10 +22,10 @@ from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench
 
-# Kills of a first run, which creates the table and freezes the stream: each point's first pass.
+# A first run creates the table and freezes the stream: the first pass of each point.
 FIRST = [Fault("", point, moment) for point, moment in product(DRIVER | WORKER, MOMENTS)]
 
-# What a first run passes again: the commit that holds rows, after that of the freeze; the second page.
+# Points that a first run passes twice: the commit with rows after that of the freeze, and the second page.
 LATER = [
     Fault("", point, moment, 2)
     for point, moment in product(["get records", "commit request", "write positions"], MOMENTS)
@@ -35,25 +35,25 @@ LONG_KILLS = 200
 
 
 @pytest.mark.parametrize("fault", FIRST + LATER, ids=str)
-def test_the_run_after_a_sigkill_leaves_each_record_exactly_once(bench: FaultBench, fault: Fault) -> None:
+def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(bench: FaultBench, fault: Fault) -> None:
     bench.create(2)
     bench.put_many(60)
-    assert bench.meet(fault).code == -signal.SIGKILL
+    assert bench.run_with_fault(fault).code == -signal.SIGKILL
     bench.put_many(40)
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
-def test_every_point_is_passed_in_an_ordinary_run(bench: FaultBench) -> None:
+def test_an_ordinary_run_passes_every_point(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(60)
-    process = bench.begin(Fault("")).wait()
-    assert {fact["state"] for fact in process.told["shards"].values()} == {"committed"}
+    process = bench.start(Fault("")).wait()
+    assert {fact["state"] for fact in process.report["shards"].values()} == {"committed"}
     passed = {(moment, point) for _, moment, point in process.fault.passed}
     assert passed == set(product(MOMENTS, DRIVER | WORKER))
 
 
-def test_kills_of_run_after_run_lose_and_double_nothing(bench: FaultBench) -> None:
-    """Random points and passes, one table: each run goes on from what the killed one left."""
+def test_repeated_kills_leave_each_record_exactly_once(bench: FaultBench) -> None:
+    """Random points and passes on one table: each run resumes from the state that the killed one has left."""
     kills = LONG_KILLS if os.environ.get("FAULTS") == "long" else 6
     seed = int(os.environ.get("FAULTS_SEED", "0")) or random.randrange(1, 1 << 32)
     print(f"FAULTS_SEED={seed}")  # noqa: T201  # pytest shows it where it fails
@@ -67,16 +67,16 @@ def test_kills_of_run_after_run_lose_and_double_nothing(bench: FaultBench) -> No
         fault = Fault(
             "", chance.choice(sorted(DRIVER | WORKER)), chance.choice(MOMENTS), chance.choice([1, 1, 1, 2, 3])
         )
-        process = bench.begin(fault, max_records=chance.choice([10, 1000])).wait()
+        process = bench.start(fault, max_records=chance.choice([10, 1000])).wait()
         if process.fault.happened:
             assert process.code == -signal.SIGKILL, process.err
             done += 1
         elif process.code:
             pytest.fail(process.err)
-        if bench.begun:
+        if bench.has_positions:
             bench.assert_rows_equal_positions()
     bench.run()
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 def _reshard(bench: FaultBench, chance: random.Random) -> None:

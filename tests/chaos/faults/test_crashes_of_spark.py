@@ -1,6 +1,6 @@
-"""`kinesis-assets run` with Dagster and Spark: its driver, a Python worker, or the JVM dies at a point.
+"""`kinesis-assets run` with Dagster and Spark: the driver, a Python worker or the JVM dies at a point.
 
-A driver that dies around its commits is among the contract's tests.
+The contract's tests kill a driver around its commits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 @pytest.fixture
 def on_spark(bench: FaultBench, spark: SparkSession) -> FaultBench:
-    """Two shards with records; runs in this process share the session."""
+    """A bench with records in two shards. Runs in this process share the session."""
     del spark
     bench.create(2)
     bench.put_many(60)
@@ -41,7 +41,7 @@ def on_spark(bench: FaultBench, spark: SparkSession) -> FaultBench:
 
 
 def run_of(bench: FaultBench, fault: Fault) -> Process:
-    """The command, ended, with a fault in all of its processes."""
+    """Run the command to its end, with a fault in all of its processes."""
     bench.folder.mkdir()
     fault = replace(fault, folder=str(bench.folder))
     Path(fault.folder, "spark-defaults.conf").write_text(SPARK_DEFAULTS)
@@ -56,7 +56,7 @@ def run_of(bench: FaultBench, fault: Fault) -> Process:
     return Process(done, fault, done.stdout, done.stderr)
 
 
-def assert_next_run_mends_all(bench: FaultBench) -> None:
+def assert_next_run_recovers(bench: FaultBench) -> None:
     bench.put_many(40)
     facts = bench.materialize()
     assert {fact["state"] for fact in facts.values()} == {"committed"}
@@ -64,7 +64,7 @@ def assert_next_run_mends_all(bench: FaultBench) -> None:
     bench.assert_exactly_once()
 
 
-def test_every_point_is_passed_by_the_process_that_it_is_said_of(on_spark: FaultBench) -> None:
+def test_each_point_is_passed_by_the_expected_process(on_spark: FaultBench) -> None:
     done = run_of(on_spark, Fault(""))
     assert done.code == 0, done.err
     passed = set(done.fault.passed)
@@ -90,7 +90,7 @@ def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(
     died = run_of(on_spark, fault)
     assert died.fault.happened, died.err
     assert died.code == -signal.SIGKILL
-    assert_next_run_mends_all(on_spark)
+    assert_next_run_recovers(on_spark)
 
 
 @pytest.mark.parametrize(
@@ -98,30 +98,30 @@ def test_the_run_after_a_killed_driver_leaves_each_record_exactly_once(
     [Fault("", "get records", "after"), Fault("", "land", "after")],
     ids=str,
 )
-def test_a_killed_python_workers_task_is_tried_again_and_committed_once(
+def test_the_task_of_a_killed_python_worker_is_retried_and_committed_once(
     on_spark: FaultBench, fault: Fault
 ) -> None:
     done = run_of(on_spark, fault)
     assert done.fault.happened
     assert done.code == 0, done.err
     on_spark.assert_exactly_once()
-    assert_next_run_mends_all(on_spark)
+    assert_next_run_recovers(on_spark)
 
 
-def test_python_workers_that_die_at_every_try_commit_nothing(on_spark: FaultBench) -> None:
+def test_python_workers_that_die_at_every_attempt_commit_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "close data file", "after", always=True))
     assert failed.fault.happened
     assert failed.code == 1
     assert on_spark.stored == []
-    assert_next_run_mends_all(on_spark)
+    assert_next_run_recovers(on_spark)
 
 
-def test_a_full_disk_of_a_python_worker_commits_nothing(on_spark: FaultBench) -> None:
+def test_a_python_worker_with_a_full_disk_commits_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "write data file", action="ENOSPC", always=True))
     assert failed.code == 1
     assert "No space left on device" in failed.err
     assert on_spark.stored == []
-    assert_next_run_mends_all(on_spark)
+    assert_next_run_recovers(on_spark)
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_the_run_after_a_killed_jvm_leaves_each_record_exactly_once(
 ) -> None:
     died = run_of(on_spark, fault)
     assert died.fault.happened, died.err
-    assert_next_run_mends_all(on_spark)
+    assert_next_run_recovers(on_spark)

@@ -1,4 +1,4 @@
-"""Dagster's daemon, killed while one of its runs stands before its commit, and begun again."""
+"""Dagster's daemon is killed while one of its runs pauses before its commit, and is started again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import kinesis_assets
-from chaos.faults.bench import await_true
+from chaos.faults.bench import wait_until
 from chaos.faults.site.fault_points import Fault
 from support.pipeline import SPARK_CONFIG
 
@@ -36,7 +36,7 @@ SECONDS = 120.0
 
 
 class Daemons:
-    """Daemons of one instance, one after the other, with the same fault in all processes below them."""
+    """Successive daemons of one instance, with the same fault in all their child processes."""
 
     def __init__(self, bench: FaultBench, fault: Fault, home: Path) -> None:
         home.mkdir()
@@ -57,14 +57,14 @@ class Daemons:
         }
 
     def give_up_runs_after(self, seconds: int) -> None:
-        """Shorten what is in dagster.yaml: so long after its start a run whose worker is gone is failed."""
+        """Shorten the setting of dagster.yaml after which a run without a worker is failed."""
         settings = yaml.safe_load(self._settings.read_text())
         monitoring = settings["run_monitoring"]
         assert monitoring["max_runtime_seconds"] > seconds, "no run is ever given up"
         monitoring |= {"max_runtime_seconds": seconds, "poll_interval_seconds": 1}
         self._settings.write_text(yaml.safe_dump(settings))
 
-    def begin(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "dagster._daemon", "run", "-f", str(HERE / "sensed_stream.py")],
@@ -77,7 +77,7 @@ class Daemons:
         return self._log.read_text()
 
     def end_all(self) -> None:
-        """End every process that descends from them, however: as a machine that loses its power."""
+        """Kill every descendant process, as when a machine loses power."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 if self._marker.encode() in (process / "environ").read_bytes():
@@ -96,39 +96,39 @@ def daemons(bench: FaultBench, fault: Fault, tmp_path: Path) -> Iterator[Daemons
     daemons.end_all()
 
 
-def test_a_killed_daemon_begun_again_goes_on(bench: FaultBench, fault: Fault, daemons: Daemons) -> None:
+def test_a_restarted_daemon_continues(bench: FaultBench, fault: Fault, daemons: Daemons) -> None:
     bench.create(2)
     bench.put_many(60)
-    daemon = daemons.begin()
-    await_true(lambda: fault.happened, SECONDS, daemons.log)
+    daemon = daemons.start()
+    wait_until(lambda: fault.happened, SECONDS, daemons.log)
     assert bench.stored == []
     daemon.kill()
     daemon.wait(SECONDS)
     (run,) = {pid for pid, moment, point in fault.passed if (moment, point) == ("before", "commit")}
     bench.put_many(40)
-    again = daemons.begin()
+    again = daemons.start()
     os.kill(run, signal.SIGCONT)
-    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    wait_until(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
     assert again.poll() is None
     bench.assert_exactly_once()
     again.kill()
     again.wait(SECONDS)
 
 
-def test_all_processes_killed_at_once_and_a_daemon_begun_again_go_on(
+def test_a_restarted_daemon_continues_after_all_processes_were_killed(
     bench: FaultBench, fault: Fault, daemons: Daemons
 ) -> None:
-    """Dagster alone cannot tell that such a run is dead, and its shards are not asked for before it ends."""
+    """Dagster alone cannot detect that such a run is dead. Its shards are not requested before it ends."""
     daemons.give_up_runs_after(40)
     bench.create(2)
     bench.put_many(60)
-    daemon = daemons.begin()
-    await_true(lambda: fault.happened, SECONDS, daemons.log)
+    daemon = daemons.start()
+    wait_until(lambda: fault.happened, SECONDS, daemons.log)
     daemons.end_all()
     daemon.wait(SECONDS)
     bench.put_many(40)
-    again = daemons.begin()
-    await_true(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    again = daemons.start()
+    wait_until(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
     bench.assert_exactly_once()
     again.kill()
     again.wait(SECONDS)

@@ -1,7 +1,7 @@
-"""A replay, a seek or a maintenance killed at a step, by a real SIGKILL; then it is asked for again.
+"""A replay, a seek or a maintenance is killed by SIGKILL at a step, and then repeated.
 
-Right after the kill the table is as it was or as it shall be; after the same operation and an ordinary run
-it holds what was acknowledged, each record once, and nobody mended anything by hand.
+Right after the kill the table is in its old or in its new state. After the repeated operation and an ordinary
+run it contains each acknowledged record exactly once, without any manual step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def faults(*points: str) -> pytest.MarkDecorator:
-    """The faults of a test, each as `MOMENT POINT` and, if not its first pass, the pass."""
+    """Parametrize a test by faults, each as `MOMENT POINT` and, if it is not the first, the pass."""
     chosen = []
     for point in points:
         moment, _, rest = point.partition(" ")
@@ -38,18 +38,20 @@ def faults(*points: str) -> pytest.MarkDecorator:
 
 
 def kill(bench: FaultBench, fault: Fault, operation: str, *shard_ids: str, **arguments: Any) -> None:
-    process = bench.meet(fault, *shard_ids, program="one_operation.py", operation=operation, **arguments)
+    process = bench.run_with_fault(
+        fault, *shard_ids, program="one_operation.py", operation=operation, **arguments
+    )
     assert process.code == -signal.SIGKILL, process.err
 
 
 def again(bench: FaultBench, operation: str, *shard_ids: str, **arguments: Any) -> None:
-    """The same operation, which meets no fault."""
+    """Repeat an operation without a fault."""
     reached = {"stream": bench.stream, "table": bench.table.uri, "endpoint_url": bench.settings.endpoint_url}
     operate({"operation": operation, "shards": shard_ids, **reached, **arguments})
 
 
 def begin(bench: FaultBench, runs: int = 1) -> list[tuple[str, str, bytes]]:
-    """Runs that read some records each; what they brought. Then other records, unread."""
+    """Execute runs, put records that stay unread, and return the records that were read."""
     bench.create(2)
     for _ in range(runs):
         bench.put_many(20)
@@ -60,26 +62,24 @@ def begin(bench: FaultBench, runs: int = 1) -> list[tuple[str, str, bytes]]:
 
 
 def positions_file(bench: FaultBench) -> tuple[int, bytes]:
-    """The token that the log points at, and the bytes of its file."""
+    """Return the commit id that the log names, and the content of its positions file."""
     commit_id = bench.positions.commit_id
     return commit_id, Path(bench.table.uri, f"_kinesis/positions/{commit_id}.json").read_bytes()
 
 
 def of_shard(records: list[tuple[str, str, bytes]], shard_id: str) -> list[tuple[str, str, bytes]]:
-    """In the shard's order."""
+    """Return the records of a shard in order."""
     return sorted((record for record in records if record[0] == shard_id), key=lambda record: int(record[1]))
 
 
 @faults(
     "after open data file",
     "after close data file",
-    "after write positions",  # that of the amendment, here
+    "after write positions",  # here the commit of the amendment
     "before commit request",
     "after commit request",
 )
-def test_a_killed_replay_fills_each_hole_once_when_it_is_asked_for_again(
-    bench: FaultBench, fault: Fault
-) -> None:
+def test_a_repeated_replay_adds_each_missing_row_once(bench: FaultBench, fault: Fault) -> None:
     read = begin(bench)
     before = positions_file(bench)
     lost = read[3:9]
@@ -93,16 +93,16 @@ def test_a_killed_replay_fills_each_hole_once_when_it_is_asked_for_again(
     again(bench, "replay")
     assert Counter(bench.stored) == Counter(read)
     assert positions_file(bench) == before
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 @faults(
     "after write positions",
-    "after write positions 2",  # that of the amendment
+    "after write positions 2",  # the commit of the amendment
     "before delete rows",
     "after delete rows",
 )
-def test_a_killed_rewinds_rows_are_there_once_after_the_next_run(bench: FaultBench, fault: Fault) -> None:
+def test_the_run_after_a_killed_seek_backwards_adds_its_rows_once(bench: FaultBench, fault: Fault) -> None:
     read = begin(bench)
     shard_id = read[0][0]
     records = of_shard(read, shard_id)
@@ -115,11 +115,11 @@ def test_a_killed_rewinds_rows_are_there_once_after_the_next_run(bench: FaultBen
     shard = bench.positions.shards[shard_id]
     assert shard.position.sequence_number == number
     assert [seek.rows_removed for seek in shard.seeks] == [len(records) - kept]
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 @faults("before commit request", "after commit request")
-def test_a_killed_skip_leaves_out_what_it_names_and_nothing_else(bench: FaultBench, fault: Fault) -> None:
+def test_a_killed_seek_forwards_skips_what_it_names_and_nothing_else(bench: FaultBench, fault: Fault) -> None:
     read = begin(bench)
     shard_id = read[0][0]
     unread = of_shard(bench.acknowledged[len(read) :], shard_id)
@@ -138,13 +138,13 @@ def test_a_killed_skip_leaves_out_what_it_names_and_nothing_else(bench: FaultBen
     "after set properties",  # right before the compaction
     "after compact",
     "after set properties 2",  # right before the vacuum
-    "after vacuum 2",  # the first only tells
+    "after vacuum 2",  # the first step only prints
     "after checkpoint",
     "after delete old log",
     "after prune a file 2",
 )
 def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: FaultBench, fault: Fault) -> None:
-    read = begin(bench, 2 * SMALL_FILES - 1)  # enough of one day, even if another begins meanwhile
+    read = begin(bench, 2 * SMALL_FILES - 1)  # enough for one day, even if another begins meanwhile
     orphan = age(bench)
     before = positions_file(bench)
     kill(bench, fault, "maintain")
@@ -160,26 +160,24 @@ def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: Fault
     assert not (log / f"{0:020}.json").exists()
     kept = {str(before[0]), str(json.loads(before[1])["base"])}
     assert {path.stem for path in Path(bench.table.uri, "_kinesis/positions").iterdir()} == kept
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 def age(bench: FaultBench) -> Path:
-    """Let the log be old, and a file that it does not name; that file."""
+    """Make the log old, and add an old file that it does not name; return that file."""
     folder = Path(bench.table.uri)
     file = next(folder.glob("arrival_date=*/*.parquet"))
     orphan = file.with_name(f"part-of-nobody-{file.name}")
     shutil.copy(file, orphan)
     long_ago = time.time() - timedelta(days=8).total_seconds()
-    DeltaTable(bench.table.uri).create_checkpoint()  # entries before an old one can go
+    DeltaTable(bench.table.uri).create_checkpoint()  # entries before an old one can be deleted
     for path in (orphan, *folder.glob("_delta_log/*")):
         os.utime(path, (long_ago, long_ago))
     return orphan
 
 
 @faults("before delete rows", "after delete rows")
-def test_a_killed_retention_takes_old_rows_out_with_its_floor_and_no_others(
-    bench: FaultBench, fault: Fault
-) -> None:
+def test_a_killed_retention_deletes_old_rows_together_with_its_floor(bench: FaultBench, fault: Fault) -> None:
     read = begin(bench)
     before = positions_file(bench)
     kill(bench, fault, "maintain", retention_days=10)
@@ -196,7 +194,7 @@ def test_a_killed_retention_takes_old_rows_out_with_its_floor_and_no_others(
 
 
 @faults("after write positions", "before commit request", "after commit request")
-def test_a_killed_lowering_of_the_floor_lets_a_replay_fill_in_what_a_wrong_clock_expired(
+def test_a_replay_adds_what_a_wrong_clock_expired_after_a_killed_lowering_of_the_floor(
     bench: FaultBench, fault: Fault
 ) -> None:
     read = begin(bench)
@@ -211,7 +209,7 @@ def test_a_killed_lowering_of_the_floor_lets_a_replay_fill_in_what_a_wrong_clock
     again(bench, "replay")
     assert Counter(bench.stored) == Counter(read)
     assert positions_file(bench) == before
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 def past_floor(bench: FaultBench) -> object:

@@ -1,4 +1,4 @@
-"""How many histories are played, and the house they share."""
+"""How many histories are executed, and the resources that they share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 
-from chaos.property.chances import LONG
-from chaos.property.seams import Seams
-from chaos.property.stage import House
+from chaos.property.interceptor import Interceptor
+from chaos.property.scenario import SharedResources
+from chaos.property.strategies import LONG
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import reading
@@ -24,8 +24,8 @@ from support.timing import READING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Hypothesis by itself makes most of its examples by copying parts of one within it: of 1,600 runs, not 400
-# would differ. As a backend by another name it draws each example anew.
+# Hypothesis makes most of its examples by copying parts of one within it: of 1,600 runs, fewer than 400
+# would differ. As a backend with another name it draws each example independently.
 AVAILABLE_PROVIDERS["anew"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
 
 _any = settings(
@@ -39,9 +39,9 @@ settings.register_profile("short", _any, max_examples=500, derandomize=True)
 settings.register_profile("long", _any, max_examples=10_000)
 
 
-@pytest.fixture(scope="module")  # what it patches must be whole again for the tests of other folders
-def house(environment: None) -> Iterator[House]:
-    """An embedded stream with a clock to move, and the package with its waits at nothing."""
+@pytest.fixture(scope="module")  # the tests of other folders need what it patches
+def shared(environment: None) -> Iterator[SharedResources]:
+    """An emulator whose clock the test controls, and clients that do not wait."""
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
@@ -52,4 +52,4 @@ def house(environment: None) -> Iterator[House]:
         timing = replace(READING, bytes_per_second=10**12)
         reached = ClientSettings(local.region, local.endpoint_url, timing=timing)
         client = StreamClient("orders", reached, attempts=1)
-        yield House(clock, faults, kinesis, client, Seams(patch))
+        yield SharedResources(clock, faults, kinesis, client, Interceptor(patch))

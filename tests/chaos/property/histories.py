@@ -1,4 +1,4 @@
-"""What can happen to a stream and to its runs, as data that print as the code that makes them."""
+"""Histories of a stream and its runs as data, which print as the code that creates them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, repr=False)
 class _AsCode:
-    """Prints as the code that makes it, without what is as by default."""
+    """Prints as the code that creates it, without default values."""
 
     def __repr__(self) -> str:
         told = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
@@ -16,7 +16,7 @@ class _AsCode:
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """As Hypothesis prints it."""
+        """Print for Hypothesis."""
         del cycle
         printer.text(repr(self))
 
@@ -25,14 +25,14 @@ def _code(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else repr(value)
 
 
-# What is put
+# Records
 
 
 @dataclass(frozen=True, repr=False)
 class Plain(_AsCode):
-    """A record of so many times the data. What begins with the KPL's magic is a damaged aggregate.
+    """A record with repeated data. Data that begins with the KPL's magic number is a damaged aggregate.
 
-    It has no key where the stream does not need one.
+    The record has no partition key if the stream does not require one.
     """
 
     key: str | None
@@ -42,7 +42,7 @@ class Plain(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Sub(_AsCode):
-    """A sub-record. Its explicit hash key, if any, is at an edge of the range of the shard it comes to."""
+    """A sub-record. Its explicit hash key, if any, is at an edge of its shard's range."""
 
     key: str
     data: bytes = b""
@@ -51,7 +51,7 @@ class Sub(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Aggregate(_AsCode):
-    """A sound aggregate. Its record has no key where the stream does not need one."""
+    """A sound aggregate. Its record has no partition key if the stream does not require one."""
 
     key: str | None
     subs: tuple[Sub, ...]
@@ -59,18 +59,18 @@ class Aggregate(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Put(_AsCode):
-    """One PutRecords; of `failing`, every such one is refused."""
+    """One PutRecords call."""
 
     records: tuple[Plain | Aggregate, ...]
     failing: int | None = None
 
 
-# What else becomes of the stream
+# Other steps of the stream
 
 
 @dataclass(frozen=True, repr=False)
 class Split(_AsCode):
-    """Split one of the open shards, counted by hash keys and around, at a part of its range."""
+    """Split an open shard at a part of its range. Shards are counted by hash keys, modulo their number."""
 
     shard: int = 0
     percent: int = 50
@@ -78,14 +78,14 @@ class Split(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Merge(_AsCode):
-    """Merge one of the open shards with the next one."""
+    """Merge an open shard with the next one."""
 
     shard: int = 0
 
 
 @dataclass(frozen=True, repr=False)
 class Wait(_AsCode):
-    """The service's clock moves on."""
+    """Advance the service's clock."""
 
     seconds: int
 
@@ -99,27 +99,27 @@ class Distribute(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Maintain(_AsCode):
-    """Maintenance with a retention of a day, by a machine's clock that is so many hours ahead: refused."""
+    """Maintenance with a retention of a day on a machine whose clock is hours ahead; it is refused."""
 
     hours: int
 
 
-# What else becomes of the table
+# Other steps of the table
 
 
 @dataclass(frozen=True, repr=False)
 class Restore(_AsCode):
-    """RESTORE to so many versions before, as another engine or an operator does it."""
+    """RESTORE the table to an earlier version, as another engine or an operator does."""
 
     back: int = 1
 
 
 @dataclass(frozen=True, repr=False)
 class Recover(_AsCode):
-    """The documented way out of that: a replay, then an adoption.
+    """The documented recovery from that: a replay, then an adoption.
 
     Attributes:
-        events: What happens in the middle of it; it is done again then.
+        events: What happens during the recovery, which is then repeated.
     """
 
     events: tuple[Event, ...] = ()
@@ -138,17 +138,17 @@ class Bend(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Event(_AsCode):
-    """Something in the middle of a run.
+    """Something that happens during a run.
 
     Attributes:
-        seam: At which of its calls; see `SEAMS`.
-        what: What is raised there, or another step that is taken there.
-        nth: At which call of that seam, from 0.
-        after: After the call was carried out, so that its answer is lost if something is raised.
-        times: At so many calls one after another.
+        call: The intercepted call: see `INTERCEPTED_CALLS`.
+        what: The error to raise, or another step to execute.
+        nth: The number of the call, from 0.
+        after: Whether it happens after the call, so that the response is lost if an error is raised.
+        times: The number of consecutive calls.
     """
 
-    seam: str
+    call: str
     what: type[BaseException] | Step
     nth: int = 0
     after: bool = False
@@ -157,21 +157,21 @@ class Event(_AsCode):
 
 @dataclass(frozen=True, repr=False)
 class Run(_AsCode):
-    """Plan and execute; all shards and no bounds by default.
+    """Plan and execute a run; by default of all shards, without bounds.
 
     Attributes:
-        plan: 0 plans anew; else one of the plans made before is executed (again), 1 being the last.
-        asked: Which of the listed shards, counted around.
-        max_records: A shard's bound.
-        max_bytes: A shard's bound.
-        run_records: The run's bound.
-        run_bytes: The run's bound.
-        max_bad_records: A shard's bound.
-        tasks: Tasks of each landing.
-        calls_at_once: Of each task; 1 makes the order of calls certain.
-        spare: Each task is run once more, before or after the attempt whose result counts.
-        bends: Faults while it runs.
-        events: What happens in the middle of it.
+        plan: 0 for a new plan; otherwise an earlier plan to execute, where 1 is the last one.
+        asked: The listed shards to read, by index modulo their number.
+        max_records: The bound of a shard.
+        max_bytes: The bound of a shard.
+        run_records: The bound of the run.
+        run_bytes: The bound of the run.
+        max_bad_records: The bound of a shard.
+        tasks: The number of tasks.
+        calls_at_once: The concurrent calls of each task; 1 makes their order deterministic.
+        spare: Run each task once more, before or after the attempt whose result is used.
+        bends: The faults during the run.
+        events: What happens during the run.
     """
 
     plan: int = 0
@@ -189,20 +189,20 @@ class Run(_AsCode):
 
     @property
     def may_fail(self) -> bool:
-        """Whether it may fail as a whole, or shards of it but for the usual reasons."""
+        """Whether the run may fail, or shards of it for unusual reasons."""
         harmless = {"empty_page", "page_size"}
-        # A run in the middle of it that takes an older plan may take its own.
+        # A run during this one that executes an older plan may execute this one's.
         grave = (isinstance(event.what, type) or getattr(event.what, "plan", 0) for event in self.events)
         return any(grave) or any(bend.how not in harmless for bend in self.bends)
 
     @property
     def is_restored(self) -> bool:
-        """Whether the table is restored in the middle of it."""
+        """Whether the table is restored during the run."""
         return any(isinstance(event.what, Restore) for event in self.events)
 
     @property
     def races(self) -> bool:
-        """Whether another run is in the middle of it."""
+        """Whether another run happens during the run."""
         return any(isinstance(event.what, Run) for event in self.events)
 
 
@@ -211,11 +211,11 @@ Step = Put | Split | Merge | Wait | Distribute | Maintain | Restore | Recover | 
 
 @dataclass(frozen=True, repr=False)
 class History(_AsCode):
-    """A stream of so many shards, first planned at `start`, and what happens then.
+    """A stream, and the steps that happen to it.
 
     Attributes:
-        on_demand: Its capacity mode; a reshard is the service's own then.
-        old_table: Its table is that of a release that knew no records without a key.
+        on_demand: Whether the stream is on-demand, so that the service reshards it.
+        old_table: Whether the table is of a release that required partition keys.
     """
 
     shards: int

@@ -1,4 +1,4 @@
-"""Runs as a history has them: bent, interrupted, killed, late; and what they tell of themselves."""
+"""Execute the runs of a history with their faults and interruptions, and check what they report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING
 
-from chaos.property.ledger import DAMAGED
-from chaos.property.seams import DiskFailed, Killed, LogFailed
+from chaos.property.expected_rows import DAMAGED
+from chaos.property.interceptor import DiskFailed, Killed, LogFailed
 from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import (
     InvalidInput,
@@ -35,10 +35,10 @@ from support.timing import REPLAYING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from chaos.property.expected_rows import Row
     from chaos.property.histories import Event, Recover, Run, Step
-    from chaos.property.ledger import Row
-    from chaos.property.onlooker import Onlooker
-    from chaos.property.seams import Seams
+    from chaos.property.interceptor import Interceptor
+    from chaos.property.invariants import InvariantChecker
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.run import Land
@@ -60,30 +60,30 @@ class Runner:
     """Runs of one stream into one table.
 
     Attributes:
-        client: The stream.
+        client: The client of the stream.
         table: The table.
-        start: Where the first plan begins.
-        faults: Of the stream.
-        seams: Of the package.
-        onlooker: Looks at the table after each run.
-        take: Takes the steps that happen in the middle of a run.
+        start: The start of the first plan.
+        faults: The faults of the service.
+        interceptor: Interrupts calls of the package.
+        checker: Checks the table after each run.
+        take: Executes the steps that happen during a run.
     """
 
     client: StreamClient
     table: PositionedTable
     start: str
     faults: Faults
-    seams: Seams
-    onlooker: Onlooker
+    interceptor: Interceptor
+    checker: InvariantChecker
     take: Callable[[Step], None]
     _plans: list[RunPlan] = field(default_factory=list)
 
     def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
-        """Plan and execute; the result, if there is one."""
+        """Plan and execute a run, and return its result if there is one."""
         stale = 0 < run.plan <= len(self._plans)
         failing = stale or run.may_fail or run.is_restored
-        refused, reads = self.onlooker.is_rewritten, self.faults.count("GetRecords")
-        before = set(self.onlooker.batches)
+        refused, reads = self.checker.is_rewritten, self.faults.count("GetRecords")
+        before = set(self.checker.batches)
         plan = result = None
         with self._injected(run), self._bent(run):
             try:
@@ -91,34 +91,34 @@ class Runner:
                 result = execute_run(_landing(run), self.client, self.table, plan)
                 assert not refused or stale, "planned on a restored table"
             except TableRewritten:
-                assert self.onlooker.is_rewritten
+                assert self.checker.is_rewritten
                 assert stale or not refused or self.faults.count("GetRecords") == reads
             except KinesisAssetsError:
                 if not failing:
                     raise
-        self.onlooker.look()
+        self.checker.check()
         if plan is not None and result is not None:
             rows = (
-                Counter() if plan.batch_id in before else self.onlooker.batches.get(plan.batch_id, Counter())
+                Counter() if plan.batch_id in before else self.checker.batches.get(plan.batch_id, Counter())
             )
-            _assert_told(plan, result, rows)
+            _assert_report(plan, result, rows)
             if not failing:
                 usual = (*_USUAL, PositionConflict) if run.races else _USUAL
                 assert all(isinstance(error, usual) for error in result.errors.values())
         return result
 
     def recover(self, step: Recover) -> None:
-        """Take the way out of a restored table; with events in its middle, twice."""
-        if not self.onlooker.is_rewritten:
+        """Recover a restored table; twice, if events happen during the recovery."""
+        if not self.checker.is_rewritten:
             return
         with suppress(KinesisAssetsError), self._injected(step):
             self._recover()
-        with suppress(InvalidInput):  # the first time has accepted it
+        with suppress(InvalidInput):  # the first recovery has already accepted it
             self._recover()
-        self.onlooker.recovered()
+        self.checker.recovered()
 
     def _recover(self) -> None:
-        since = min(self.onlooker.since.values(), default=None)
+        since = min(self.checker.since.values(), default=None)
         start = self.start if since is None else datetime.fromtimestamp(since, UTC).isoformat()
         result = replay(_fill, self.client, self.table, ReplayWindow.of(start), retries=REPLAYING)
         assert not result.errors
@@ -136,9 +136,9 @@ class Runner:
         return self._plans[-1]
 
     def _without_ended(self) -> StreamListing:
-        """The stream as if it had dropped the shards that were read to their end; the next plan has them."""
+        """Hide finished shards, as a stream that has dropped them does, until the next plan."""
         whole = self.client.listing()
-        known = self.onlooker.shards
+        known = self.checker.shards
         listed = [
             each for each in whole.shards if (at := known.get(each.shard_id)) is None or not at.finished
         ]
@@ -155,7 +155,7 @@ class Runner:
 
     @contextmanager
     def _injected(self, run: Run | Recover) -> Iterator[None]:
-        """Let its events happen. What is wrong in a step that is taken in its middle is raised at the end."""
+        """Make the events of a run happen. A failed step during the run is raised at its end."""
         raised: list[BaseException] = []
         wrong: list[BaseException] = []
 
@@ -169,7 +169,7 @@ class Runner:
                 wrong.append(error)
 
         try:
-            with self.seams.expecting(run.events, happen):
+            with self.interceptor.expecting(run.events, happen):
                 yield
         except (Killed, DiskFailed, LogFailed) as error:
             assert error in raised  # noqa: PT017  # this is no test of what is raised
@@ -179,8 +179,8 @@ class Runner:
             raise each
 
 
-def _assert_told(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:
-    """What a run tells of the rows that it committed is so, and they are within its bounds."""
+def _assert_report(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None:
+    """Assert that a run reports the rows that it committed, and that they are within its bounds."""
     by_shard: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_shard[row.shard_id].append(row)
@@ -204,7 +204,7 @@ def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
 
 
 def _landing(run: Run) -> Land:
-    """As Spark does it: tasks that know nothing of each other, and return manifests."""
+    """Run independent tasks that return manifests, as Spark does."""
 
     def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         shares = allowance.shares(min(run.tasks, len(ranges)))

@@ -1,4 +1,4 @@
-"""Whatever happens to a stream and to its runs, the table equals what was acknowledged."""
+"""Property: after any history of a stream and its runs, the table equals what was acknowledged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 
-from chaos.property.chances import histories
-from chaos.property.stage import House, Stage
+from chaos.property.scenario import Scenario, SharedResources
+from chaos.property.strategies import histories
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
 from kinesis_assets.table.positions_chain import ChainPolicy
@@ -31,12 +31,14 @@ _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
 
 @_PROFILE
 @given(history=histories)
-def test_table_equals_what_was_acknowledged_whatever_happens(house: House, history: History) -> None:
+def test_the_table_equals_the_acknowledged_records_after_any_history(
+    shared: SharedResources, history: History
+) -> None:
     with TemporaryDirectory() as folder:
-        stage = Stage(house, PositionedTable(f"{folder}/table", _POLICY), history)
+        scenario = Scenario(shared, PositionedTable(f"{folder}/table", _POLICY), history)
         try:
             for step in history.steps:
-                stage.take(step)
-            stage.end()
+                scenario.take(step)
+            scenario.end()
         finally:
-            stage.leave()
+            scenario.leave()

@@ -1,4 +1,4 @@
-"""Whatever comes in the place of a manifest is accepted as one or refused in a line, and nothing else."""
+"""Property: any content in place of a manifest is either accepted as one or refused with one line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ VALUES = st.recursive(
 
 
 def places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where each part of a manifest is."""
+    """Return the path of each part of a manifest."""
     found = [path] if path else []
     children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     return found + [place for key, child in children for place in places(child, (*path, key))]
@@ -90,19 +90,19 @@ def accepted(content: bytes) -> Landing:
     return landing_of([content], JOB, RANGES)
 
 
-def test_an_honest_manifest_is_accepted_as_it_is() -> None:
+def test_an_unchanged_manifest_is_accepted() -> None:
     assert encode(accepted(encode(HONEST))) == encode(HONEST)
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 @example(changes=[(("files", 0, "first_arrival"), "0001-01-01T00:00:00+14:00")])
-def test_a_changed_manifest_is_accepted_or_refused_and_never_moves_a_shard_back(
+def test_a_changed_manifest_never_moves_a_shard_back(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
     tree = msgspec.msgpack.decode(encode(HONEST))
     for path, value in changes:
         part = tree
-        with suppress(KeyError, IndexError, TypeError):  # an earlier change has replaced it
+        with suppress(KeyError, IndexError, TypeError):  # an earlier change has replaced this part
             for key in path[:-1]:
                 part = part[key]
             part[path[-1]] = value
@@ -117,7 +117,7 @@ def test_a_changed_manifest_is_accepted_or_refused_and_never_moves_a_shard_back(
 
 
 @given(content=st.binary(max_size=200))
-@example(content=b"\x81\xa5\x00\x00\x00\x00\x80")  # a text that is not UTF-8
-def test_bytes_that_are_no_manifest_are_refused(content: bytes) -> None:
+@example(content=b"\x81\xa5\x00\x00\x00\x00\x80")  # the text is not UTF-8
+def test_random_bytes_are_refused(content: bytes) -> None:
     with suppress(LandingFailed):
         accepted(content)

@@ -1,4 +1,4 @@
-"""Standard output that is closed, full, or no longer read: one line on standard error, and exit 1."""
+"""Commands whose standard output is closed, full or no longer read exit with 1 and one line of error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 COMMANDS = {"version": ["--version"], "help": ["--help"], "help of a command": ["run", "--help"]}
 
 
 @pytest.fixture
-def made(kinesis, stream, settings, table) -> None:
-    """The stream and its table, without a row."""
+def empty_table(kinesis, stream, settings, table) -> None:
+    """A stream and its table without rows."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
@@ -28,66 +28,66 @@ def made(kinesis, stream, settings, table) -> None:
 
 
 @pytest.fixture(params=[*COMMANDS, "positions"])
-def command(request, of_stream, made) -> list[str]:
-    """A command line that prints."""
-    del made
-    return COMMANDS.get(request.param) or ["positions", *of_stream]
+def command(request, stream_options, empty_table) -> list[str]:
+    """The arguments of a command that prints."""
+    del empty_table
+    return COMMANDS.get(request.param) or ["positions", *stream_options]
 
 
-def ended(command: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
-    """A command with its output redirected by a shell, as its user would."""
+def run_redirected(command: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose output a shell redirects, as a user does."""
     line = f'"$0" "$@" {redirection}'
     return subprocess.run(
-        ["bash", "-c", line, SCRIPT, *command], capture_output=True, text=True, timeout=90, check=False
+        ["bash", "-c", line, SCRIPT, *command], capture_output=True, text=True, timeout=300, check=False
     )
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
-def test_a_full_output(command):
-    done = ended(command, "> /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full does not exist")
+def test_a_full_output_is_an_error(command):
+    done = run_redirected(command, "> /dev/full")
     assert done.returncode == 1
-    assert "standard output: No space left on device" in one_line(done.stderr)
+    assert "standard output: No space left on device" in single_line_error(done.stderr)
 
 
-def test_a_closed_output(command):
-    done = ended(command, ">&-")
+def test_a_closed_output_is_an_error(command):
+    done = run_redirected(command, ">&-")
     assert done.returncode == 1
-    assert "standard output: Bad file descriptor" in one_line(done.stderr)
+    assert "standard output: Bad file descriptor" in single_line_error(done.stderr)
 
 
-def test_a_reader_that_goes_away(command):
+def test_a_reader_that_disconnects_is_an_error(command):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [SCRIPT, *command], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=90, check=False
+        [SCRIPT, *command], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=300, check=False
     )
     os.close(writing)
     assert done.returncode == 1
-    assert "standard output: Broken pipe" in one_line(done.stderr)
+    assert "standard output: Broken pipe" in single_line_error(done.stderr)
 
 
-def test_a_reader_that_takes_one_line(command):
-    done = ended(command, "| { read -r line; echo $line; cat > /dev/null; }")
+def test_a_reader_of_the_first_line_is_no_error(command):
+    done = run_redirected(command, "| { read -r line; echo $line; cat > /dev/null; }")
     assert done.returncode == 0
     assert done.stdout
     assert done.stderr == ""
 
 
-def test_a_closed_standard_error_changes_nothing(command):
-    done = ended(command, "2>&-")
+def test_a_closed_standard_error_is_no_error(command):
+    done = run_redirected(command, "2>&-")
     assert done.returncode == 0
     assert done.stdout
 
 
-def test_what_failed_before_the_output_is_named_too(of_stream, made):
-    del made
-    done = ended(["replay", *of_stream, "--from", "yesterday"], "> /dev/full")
+def test_bad_input_is_reported_although_the_output_is_full(stream_options, empty_table):
+    del empty_table
+    done = run_redirected(["replay", *stream_options, "--from", "yesterday"], "> /dev/full")
     assert done.returncode == 2
-    assert "use a sequence number or a time" in one_line(done.stderr)
+    assert "use a sequence number or a time" in single_line_error(done.stderr)
 
 
-def test_no_file_of_a_command_takes_the_place_of_a_closed_output(tmp_path):
-    """A child process, as Spark's Java, would print into it."""
+def test_no_file_is_opened_on_the_descriptor_of_a_closed_output(tmp_path):
+    """Otherwise a child process such as Spark's Java would print into that file."""
     code = """
 import os, subprocess, sys
 from kinesis_assets.cli.output import guard_output
@@ -96,7 +96,7 @@ with open(sys.argv[1], "w") as file:
     subprocess.run(["sh", "-c", "echo from the child"])
     assert file.fileno() > 2
 """
-    place = tmp_path / "file"
+    path = tmp_path / "file"
     line = '"$0" -c "$1" "$2" >&- 2>&-'
-    subprocess.run(["bash", "-c", line, sys.executable, code, place], timeout=90, check=True)
-    assert place.read_text() == ""
+    subprocess.run(["bash", "-c", line, sys.executable, code, path], timeout=300, check=True)
+    assert path.read_text() == ""

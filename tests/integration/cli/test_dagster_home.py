@@ -1,13 +1,14 @@
-"""A DAGSTER_HOME that cannot be used: one line, and nothing is read or written."""
+"""An unusable DAGSTER_HOME is bad input, reported in one line before anything is read or written."""
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+
+from support.command_line import single_line_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an instance's settings."""
+    """The folder of an instance."""
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").touch()
@@ -24,47 +25,47 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def bad(script, of_stream, kinesis, stream, home, faults, tmp_path):
-    """Runs a stream; the line by which that is refused as bad input."""
+def run_refused(script, stream_options, kinesis, stream, home, faults, tmp_path):
+    """Runs a stream, asserts that this is refused as bad input, and returns the error."""
     del home
 
-    def bad() -> str:
+    def run_refused() -> str:
         kinesis.create_stream(StreamName=stream, ShardCount=1)
-        done = script("run", *of_stream)
+        done = script("run", *stream_options)
         assert (done.exit_code, done.out) == (2, "")
-        assert re.fullmatch(r"Error: .+\n", done.err), done.err
         assert faults.count("GetRecords") == 0
         assert not (tmp_path / "table").exists()
-        return done.err
 
-    return bad
+        return single_line_error(done.err)
+
+    return run_refused
 
 
-def test_a_file(bad, tmp_path, monkeypatch):
+def test_a_file_is_refused(run_refused, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "file"))
-    assert "DAGSTER_HOME" in bad()
+    assert "DAGSTER_HOME" in run_refused()
 
 
-def test_a_folder_that_is_not_there(bad, tmp_path, monkeypatch):
+def test_a_missing_folder_is_refused(run_refused, tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "nowhere"))
-    assert "DAGSTER_HOME" in bad()
+    assert "DAGSTER_HOME" in run_refused()
 
 
-def test_a_folder_in_which_nothing_can_be_made(bad, home):
-    (home / "history").touch()  # whom a folder's mode stops depends on who runs the tests
-    assert f"DAGSTER_HOME is {home}" in bad()
+def test_a_folder_that_cannot_be_written_to_is_refused(run_refused, home):
+    (home / "history").touch()  # the folder's mode would not stop root
+    assert f"DAGSTER_HOME is {home}" in run_refused()
 
 
-def test_a_file_that_is_no_database(bad, home):
+def test_a_damaged_database_is_refused(run_refused, home):
     (home / "history").mkdir()
     (home / "history" / "runs.db").write_bytes(b"no database" * 1_000)
-    assert "file is not a database" in bad()
+    assert "file is not a database" in run_refused()
 
 
-def test_a_database_that_fails_at_its_first_use(bad, home):
+def test_a_database_without_its_tables_is_refused(run_refused, home):
     with dg.DagsterInstance.get():
         pass
     with sqlite3.connect(home / "history" / "runs.db") as database:
         database.execute("DROP TABLE runs")
-    assert f"DAGSTER_HOME is {home}: " in bad()
+    assert f"DAGSTER_HOME is {home}: " in run_refused()

@@ -1,4 +1,4 @@
-"""`kinesis-assets demo` and `kinesis-assets dev`, as a user starts them."""
+"""`kinesis-assets demo` and `kinesis-assets dev` as a user starts them."""
 
 from __future__ import annotations
 
@@ -27,36 +27,35 @@ if TYPE_CHECKING:
 
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-DEMO_SECONDS = 120
-MATERIALIZED_SECONDS = 150
-STOP_SECONDS = 65
+SECONDS = 300
+"""How long to wait for anything that has to happen."""
 
 
-def test_dev_on_a_taken_port_is_one_line(tmp_path):
+def test_dev_reports_a_port_in_use(tmp_path):
     (tmp_path / "workspace.yaml").touch()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         done = subprocess.run(
             [SCRIPT, "dev", "--port", port],
             cwd=tmp_path,
             capture_output=True,
             check=False,
             text=True,
-            timeout=60,
+            timeout=SECONDS,
         )
     assert done.returncode == 2
     assert done.stderr.startswith(f"Error: port {port}: ")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_demo_ends_well_and_says_what_it_proved(tmp_path):
+def test_demo_verifies_that_each_record_is_in_the_table_exactly_once(tmp_path):
     done = subprocess.run(
         [SCRIPT, "demo"],
         cwd=tmp_path,
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=DEMO_SECONDS,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -71,51 +70,48 @@ def test_demo_ends_well_and_says_what_it_proved(tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-# dev
-
-
 @pytest.fixture
 def marker() -> str:
-    """In the environment of everything that a test starts, and of nothing else."""
+    """A value in the environment of every process that the test starts, and of no other."""
     return uuid4().hex
 
 
-def alive(marker: str) -> dict[int, str]:
-    """The processes that have the marker in their environment, however they descend from the test's."""
+def processes_with(marker: str) -> dict[int, str]:
+    """Return the command lines of the processes whose environment contains the marker, by process id."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if marker.encode() in (process / "environ").read_bytes():
                 found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # it has ended, or is another user's
+            continue  # the process has ended, or belongs to another user
     return found
 
 
 class Dev:
-    """`kinesis-assets dev`, running in a folder of its own."""
+    """A running `kinesis-assets dev`."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.process = process
         self._url = f"http://127.0.0.1:{port}/graphql"
         self._log = log
 
-    def ask(self, query: str) -> dict[str, Any]:
-        """What the webserver answers."""
-        content = json.dumps({"query": query}).encode()
-        request = urllib.request.Request(  # noqa: S310  # its own webserver
-            self._url, content, {"Content-Type": "application/json"}
+    def query(self, text: str) -> dict[str, Any]:
+        """Return the webserver's response to a GraphQL query."""
+        body = json.dumps({"query": text}).encode()
+        request = urllib.request.Request(  # noqa: S310  # a webserver on loopback
+            self._url, body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-            told = json.loads(answer.read())
-        assert "errors" not in told, told
-        data: dict[str, Any] = told["data"]
+        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
+            content = json.loads(response.read())
+        assert "errors" not in content, content
+        data: dict[str, Any] = content["data"]
         return data
 
     def materialized(self) -> int:
-        """How many shards of the raw table are materialized; 0 as long as nothing answers."""
+        """Return the number of materialized shards; 0 until the webserver responds."""
         try:
-            node = self.ask(
+            node = self.query(
                 '{assetNodeOrError(assetKey: {path: ["kinesis", "orders_raw"]})'
                 "{... on AssetNode {partitionStats {numMaterialized}}}}"
             )["assetNodeOrError"]
@@ -123,15 +119,15 @@ class Dev:
             return 0
         return int(node.get("partitionStats", {}).get("numMaterialized", 0))
 
-    def await_materialized(self, shards: int) -> None:
-        deadline = time.monotonic() + MATERIALIZED_SECONDS
+    def wait_until_materialized(self, shards: int) -> None:
+        deadline = time.monotonic() + SECONDS
         while (found := self.materialized()) < shards:
             assert self.process.poll() is None, self._log.read_text()
             assert time.monotonic() < deadline, f"{found} of {shards}:\n{self._log.read_text()}"
-            time.sleep(0.5)  # between two looks
+            time.sleep(0.5)
 
     def runs(self) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = self.ask(
+        results: list[dict[str, Any]] = self.query(
             "{runsOrError {... on Runs {results {status tags {key value}}}}}"
         )["runsOrError"]["results"]
         return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in results]
@@ -139,6 +135,7 @@ class Dev:
 
 @pytest.fixture
 def dev(tmp_path: Path, marker: str) -> Iterator[Dev]:
+    """`kinesis-assets dev` in a copy of this project's configuration."""
     for name in ("workspace.yaml", "dagster.yaml"):
         shutil.copy(PROJECT / name, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -158,25 +155,25 @@ def dev(tmp_path: Path, marker: str) -> Iterator[Dev]:
         try:
             yield Dev(process, port, log)
         finally:
-            for pid in alive(marker):
+            for pid in processes_with(marker):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_dev_materializes_all_shards_by_its_sensor_and_ends_whole_on_ctrl_c(dev, marker, tmp_path):
-    dev.await_materialized(4)
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+def test_dev_materializes_all_shards_and_ends_with_all_its_processes(dev, marker, tmp_path):
+    dev.wait_until_materialized(4)
     runs = dev.runs()
     assert runs
     assert {run["tags"].get("dagster/sensor_name") for run in runs} == {"kinesis__orders_raw_sensor"}
     assert "FAILURE" not in {run["status"] for run in runs}
     assert (tmp_path / ".local" / "dev" / "orders" / "_delta_log").is_dir()
-    assert len(alive(marker)) > 1
+    assert len(processes_with(marker)) > 1
 
     dev.process.send_signal(signal.SIGINT)
-    assert dev.process.wait(STOP_SECONDS) == 0
+    assert dev.process.wait(SECONDS) == 0
 
-    deadline = time.monotonic() + STOP_SECONDS
-    while left := alive(marker):
+    deadline = time.monotonic() + SECONDS
+    while left := processes_with(marker):
         assert time.monotonic() < deadline, left
-        time.sleep(0.1)  # between two looks
+        time.sleep(0.1)

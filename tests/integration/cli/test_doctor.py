@@ -14,14 +14,14 @@ from kinesis_assets.kinesis.client import StreamClient
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 A = "shardId-000000000000"
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_row_that_was_removed_is_found_by_the_rows_alone(
-    cli: Run, of_stream, kinesis: Any, stream: str, settings, table: PositionedTable
+def test_a_deleted_row_is_found_with_rows_only(
+    cli: RunCommand, stream_options, kinesis: Any, stream: str, settings, table: PositionedTable
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
@@ -29,9 +29,9 @@ def test_a_row_that_was_removed_is_found_by_the_rows_alone(
     client = StreamClient(stream, settings)
     execute_run(land_group, client, table, plan_run(client, table, asked=[A], policy=ReadPolicy()))
     DeltaTable(table.folder.uri).delete("data = '7'")
-    assert cli("doctor", *of_stream).exit_code == 0
+    assert cli("doctor", *stream_options).exit_code == 0
 
-    done = cli("doctor", *of_stream, "--rows", "--json")
+    done = cli("doctor", *stream_options, "--rows", "--json")
 
     assert done.exit_code == 1
     (line,) = (line for line in done.lines if line["level"] == "problem")

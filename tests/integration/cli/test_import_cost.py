@@ -1,4 +1,4 @@
-"""What is imported where, by name: seconds depend on the machine."""
+"""The modules that are imported in each situation. Times are not asserted: they depend on the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAVY = ("pandas", "pyarrow", "deltalake", "boto3", "botocore", "pyspark", "dags
 
 
 def imported(statement):
-    """The top-level packages and modules that a statement loads into a new interpreter."""
+    """Return the modules and top-level packages that a statement loads into a new interpreter."""
     script = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
@@ -22,7 +22,7 @@ def imported(statement):
 
 
 @pytest.mark.parametrize("module", ["kinesis_assets", "kinesis_assets.errors"])
-def test_the_package_itself_loads_nothing_heavy(module):
+def test_importing_the_package_loads_nothing_heavy(module):
     assert not imported(f"import {module}") & set(HEAVY)
 
 
@@ -30,7 +30,7 @@ def test_the_command_line_loads_nothing_heavy_before_it_knows_the_command():
     assert not imported("import kinesis_assets.cli.command_line") & set(HEAVY)
 
 
-def test_what_keeps_a_spark_server_does_not_load_spark():
+def test_the_supervisor_of_a_spark_server_does_not_load_spark():
     assert not imported("import kinesis_assets.spark.server") & set(HEAVY)
 
 
@@ -50,11 +50,11 @@ BUILD = "build_kinesis_stream('clicks', table='s3://lake/clicks', endpoint_url='
     ["import kinesis_assets.dagster.component", f"from kinesis_assets import build_kinesis_stream; {BUILD}"],
     ids=["loaded", "built"],
 )
-def test_a_stream_s_definitions_load_nothing_that_only_its_runs_need(statement):
+def test_definitions_load_nothing_that_only_runs_need(statement):
     assert not imported(statement) & ONLY_RUNS_NEED
 
 
-def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_what_talks_to_a_spark_server():
+def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_spark_connect():
     modules = ("ingest.continuous_run", "dagster.spark_resource", "dagster.sensor")
     run = ";".join(f"import kinesis_assets.{module}" for module in modules)
     never = {
@@ -89,8 +89,8 @@ assert landing_of([landing], job, [range_]).rows == 12, landing
 """
 
 
-def test_a_landing_s_task_loads_no_pandas_all_the_way_to_its_answer(kinesis, stream, settings, tmp_path):
-    pytest.importorskip("pandas")  # where it is not there nothing can load it
+def test_a_task_of_a_run_loads_no_pandas(kinesis, stream, settings, tmp_path):
+    pytest.importorskip("pandas")  # if it is not installed, nothing can load it
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_records(
         StreamName=stream,
@@ -104,7 +104,7 @@ def test_a_landing_s_task_loads_no_pandas_all_the_way_to_its_answer(kinesis, str
     assert "pandas" not in imported(land)
 
 
-def test_a_landing_s_tasks_load_no_dagster_and_no_delta():
+def test_a_task_of_a_run_loads_neither_dagster_nor_delta():
     assert not imported("import kinesis_assets.replay.task") & {
         "dagster",
         "deltalake",

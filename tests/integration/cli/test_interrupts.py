@@ -1,4 +1,4 @@
-"""Ctrl-C before anything is read: the command ends, and nothing else is printed, by it or by Spark."""
+"""Ctrl-C ends a command without a traceback, and Spark with it, at every point before records are read."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from support.stuck_command import Moment
+from support.paused_command import PausePoint
 
 INTERRUPTED = 130
 
 
 @pytest.fixture
-def put(kinesis, stream) -> None:
-    """A stream with a record."""
+def stream_with_record(kinesis, stream) -> None:
+    """A stream with one record."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, PartitionKey="k", Data=b"abc")
 
 
-def lines(text: str) -> list[str]:
+def non_empty_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
@@ -27,51 +27,51 @@ def lines(text: str) -> list[str]:
     "module",
     ["click", "kinesis_assets.cli.command_line", "dagster", "kinesis_assets.dagster.in_process", "deltalake"],
 )
-@pytest.mark.usefixtures("put")
-def test_while_something_is_imported(of_stream, tmp_path, module):
-    done = Moment.of_import(tmp_path, module).interrupt("run", *of_stream)
-    assert (done.returncode, done.stdout, lines(done.stderr)) == (INTERRUPTED, "", [])
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupt_during_an_import_ends_the_command_silently(stream_options, tmp_path, module):
+    done = PausePoint.of_import(tmp_path, module).interrupt("run", *stream_options)
+    assert (done.returncode, done.stdout, non_empty_lines(done.stderr)) == (INTERRUPTED, "", [])
 
 
-@pytest.mark.usefixtures("put")
-def test_while_spark_starts(of_stream, tmp_path):
-    done = Moment.of_spark(tmp_path).interrupt("run", *of_stream)
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupt_while_spark_starts_ends_the_command(stream_options, tmp_path):
+    done = PausePoint.of_spark(tmp_path).interrupt("run", *stream_options)
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
-    first, *others = lines(done.stderr)
-    assert first == "noise before"
+    first, *others = non_empty_lines(done.stderr)
+    assert first == "output of Java"
     assert all(line.startswith("Error: stream ") for line in others), done.stderr
     assert len(others) <= 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="elsewhere Java ends by itself")
-@pytest.mark.usefixtures("put")
-def test_the_java_that_starts_ends_with_the_command(of_stream, tmp_path):
-    moment = Moment.of_spark(tmp_path)
-    moment.interrupt("run", *of_stream)
-    java = Path("/proc", moment.reached.read_text().strip(), "stat")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that Java has ended")
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupt_ends_the_java_process_that_is_starting(stream_options, tmp_path):
+    starting = PausePoint.of_spark(tmp_path)
+    starting.interrupt("run", *stream_options)
+    java = Path("/proc", starting.reached.read_text().strip(), "stat")
     assert not java.exists() or java.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.usefixtures("put")
-def test_the_run_is_marked_as_ended(of_stream, tmp_path):
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupted_run_is_finished_in_its_instance(stream_options, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").touch()
-    Moment.of_spark(tmp_path).interrupt("run", *of_stream, DAGSTER_HOME=str(home))
+    PausePoint.of_spark(tmp_path).interrupt("run", *stream_options, DAGSTER_HOME=str(home))
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert all(run.is_finished for run in instance.get_runs())
 
 
-@pytest.mark.usefixtures("put")
-def test_a_replay_while_spark_starts(of_stream, tmp_path, cli):
-    assert cli("run", *of_stream).exit_code == 0
-    done = Moment.of_spark(tmp_path).interrupt("replay", *of_stream, "--from", "TRIM_HORIZON")
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupted_replay_prints_no_traceback(stream_options, tmp_path, cli):
+    assert cli("run", *stream_options).exit_code == 0
+    done = PausePoint.of_spark(tmp_path).interrupt("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.returncode in {1, INTERRUPTED}
     assert "Traceback" not in done.stderr
 
 
-def test_a_demonstration_says_where_its_table_is(tmp_path):
-    done = Moment.of_spark(tmp_path).interrupt("demo", TMPDIR=str(tmp_path))
+def test_an_interrupted_demo_prints_where_its_table_is(tmp_path):
+    done = PausePoint.of_spark(tmp_path).interrupt("demo", TMPDIR=str(tmp_path))
     assert done.returncode == INTERRUPTED
     assert "Traceback" not in done.stderr
     assert f"Interrupted before the verification. The committed rows are in {tmp_path}" in done.stderr

@@ -1,4 +1,4 @@
-"""`kinesis-assets local`: a Kinesis endpoint for whoever has the SDK."""
+"""`kinesis-assets local`, an emulator for any client of the AWS SDK."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STOP_SECONDS = 10
+SECONDS = 300
+"""How long to wait for the command to end."""
 
 
 @pytest.fixture
-def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command on a free port, and the address that it announced."""
+def emulator() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command on a free port, and the URL that it printed."""
     with subprocess.Popen(
         [Path(sys.prefix, "bin", "kinesis-assets"), "local", "--port", "0"],
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -43,8 +44,8 @@ def client(url: str) -> Any:
     return boto3.client("kinesis", endpoint_url=url, region_name="us-east-1")
 
 
-def test_boto3_can_talk_to_it(served):
-    _, url = served
+def test_boto3_reads_what_it_has_put(emulator):
+    _, url = emulator
     with closing(client(url)) as kinesis:
         kinesis.create_stream(StreamName="orders", ShardCount=1)
         put = kinesis.put_record(StreamName="orders", PartitionKey="k", Data=b"abc")
@@ -57,12 +58,12 @@ def test_boto3_can_talk_to_it(served):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_signal_ends_it_at_once_and_without_a_word(served, number):
-    process, url = served
-    with closing(client(url)) as kinesis:  # with a connection open
+def test_a_signal_ends_it_without_a_traceback(emulator, number):
+    process, url = emulator
+    with closing(client(url)) as kinesis:  # keeps a connection open
         assert kinesis.list_streams()["StreamNames"] == []
         process.send_signal(number)
-        _, err = process.communicate(timeout=STOP_SECONDS)
+        _, err = process.communicate(timeout=SECONDS)
     assert "Traceback" not in err
     assert process.returncode in {0, 130, -number}
     with pytest.raises(ConnectionRefusedError), socket.create_connection(_address(url), timeout=1):

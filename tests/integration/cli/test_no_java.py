@@ -1,4 +1,4 @@
-"""A machine without Java: one line, and nothing is written."""
+"""Without Java, commands that need Spark report so in one line and write nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 
 @pytest.fixture(autouse=True)
@@ -17,24 +17,24 @@ def no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
-def written(table) -> set[Path]:
+def files_of(table) -> set[Path]:
     return {path for path in Path(table.uri).rglob("*") if path.is_file()}
 
 
-def test_a_run(script, of_stream, kinesis, stream, table):
+def test_a_run_without_java_writes_nothing(script, stream_options, kinesis, stream, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = script("run", *of_stream)
+    done = script("run", *stream_options)
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in one_line(done.err)
+    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
     assert not Path(table.uri).exists()
 
 
-def test_a_replay(script, of_stream, kinesis, stream, settings, table):
+def test_a_replay_without_java_writes_nothing(script, stream_options, kinesis, stream, settings, table):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     freeze(table, listing, {each.shard_id: Position(PositionKind.TRIM_HORIZON) for each in listing.shards})
-    before = written(table)
-    done = script("replay", *of_stream, "--from", "TRIM_HORIZON")
+    before = files_of(table)
+    done = script("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in one_line(done.err)
-    assert written(table) == before
+    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
+    assert files_of(table) == before

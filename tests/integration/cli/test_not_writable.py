@@ -1,4 +1,4 @@
-"""Commands on a table that they may not write to: one line at once, and no Spark for it."""
+"""Commands that cannot write to a table report so in one line before they start Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import heartbeat, positions_chain
 from kinesis_assets.table import table as table_module
 from kinesis_assets.table.commit import freeze
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 WRITING = {
     "run": ["run"],
@@ -24,8 +24,8 @@ WRITING = {
 
 
 @pytest.fixture
-def made(kinesis, stream, settings, table) -> None:
-    """The stream and its table, without a row."""
+def empty_table(kinesis, stream, settings, table) -> None:
+    """A stream and its table without rows."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
@@ -34,7 +34,7 @@ def made(kinesis, stream, settings, table) -> None:
 
 @pytest.fixture
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that starts a session fails, though it is started in the background."""
+    """Fails the test if a command starts a Spark session."""
 
     def begin(_) -> None:
         pytest.fail("Spark was started")
@@ -43,8 +43,8 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be written to any table from here on."""
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes every write to a table fail, as on a read-only file system."""
 
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -54,38 +54,38 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions_chain, "write_new", refuse)
 
 
-@pytest.mark.usefixtures("made", "no_session", "refused")
+@pytest.mark.usefixtures("empty_table", "no_session", "read_only")
 @pytest.mark.parametrize("command", WRITING)
-def test_it_is_one_line_before_spark_is_started(cli, of_stream, command):
+def test_a_read_only_table_is_reported_before_spark_is_started(cli, stream_options, command):
     name, *options = WRITING[command]
-    done = cli(name, *of_stream, *options)
+    done = cli(name, *stream_options, *options)
     assert done.exit_code == 1
-    assert "cannot be written to: read-only file system" in one_line(done.err)
+    assert "cannot be written to: read-only file system" in single_line_error(done.err)
 
 
-@pytest.mark.usefixtures("made", "refused")
+@pytest.mark.usefixtures("empty_table", "read_only")
 @pytest.mark.parametrize(
     "arguments", [["positions"], ["maintain", "--dry-run"], WRITING["seek"][:-1]], ids=lambda each: each[0]
 )
-def test_what_only_reads_goes_on(cli, of_stream, arguments):
+def test_commands_that_only_read_succeed_on_a_read_only_table(cli, stream_options, arguments):
     name, *options = arguments
-    assert cli(name, *of_stream, *options).exit_code == 0
+    assert cli(name, *stream_options, *options).exit_code == 0
 
 
 @pytest.mark.usefixtures("no_session")
-def test_a_replay_of_a_table_that_is_not_there_says_so_before_spark_is_started(
-    cli, of_stream, kinesis, stream, tmp_path
+def test_a_replay_of_a_missing_table_is_reported_before_spark_is_started(
+    cli, stream_options, kinesis, stream, tmp_path
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = cli("replay", *of_stream, "--from", "TRIM_HORIZON")
+    done = cli("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
-    assert "there is no table" in one_line(done.err)
+    assert "there is no table" in single_line_error(done.err)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize("below", ["", "table"])
-def test_a_table_where_a_file_is_says_so_before_spark_is_started(
+def test_a_file_in_place_of_a_table_is_reported_before_spark_is_started(
     cli, kinesis, stream, settings, tmp_path, below
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -93,4 +93,4 @@ def test_a_table_where_a_file_is_says_so_before_spark_is_started(
     place = ["--table", str(tmp_path / "file" / below), "--endpoint-url", str(settings.endpoint_url)]
     done = cli("run", "--stream", stream, *place)
     assert done.exit_code == 1
-    assert "a file" in one_line(done.err)
+    assert "a file" in single_line_error(done.err)

@@ -1,4 +1,4 @@
-"""`kinesis-assets replay`: what it prints, and how it ends."""
+"""Output and exit codes of `kinesis-assets replay`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ FIELDS = ["stream", "shard", "state", "error_class", "from", "through", "rows", 
 
 
 @pytest.fixture
-def put(kinesis, stream) -> list[str]:
-    """A stream of two shards, with three records of three bytes in the first; their sequence numbers."""
+def numbers(kinesis, stream) -> list[str]:
+    """The sequence numbers of three records in the first of two shards."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
     answer = kinesis.put_records(StreamName=stream, Records=entries)
@@ -19,18 +19,20 @@ def put(kinesis, stream) -> list[str]:
 
 
 @pytest.fixture
-def holed(cli, of_stream, put, tmp_path) -> list[str]:
-    """The same in a table that lacks the second."""
-    assert cli("run", *of_stream).exit_code == 0
-    deleted = DeltaTable(tmp_path / "table").delete(f"sequence_number = '{put[1]}'")
+def incomplete(cli, stream_options, numbers, tmp_path) -> list[str]:
+    """The same sequence numbers; the table lacks the row of the second."""
+    assert cli("run", *stream_options).exit_code == 0
+    deleted = DeltaTable(tmp_path / "table").delete(f"sequence_number = '{numbers[1]}'")
     assert deleted["num_deleted_rows"] == 1
-    return put
+    return numbers
 
 
 @pytest.mark.usefixtures("spark")
 class TestReplay:
-    def test_json_is_a_line_per_shard_with_exactly_the_named_fields(self, cli, of_stream, holed, stream):
-        done = cli("replay", *of_stream, "--from", "TRIM_HORIZON", "--json")
+    def test_json_output_has_one_object_per_shard_with_documented_fields(
+        self, cli, stream_options, incomplete, stream
+    ):
+        done = cli("replay", *stream_options, "--from", "TRIM_HORIZON", "--json")
 
         assert done.exit_code == 0, done.err
         assert [list(line) for line in done.lines] == [FIELDS, FIELDS]
@@ -40,34 +42,36 @@ class TestReplay:
             "state": "filled",
             "error_class": None,
             "from": "TRIM_HORIZON",
-            "through": f"AFTER_SEQUENCE_NUMBER:{holed[2]}",
+            "through": f"AFTER_SEQUENCE_NUMBER:{incomplete[2]}",
             "rows": 1,
             "bytes": 3,
             "error": None,
         }
         assert (done.by_shard[B]["state"], done.by_shard[B]["rows"]) == ("unread", 0)
 
-    def test_a_span_of_sequence_numbers_of_a_shard(self, cli, of_stream, holed, tmp_path):
-        span = ["--from", holed[1], "--to", holed[1], "--shard", A]
-        first = cli("replay", *of_stream, *span, "--json")
-        again = cli("replay", *of_stream, *span, "--json")
+    def test_a_range_of_sequence_numbers_of_one_shard_is_replayed(
+        self, cli, stream_options, incomplete, tmp_path
+    ):
+        window = ["--from", incomplete[1], "--to", incomplete[1], "--shard", A]
+        first = cli("replay", *stream_options, *window, "--json")
+        again = cli("replay", *stream_options, *window, "--json")
 
         assert [done.by_shard[A]["state"] for done in (first, again)] == ["filled", "whole"]
         assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 3
 
-    def test_what_cannot_be_read_ends_with_1_and_is_told(self, cli, of_stream, holed, faults):
+    def test_a_failed_shard_is_reported_and_the_exit_code_is_1(self, cli, stream_options, incomplete, faults):
         faults.fail(status=400, code="AccessDeniedException", shard_id=A)
-        done = cli("replay", *of_stream, "--from", holed[0], "--shard", A, "--json")
+        done = cli("replay", *stream_options, "--from", incomplete[0], "--shard", A, "--json")
 
         assert done.exit_code == 1
         assert done.by_shard[A]["state"] == "failed"
         assert done.by_shard[A]["error_class"] == "ReadFailed"
         assert "AccessDenied" in done.by_shard[A]["error"]
 
-    @pytest.mark.usefixtures("holed")
-    def test_a_shard_that_each_list_leaves_out_ends_with_1_beside_the_others(self, cli, of_stream, faults):
+    @pytest.mark.usefixtures("incomplete")
+    def test_a_vanished_shard_is_reported_beside_the_others(self, cli, stream_options, faults):
         faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
-        done = cli("replay", *of_stream, "--from", "TRIM_HORIZON", "--json")
+        done = cli("replay", *stream_options, "--from", "TRIM_HORIZON", "--json")
 
         assert done.exit_code == 1
         assert (done.by_shard[A]["state"], done.by_shard[A]["error_class"]) == ("failed", "ShardVanished")
@@ -80,16 +84,16 @@ class TestReplay:
             (["--from", "49"], "name one shard"),
         ],
     )
-    @pytest.mark.usefixtures("holed")
-    def test_a_span_that_does_not_fit_the_stream_ends_with_2(self, cli, of_stream, arguments, reason):
-        done = cli("replay", *of_stream, *arguments)
+    @pytest.mark.usefixtures("incomplete")
+    def test_a_range_that_the_stream_does_not_have_is_bad_input(self, cli, stream_options, arguments, reason):
+        done = cli("replay", *stream_options, *arguments)
 
         assert (done.exit_code, done.out) == (2, "")
         assert reason in done.err
 
 
-def test_a_span_that_cannot_be_read_ends_with_2(cli, of_stream):
-    done = cli("replay", *of_stream, "--from", "yesterday")
+def test_an_unparsable_range_is_bad_input(cli, stream_options):
+    done = cli("replay", *stream_options, "--from", "yesterday")
 
     assert (done.exit_code, done.out) == (2, "")
     assert "use a sequence number or a time" in done.err

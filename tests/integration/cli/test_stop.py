@@ -1,4 +1,4 @@
-"""`kinesis-assets run`, told to stop from outside."""
+"""A signal stops `kinesis-assets run` gracefully."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-SECONDS = 90
+SECONDS = 300
+"""How long to wait for anything that has to happen."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_run_told_to_stop_commits_and_prints_what_it_had(
-    of_stream, kinesis, stream, faults, tmp_path, number
+def test_a_stopped_run_commits_and_prints_what_it_has_read(
+    stream_options, kinesis, stream, faults, tmp_path, number
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     entries = [{"Data": b"%d" % item, "PartitionKey": "k"} for item in range(300)]
     kinesis.put_records(StreamName=stream, Records=entries)
-    faults.page_size(1)  # a minute of pages
+    faults.page_size(1)  # reading all pages takes a minute
     with subprocess.Popen(
-        [Path(sys.prefix, "bin", "kinesis-assets"), "run", *of_stream, "--json"],
+        [Path(sys.prefix, "bin", "kinesis-assets"), "run", *stream_options, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -35,11 +36,11 @@ def test_a_run_told_to_stop_commits_and_prints_what_it_had(
             while faults.count("GetRecords") < 5:
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < deadline
-                time.sleep(0.1)  # between two looks
+                time.sleep(0.1)
             os.kill(process.pid, number)
             out, err = process.communicate(timeout=SECONDS)
         finally:
-            process.kill()  # else a run that does not stop is waited for without end
+            process.kill()  # leaving the context waits for the process
     (line,) = map(json.loads, out.splitlines())
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith(f"Error: stream {stream}: the run was canceled")

@@ -1,4 +1,4 @@
-"""An instance for runs in processes of their own."""
+"""An instance for runs in other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    """An instance that outlives a command."""
+    """The instance of DAGSTER_HOME, which other processes share."""
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "dagster.yaml").touch()

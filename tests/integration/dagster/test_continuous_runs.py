@@ -1,4 +1,4 @@
-"""A run that follows, in Dagster: what it tells, how it ends, and how the next one takes over."""
+"""Continuous runs in Dagster: their events, how they end, and how the next run takes over."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.waiting import SECONDS, wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
 
 
-class Runs:
-    """Runs of a project that follow, in this process, and what they told."""
+class ContinuousRuns:
+    """Runs of a project in this process, and what they recorded."""
 
     def __init__(self, project, instance):
         self.project = project
@@ -42,43 +43,36 @@ class Runs:
         )
         return self.instance.get_run_by_id(result.run_id)
 
-    def follow(self, *shard_ids, seconds=3.0):
+    def run_continuously(self, *shard_ids, seconds=3.0):
         self.add(*shard_ids)
         return self.run(continuous_run_tags(shard_ids, seconds, 0.0))
 
-    def beside(self, *shard_ids, seconds=3.0):
-        """The same in a thread of its own; gives the run when it is joined."""
+    def start_continuously(self, *shard_ids, seconds=3.0):
+        """Start a continuous run in a thread, and return a function that waits for the run."""
         runs = []
         thread = threading.Thread(
-            target=lambda: runs.append(self.follow(*shard_ids, seconds=seconds)), daemon=True
+            target=lambda: runs.append(self.run_continuously(*shard_ids, seconds=seconds)), daemon=True
         )
         thread.start()
 
-        def joined():
+        def join():
             thread.join()
             return runs[0]
 
-        return joined
+        return join
 
-    def told(self, run, of_type=MATERIALIZATION):
-        """(shard, rows, batch) of each event of a run, in order."""
+    def events(self, run, of_type=MATERIALIZATION):
+        """Return shard, rows and batch id of each event of a run, in order."""
         records = self.instance.get_records_for_run(run.run_id, of_type=of_type, ascending=True).records
         entries = [record.event_log_entry for record in records]
-        events = [entry.asset_materialization or entry.asset_observation for entry in entries]
+        assets = [entry.asset_materialization or entry.asset_observation for entry in entries]
         return [
             (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
-            for event in events
+            for event in assets
         ]
 
-    def awaited(self, look):
-        deadline = time.monotonic() + 60
-        while not (found := look()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        return found
-
     def rows(self):
-        """(shard, sequence number, batch) of all rows in the table."""
+        """Return shard, sequence number and batch id of all rows in the table."""
         with self.project.open_stream() as opened:
             uri = opened.table.folder.uri
         if not DeltaTable.is_deltatable(uri):
@@ -90,28 +84,29 @@ class Runs:
 
 @pytest.fixture
 def runs(make_project, instance):
-    return Runs(make_project(follow_for=20.0, commit_interval=0.2), instance)
+    """Runs of a project with continuous runs."""
+    return ContinuousRuns(make_project(follow_for=20.0, commit_interval=0.2), instance)
 
 
 @pytest.mark.usefixtures("spark")
 class TestOneRun:
-    def test_each_commit_is_a_materialization_of_the_partitions_that_moved(self, source, runs):
+    def test_each_commit_materializes_the_partitions_that_moved(self, source, runs):
         source.create(3)
         source.put(A, 2)
-        joined = runs.beside(A, B, C, seconds=300)
-        runs.awaited(lambda: len(runs.rows()) == 2)
+        join = runs.start_continuously(A, B, C, seconds=300)
+        wait_until(lambda: len(runs.rows()) == 2)
         source.put(B, 3)
-        runs.awaited(lambda: len(runs.rows()) == 5)
+        wait_until(lambda: len(runs.rows()) == 5)
         source.put(A, 1)
-        runs.awaited(lambda: len(runs.rows()) == 6)
+        wait_until(lambda: len(runs.rows()) == 6)
         source.split(A)
         source.split(B)
-        source.split(C)  # all are read to their end: the run ends
-        run = joined()
+        source.split(C)  # the run ends when all its shards are finished
+        run = join()
         assert run.status is Status.SUCCESS
-        told = runs.told(run)
-        assert [(shard_id, rows) for shard_id, rows, _ in told if rows] == [(A, 2), (B, 3), (A, 1)]
-        assert {batch for _, rows, batch in told if rows} == {batch for _, _, batch in runs.rows()}
+        events = runs.events(run)
+        assert [(shard_id, rows) for shard_id, rows, _ in events if rows] == [(A, 2), (B, 3), (A, 1)]
+        assert {batch for _, rows, batch in events if rows} == {batch for _, _, batch in runs.rows()}
 
     def test_the_shards_are_listed_once_before_the_first_read_as_in_any_other_run(self, source, runs, faults):
         source.create(1)
@@ -119,13 +114,13 @@ class TestOneRun:
         assert runs.run(range_tags([A])).status is Status.SUCCESS
         listed = []
 
-        def note():
+        def record():
             listed.append(faults.count("ListShards"))
 
         for tags in (range_tags([A]), continuous_run_tags([A], 1.0, 0.0)):
             source.put(A, 1)
-            note()
-            faults.before("GetRecords", note, times=1)
+            record()
+            faults.before("GetRecords", record, times=1)
             assert runs.run(tags).status is Status.SUCCESS
         before, in_a_run, between, in_a_continuous_run = listed
         assert in_a_continuous_run - between == in_a_run - before
@@ -133,22 +128,22 @@ class TestOneRun:
     def test_partitions_that_did_not_move_get_no_event(self, source, runs, instance):
         source.create(3)
         source.put(B, 2)
-        run = runs.follow(A, B, C, seconds=1.0)
+        run = runs.run_continuously(A, B, C, seconds=1.0)
         assert run.status is Status.SUCCESS
-        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run)] == [(B, 2)]
-        assert runs.told(run, OBSERVATION) == []
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.events(run)] == [(B, 2)]
+        assert runs.events(run, OBSERVATION) == []
         assert instance.get_materialized_partitions(raw_key(source.name)) == {B}
 
-    def test_a_failing_shard_fails_the_run_at_its_end_and_its_neighbours_are_materialized(
+    def test_a_failed_shard_fails_the_run_at_its_end_and_the_others_are_materialized(
         self, source, runs, instance, faults
     ):
         source.create(3)
         source.put(B, 2)
         faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
-        run = runs.follow(A, B, C, seconds=2.0)
+        run = runs.run_continuously(A, B, C, seconds=2.0)
         assert run.status is Status.FAILURE
-        assert {(shard_id, rows) for shard_id, rows, _ in runs.told(run)} == {(B, 2), (C, 0)}
-        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run, OBSERVATION)] == [(A, 0)]
+        assert {(shard_id, rows) for shard_id, rows, _ in runs.events(run)} == {(B, 2), (C, 0)}
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.events(run, OBSERVATION)] == [(A, 0)]
         partitions = shard_partitions(source.name)
         status = instance.get_status_by_partition(raw_key(source.name), [A, B, C], partitions)
         assert {key: each.value for key, each in status.items()} == {
@@ -158,44 +153,42 @@ class TestOneRun:
         }
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-    def test_told_to_stop_between_two_rounds_it_ends_as_canceled_at_once(self, source, runs, number):
+    def test_a_stop_between_two_iterations_cancels_the_run(self, source, runs, number):
         source.create(1)
         source.put(A, 3)
 
         def stop():
-            runs.awaited(runs.rows)
+            wait_until(runs.rows)
             os.kill(os.getpid(), number)
 
         threading.Thread(target=stop).start()
-        began = time.monotonic()
-        run = runs.follow(A, seconds=300)
-        assert time.monotonic() - began < 60
+        run = runs.run_continuously(A, seconds=300)
         assert run.status is Status.CANCELED
-        assert [(shard_id, rows) for shard_id, rows, _ in runs.told(run)] == [(A, 3)]
+        assert [(shard_id, rows) for shard_id, rows, _ in runs.events(run)] == [(A, 3)]
 
-    def test_told_to_stop_within_a_round_it_commits_and_tells_what_was_read(
+    def test_a_stop_within_an_iteration_commits_and_reports_what_was_read(
         self, source, make_project, instance, faults
     ):
-        runs = Runs(make_project(follow_for=300.0, commit_interval=60.0), instance)
+        runs = ContinuousRuns(make_project(follow_for=300.0, commit_interval=60.0), instance)
         source.create(1)
         numbers = source.put(A, 100)
         faults.page_size(1)
         faults.before("GetRecords", lambda: os.kill(os.getpid(), signal.SIGTERM), after=8, times=1)
-        run = runs.follow(A, seconds=300)
+        run = runs.run_continuously(A, seconds=300)
         assert run.status is Status.CANCELED
-        ((shard_id, rows, _),) = runs.told(run)
+        ((shard_id, rows, _),) = runs.events(run)
         assert (shard_id, 8 <= rows < 100) == (A, True)
         assert [number for _, number, _ in runs.rows()] == numbers[:rows]
 
-    def test_a_run_that_someone_else_asks_for_reads_the_next_range_once(self, source, runs):
+    def test_a_run_without_the_tag_of_continuous_runs_reads_one_range(self, source, runs):
         source.create(2)
         source.put(A, 3)
         runs.add(A, B)
         run = runs.run(range_tags([A, B]))
         assert run.status is Status.SUCCESS
-        assert {(shard_id, rows) for shard_id, rows, _ in runs.told(run)} == {(A, 3), (B, 0)}
+        assert {(shard_id, rows) for shard_id, rows, _ in runs.events(run)} == {(A, 3), (B, 0)}
 
-    def test_a_tag_that_is_no_time_is_refused(self, source, runs, instance):
+    def test_an_invalid_tag_of_a_continuous_run_is_refused(self, source, runs, instance):
         source.create(1)
         runs.add(A)
         run = runs.run({**range_tags([A]), FOLLOW_TAG: "for ever"})
@@ -209,101 +202,105 @@ class TestOneRun:
 
 @pytest.mark.usefixtures("spark")
 def test_the_next_run_takes_over_without_loss_and_without_a_duplicate(source, make_project, instance):
-    runs = Runs(make_project(follow_for=600.0, commit_interval=0.2, sensor_interval_seconds=600), instance)
+    runs = ContinuousRuns(
+        make_project(follow_for=600.0, commit_interval=0.2, sensor_interval_seconds=600), instance
+    )
     source.create(2)
     source.put(A, 1)
-    # The handover is 300 s, half of `follow_for`: the first may end from its beginning on, not so the second.
-    first = runs.beside(A, B, seconds=300)
-    runs.awaited(runs.rows)
-    second = runs.beside(A, B, seconds=600)
+    # The handover is 300 s, half of `follow_for`: the first run may hand over at once, the second may not.
+    first = runs.start_continuously(A, B, seconds=300)
+    wait_until(runs.rows)
+    second = runs.start_continuously(A, B, seconds=600)
     put = {A: 1, B: 0}
-    ended = threading.Thread(target=first, daemon=True)
-    ended.start()
-    deadline = time.monotonic() + 60
-    while ended.is_alive():
-        assert time.monotonic() < deadline, [runs.told(run) for run in instance.get_runs()]
+    waiting = threading.Thread(target=first, daemon=True)
+    waiting.start()
+    deadline = time.monotonic() + SECONDS
+    while waiting.is_alive():
+        assert time.monotonic() < deadline, [runs.events(run) for run in instance.get_runs()]
         for shard_id in put:
             source.put(shard_id, 2)
             put[shard_id] += 2
-        ended.join(0.05)
+        waiting.join(0.05)
     source.put(B, 5)
     put[B] += 5
-    runs.awaited(lambda: len(runs.rows()) == sum(put.values()))
+    wait_until(lambda: len(runs.rows()) == sum(put.values()))
     for shard_id in (A, B):
         source.split(shard_id)
     assert [first().status, second().status] == [Status.SUCCESS, Status.SUCCESS]
     rows = runs.rows()
     assert len({(shard_id, number) for shard_id, number, _ in rows}) == len(rows) == sum(put.values())
-    told = [*runs.told(first()), *runs.told(second())]
-    assert sum(rows for _, rows, _ in told) == len(rows)
-    assert sum(rows for _, rows, _ in runs.told(second())) >= 5
+    events = [*runs.events(first()), *runs.events(second())]
+    assert sum(rows for _, rows, _ in events) == len(rows)
+    assert sum(rows for _, rows, _ in runs.events(second())) >= 5
 
 
-# What the sensor asks for
+# The sensor
 
 
 class TestSensor:
     @pytest.fixture
     def daemon(self, source, make_project, instance):
+        """The daemon of a project with continuous runs over three shards."""
         source.create(3)
         daemon = Daemon(make_project(follow_for=600.0, sensor_interval_seconds=30), instance)
         daemon.clock = time.time
         return daemon
 
-    def started(self, daemon, instance, tags):
+    def start_run(self, daemon, instance, tags):
+        """Record the start of a run."""
         run = daemon.run(tags, Status.NOT_STARTED)
         begin = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name)
         instance.report_dagster_event(begin, run.run_id)
         return run
 
-    def test_its_runs_follow(self, daemon):
+    def test_its_runs_are_continuous(self, daemon):
         (request,) = daemon.tick().run_requests
         assert request.tags[FOLLOW_TAG] == "600"
         assert request.tags["dagster/max_runtime"] == "1260"
         assert (request.tags[FIRST], request.tags[LAST]) == (A, C)
 
-    def test_a_single_shard_is_a_range_so_that_no_limit_holds_the_next_run_back(self, daemon):
+    def test_a_single_shard_is_requested_as_a_range_so_that_no_limit_delays_the_next_run(self, daemon):
         daemon.add_partitions(A, B, C)
         daemon.run({FIRST: A, LAST: B})
         (request,) = daemon.tick().run_requests
         assert (request.tags[FIRST], request.tags[LAST]) == (C, C)
         assert PARTITION not in request.tags
 
-    def test_the_next_run_is_asked_for_before_the_end_of_the_last_and_once(self, daemon, instance):
+    def test_the_next_run_is_requested_once_before_the_last_one_ends(self, daemon, instance):
         (request,) = daemon.tick().run_requests
-        self.started(daemon, instance, request.tags)
+        self.start_run(daemon, instance, request.tags)
         now = time.time()
         daemon.clock = lambda: now + 530
-        assert daemon.spans() == []
+        assert daemon.requested_ranges() == []
         daemon.clock = lambda: now + 545
-        assert daemon.spans() == [(A, C)]
+        assert daemon.requested_ranges() == [(A, C)]
         next_run = daemon.run(dict(request.tags), Status.QUEUED)
-        assert daemon.spans() == []
+        assert daemon.requested_ranges() == []
         instance.report_run_canceled(next_run)
-        assert daemon.spans() == [(A, C)]
+        assert daemon.requested_ranges() == [(A, C)]
 
     def test_a_run_that_has_not_started_keeps_its_shards(self, daemon):
         (request,) = daemon.tick().run_requests
         daemon.run(dict(request.tags), Status.QUEUED)
         daemon.clock = lambda: time.time() + 10_000
-        assert daemon.spans() == []
+        assert daemon.requested_ranges() == []
 
-    def test_new_shards_are_asked_for_while_others_are_followed(self, daemon, source, instance):
+    def test_new_shards_are_requested_while_others_are_read_continuously(self, daemon, source, instance):
         (request,) = daemon.tick().run_requests
-        self.started(daemon, instance, request.tags)
+        self.start_run(daemon, instance, request.tags)
         source.split(C)
         daemon.finish(C)
-        assert daemon.spans() == [(D, "shardId-000000000004")]
+        assert daemon.requested_ranges() == [(D, "shardId-000000000004")]
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "error"),
     [
         ("follow_for", 0, "follow_for must be above 0, not 0"),
         ("follow_for", float("inf"), "follow_for must be a finite number, not inf"),
         ("commit_interval", 0.1, "commit_interval must be at least 0.2, not 0.1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make_project, field, value, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_invalid_settings_of_continuous_runs_are_refused(make_project, field, value, error):
+    with pytest.raises(InvalidInput, match=error):
         make_project(**{field: value})

@@ -1,4 +1,4 @@
-"""What an event tells of bad records, of records of other shards, of gaps, and of the time until loss."""
+"""The metadata of events: bad records, records outside of the hash range, gaps, and time to loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAMAGED = aggregate([UserRecord("k", b"0", "0")])[:-1] + b"\x00"
 
 @pytest.fixture
 def put(clocked, stream):
-    """Puts records into the test's stream, whose service's clock the test moves; their sequence numbers."""
+    """Puts records into the stream of one shard, and returns their sequence numbers."""
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
 
     def put(*data, key="0"):
@@ -39,16 +39,19 @@ def put(clocked, stream):
 
 @pytest.fixture
 def project_of(make_project, clocked):
+    """Builds the stream's definitions for the emulator whose clock the test controls."""
     return lambda **fields: make_project(endpoint_url=clocked.settings.endpoint_url, **fields)
 
 
 def materialized(
     project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str
 ) -> dict[str, dict[str, Any]]:
-    """A run of these shards: the metadata of each one's own materialization, as plain values."""
+    """Run shards, and return the metadata of their materializations as plain values."""
     list(project.materialize(instance, shard_ids))
-    asked = dg.AssetRecordsFilter(asset_key=raw_key(project.stream), asset_partitions=list(shard_ids))
-    records = instance.fetch_materializations(asked, limit=len(shard_ids)).records
+    records_filter = dg.AssetRecordsFilter(
+        asset_key=raw_key(project.stream), asset_partitions=list(shard_ids)
+    )
+    records = instance.fetch_materializations(records_filter, limit=len(shard_ids)).records
     run_id = instance.get_runs(limit=1)[0].run_id
     assert {record.run_id for record in records} <= {run_id}
     events = [record.asset_materialization for record in records]
@@ -57,7 +60,7 @@ def materialized(
     }
 
 
-def test_damaged_records_and_those_of_other_shards_are_counted_apart_for_each_shard(
+def test_bad_records_and_those_outside_the_hash_range_are_counted_per_shard(
     put, project_of, instance, clocked, stream
 ):
     project = project_of()
@@ -66,15 +69,15 @@ def test_damaged_records_and_those_of_other_shards_are_counted_apart_for_each_sh
     stray = UserRecord("k", b"stray", LAST_KEY)
     put(DAMAGED, b"plain", DAMAGED, aggregate([UserRecord("k", b"low", "0"), stray, stray, stray]))
     put(DAMAGED, aggregate([stray]), key=LAST_KEY)
-    told = materialized(project, instance, A, B, C)
+    events = materialized(project, instance, A, B, C)
     counts = {
         shard_id: (facts["rows"], facts["bad_records"], facts["outside_hash_range"])
-        for shard_id, facts in told.items()
+        for shard_id, facts in events.items()
     }
     assert counts == {A: (0, 0, 0), B: (7, 2, 3), C: (2, 1, 0)}
 
 
-def test_time_to_loss_is_the_retention_less_the_age_of_the_first_unread_record(
+def test_time_to_loss_is_the_retention_minus_the_age_of_the_first_unread_record(
     put, project_of, instance, clocked
 ):
     put(b"0")
@@ -89,7 +92,7 @@ def test_time_to_loss_is_the_retention_less_the_age_of_the_first_unread_record(
     assert (facts["lag_ms"], facts["time_to_loss_ms"]) == (0, 24 * HOUR_MS)
 
 
-def test_time_to_loss_follows_the_retention(put, project_of, instance, clocked, stream):
+def test_time_to_loss_changes_with_the_retention(put, project_of, instance, clocked, stream):
     put(b"0")
     clocked.kinesis.increase_stream_retention_period(StreamName=stream, RetentionPeriodHours=168)
     assert materialized(project_of(), instance, A)[A]["time_to_loss_ms"] == 168 * HOUR_MS
@@ -98,12 +101,12 @@ def test_time_to_loss_follows_the_retention(put, project_of, instance, clocked, 
 def test_a_finished_shard_has_no_time_to_loss(put, project_of, instance, clocked, stream):
     put(b"0")
     clocked.kinesis.split_shard(StreamName=stream, ShardToSplit=A, NewStartingHashKey=str(1 << 127))
-    told = materialized(project_of(), instance, A, B)
-    assert "time_to_loss_ms" not in told[A]
-    assert told[B]["time_to_loss_ms"] == 24 * HOUR_MS
+    events = materialized(project_of(), instance, A, B)
+    assert "time_to_loss_ms" not in events[A]
+    assert events[B]["time_to_loss_ms"] == 24 * HOUR_MS
 
 
-def test_a_gap_that_was_gone_past_is_told_by_that_run_alone(put, project_of, instance, clocked):
+def test_an_accepted_gap_is_reported_by_the_run_that_accepts_it_only(put, project_of, instance, clocked):
     (before,) = put(b"0")
     assert "gaps" not in materialized(project_of(), instance, A)[A]
     clocked.clock.advance(30 * 3600)
@@ -116,9 +119,7 @@ def test_a_gap_that_was_gone_past_is_told_by_that_run_alone(put, project_of, ins
     assert "gaps" not in materialized(project, instance, A)[A]
 
 
-def test_a_loss_that_is_not_gone_past_is_an_observation_with_the_gap_in_its_error(
-    put, project_of, instance, clocked
-):
+def test_a_loss_that_is_not_accepted_is_an_error(put, project_of, instance, clocked):
     put(b"0")
     materialized(project_of(), instance, A)
     clocked.clock.advance(30 * 3600)

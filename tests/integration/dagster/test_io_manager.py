@@ -1,31 +1,34 @@
-"""Dagster's events: each shard of a run is told for itself, as committed or as not."""
+"""Events of the I/O manager: each shard of a run is materialized, or observed with its error."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
 
-from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions, stream_key
+from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import (
-    InvalidInput,
     ParentUnfinished,
     ReadFailed,
     ShardsNotCommitted,
     ShardUnknown,
 )
-from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
-from kinesis_assets.kinesis.limits import Bounds
+from support.dagster_runs import (
+    execute,
+    failure_message,
+    materializations,
+    observations,
+    partition_statuses,
+    plain,
+    rows_in_table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -33,75 +36,11 @@ A, B, C, D, E, F = (f"shardId-{number:012d}" for number in range(6))
 MATERIALIZED, FAILED = "MATERIALIZED", "FAILED"
 
 
-def run(project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str) -> dg.ExecuteInProcessResult:
-    """One run over all partitions there are, which the shards become in that order; it may fail."""
-    partitions = shard_partitions(project.stream)
-    instance.add_dynamic_partitions(str(partitions.name), list(shard_ids))
-    job = project.definitions.resolve_implicit_global_asset_job_def()
-    return job.execute_in_process(
-        instance=instance,
-        tags=range_tags(shard_ids),
-        asset_selection=[raw_key(project.stream)],
-        raise_on_error=False,
-    )
-
-
-def materializations(
-    instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult
-) -> dict[str, list[dict[str, dg.MetadataValue]]]:
-    """A run's materializations in the instance, by partition."""
-    return _events(instance, result, dg.DagsterEventType.ASSET_MATERIALIZATION)
-
-
-def observations(
-    instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult
-) -> dict[str, list[dict[str, dg.MetadataValue]]]:
-    """A run's observations in the instance, by partition."""
-    return _events(instance, result, dg.DagsterEventType.ASSET_OBSERVATION)
-
-
-def _events(instance, result, kind):
-    found: dict[str, list[dict[str, dg.MetadataValue]]] = {}
-    for record in instance.get_records_for_run(result.run_id, of_type=kind).records:
-        event = record.event_log_entry.asset_materialization or record.event_log_entry.asset_observation
-        found.setdefault(event.partition, []).append(dict(event.metadata))
-    return found
-
-
-def failure_of(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> str:
-    """What the run's page says of a failed step."""
-    (record,) = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
-    failure = record.event_log_entry.get_dagster_event().step_failure_data
-    return failure.error.to_string()
-
-
-def statuses(project: StreamProject, instance: dg.DagsterInstance) -> dict[str, str | None]:
-    """What the asset's page shows for each partition."""
-    partitions = shard_partitions(project.stream)
-    keys = partitions.get_partition_keys(dynamic_partitions_store=instance)
-    found: dict[str, AssetPartitionStatus | None] = dict(
-        instance.get_status_by_partition(raw_key(project.stream), keys, partitions) or {}
-    )
-    return {key: status and status.value for key, status in found.items()}
-
-
-def rows(project: StreamProject) -> list[tuple[str, str]]:
-    """(shard, sequence number) of all rows in the table, in order."""
-    with project.open_stream() as opened:
-        table = DeltaTable(opened.table.folder.uri)
-    columns = table.to_pyarrow_table(columns=["shard_id", "sequence_number"]).to_pylist()
-    return sorted((row["shard_id"], row["sequence_number"]) for row in columns)
-
-
-def values(metadata: dict[str, dg.MetadataValue]) -> dict[str, Any]:
-    return {name: value.value for name, value in metadata.items()}
-
-
-class TestOneFailsAndOneWaits:
-    """A run over four shards: two are well, one fails, one waits for a parent that is not in the run."""
+class TestPartialFailure:
+    """A run over four shards: two commit, one fails, and one waits for a parent outside of the run."""
 
     @pytest.fixture
-    def asked(self, source, faults) -> Sequence[str]:
+    def requested(self, source, faults) -> Sequence[str]:
         source.create(4)
         for shard_id in (A, B, C, D):
             source.put(shard_id, 10)
@@ -110,46 +49,51 @@ class TestOneFailsAndOneWaits:
         return (A, B, C, E)
 
     @pytest.fixture
-    def result(self, project, instance, asked) -> dg.ExecuteInProcessResult:
-        return run(project, instance, *asked)
+    def result(self, project, instance, requested) -> dg.ExecuteInProcessResult:
+        return execute(project, instance, *requested)
 
-    def test_the_committed_are_materialized_and_the_rest_observed(self, project, instance, result):
+    def test_committed_shards_are_materialized_and_the_others_observed(self, project, instance, result):
         assert materializations(instance, result).keys() == {A, C}
         assert {len(events) for events in materializations(instance, result).values()} == {1}
         assert instance.get_materialized_partitions(raw_key(project.stream)) == {A, C}
-        assert statuses(project, instance) == {A: MATERIALIZED, B: FAILED, C: MATERIALIZED, E: FAILED}
+        assert partition_statuses(project, instance) == {
+            A: MATERIALIZED,
+            B: FAILED,
+            C: MATERIALIZED,
+            E: FAILED,
+        }
 
-        observed = {key: values(*events) for key, events in observations(instance, result).items()}
-        assert {key: told["state"] for key, told in observed.items()} == {B: "failed", E: "waiting"}
+        observed = {key: plain(*events) for key, events in observations(instance, result).items()}
+        assert {key: facts["state"] for key, facts in observed.items()} == {B: "failed", E: "waiting"}
         assert "KMSAccessDeniedException" in observed[B]["error"]
         assert f"waits for {D}" in observed[E]["error"]
 
-    def test_the_run_fails_and_names_both_but_not_the_others(self, instance, result):
+    def test_the_run_fails_and_names_only_the_shards_that_did_not_commit(self, instance, result):
         assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.FAILURE
-        told = failure_of(instance, result)
-        assert "2 of the run's shards not committed" in told
-        assert f"{B}: reading from TRIM_HORIZON failed" in told
-        assert f"{E}: waits for {D}" in told
-        assert A not in told
-        assert C not in told
+        error = failure_message(instance, result)
+        assert "2 of the run's shards not committed" in error
+        assert f"{B}: reading from TRIM_HORIZON failed" in error
+        assert f"{E}: waits for {D}" in error
+        assert A not in error
+        assert C not in error
 
-    def test_only_the_rows_of_the_committed_are_in_the_table(self, project, result):
+    def test_only_rows_of_committed_shards_are_in_the_table(self, project, result):
         del result
-        landed = rows(project)
+        landed = rows_in_table(project)
         assert {shard_id for shard_id, _ in landed} == {A, C}
         assert len(landed) == len(set(landed)) == 20
 
-    def test_the_next_run_catches_up_with_both(self, project, instance, result, faults):
+    def test_the_next_run_reads_the_remaining_records(self, project, instance, result, faults):
         del result
         faults.clear()
-        again = run(project, instance, A, B, C, E, D)
-        assert again.success, failure_of(instance, again)
-        assert set(statuses(project, instance).values()) == {MATERIALIZED}
-        assert len(rows(project)) == len(set(rows(project))) == 40
+        again = execute(project, instance, A, B, C, E, D)
+        assert again.success, failure_message(instance, again)
+        assert set(partition_statuses(project, instance).values()) == {MATERIALIZED}
+        assert len(rows_in_table(project)) == len(set(rows_in_table(project))) == 40
 
 
-class TestAllGood:
-    """A run over shards that are all well."""
+class TestSuccess:
+    """A run whose shards all commit."""
 
     @pytest.fixture
     def numbers(self, source) -> dict[str, list[str]]:
@@ -157,16 +101,16 @@ class TestAllGood:
         return {A: source.put(A, 5), B: source.put(B, 12), C: []}
 
     @pytest.fixture
-    def told(self, project, instance, numbers) -> dict[str, dict[str, dg.MetadataValue]]:
-        result = run(project, instance, *numbers)
-        assert result.success, failure_of(instance, result)
+    def metadata(self, project, instance, numbers) -> dict[str, dict[str, dg.MetadataValue]]:
+        result = execute(project, instance, *numbers)
+        assert result.success, failure_message(instance, result)
         assert observations(instance, result) == {}
         found = materializations(instance, result)
         assert {key: len(events) for key, events in found.items()} == {A: 1, B: 1, C: 1}
         return {key: events[0] for key, events in found.items()}
 
-    def test_each_shard_has_one_materialization_with_its_own_metadata(self, told, numbers, stream):
-        def facts(shard_id, through, count):
+    def test_each_shard_has_one_materialization_with_its_own_metadata(self, metadata, numbers, stream):
+        def expected(shard_id, through, count):
             size = 5 * count
             proof = (
                 {
@@ -192,21 +136,21 @@ class TestAllGood:
                 "files": 1 if count else 0,
             }
 
-        measured = {key: values(metadata) for key, metadata in told.items()}
-        seconds = {metadata.pop("seconds") for metadata in measured.values()}
-        versions = {metadata.pop("table_version") for metadata in measured.values()}
-        batches = {metadata.pop("batch_id") for metadata in measured.values()}
+        measured = {key: plain(values) for key, values in metadata.items()}
+        seconds = {values.pop("seconds") for values in measured.values()}
+        versions = {values.pop("table_version") for values in measured.values()}
+        batches = {values.pop("batch_id") for values in measured.values()}
         assert measured == {
-            A: facts(A, f"AFTER_SEQUENCE_NUMBER:{numbers[A][-1]}", 5),
-            B: facts(B, f"AFTER_SEQUENCE_NUMBER:{numbers[B][-1]}", 12),
-            C: facts(C, "TRIM_HORIZON", 0),
+            A: expected(A, f"AFTER_SEQUENCE_NUMBER:{numbers[A][-1]}", 5),
+            B: expected(B, f"AFTER_SEQUENCE_NUMBER:{numbers[B][-1]}", 12),
+            C: expected(C, "TRIM_HORIZON", 0),
         }
         assert all(0 < each < 60 for each in seconds)
         assert len(batches) == 1
-        assert versions == {2}  # the table, the frozen positions, this run
+        assert versions == {2}  # after the creation of the table and the freeze
 
-    def test_positions_are_text_and_what_plots_is_a_number(self, told):
-        kinds = {name: type(value) for name, value in told[B].items()}
+    def test_positions_are_text_and_measurements_are_numbers(self, metadata):
+        kinds = {name: type(value) for name, value in metadata[B].items()}
         text, number = dg.TextMetadataValue, dg.IntMetadataValue
         assert kinds == {
             "stream": text,
@@ -230,44 +174,44 @@ class TestAllGood:
         }
 
 
-def test_a_single_partition_run_has_one_materialization_with_metadata(source, project, instance):
+def test_a_run_of_a_single_partition_has_one_materialization(source, project, instance):
     source.create(1)
     source.put(A, 3)
-    result = run(project, instance, A)
+    result = execute(project, instance, A)
     assert result.success
     ((metadata,),) = materializations(instance, result).values()
-    assert values(metadata)["rows"] == 3
+    assert plain(metadata)["rows"] == 3
 
 
-def test_a_child_waits_while_its_parent_in_the_same_run_is_bounded(source, make_project, instance):
+def test_a_child_waits_if_the_run_does_not_finish_its_parent(source, make_project, instance):
     source.create(1)
     source.put(A, 30)
     source.split(A)
     source.put(B, 5)
     project = make_project(max_records=20)
 
-    result = run(project, instance, A, B, C)
+    result = execute(project, instance, A, B, C)
 
-    assert {key: values(*events)["rows"] for key, events in materializations(instance, result).items()} == {
+    assert {key: plain(*events)["rows"] for key, events in materializations(instance, result).items()} == {
         A: 20
     }
-    waiting = {key: values(*events)["error"] for key, events in observations(instance, result).items()}
+    waiting = {key: plain(*events)["error"] for key, events in observations(instance, result).items()}
     assert waiting.keys() == {B, C}
     assert all(f"waits for {A}" in error for error in waiting.values())
-    assert statuses(project, instance) == {A: MATERIALIZED, B: FAILED, C: FAILED}
+    assert partition_statuses(project, instance) == {A: MATERIALIZED, B: FAILED, C: FAILED}
 
 
-def test_parents_then_children_are_read_in_one_run(source, project, instance):
+def test_parents_and_children_are_read_in_one_run(source, project, instance):
     source.create(1)
     source.put(A, 30)
     source.split(A)
     source.put(B, 5)
 
-    result = run(project, instance, A, B, C)
+    result = execute(project, instance, A, B, C)
 
-    assert result.success, failure_of(instance, result)
-    told = {key: values(*events) for key, events in materializations(instance, result).items()}
-    assert {key: (facts["state"], facts["rows"]) for key, facts in told.items()} == {
+    assert result.success, failure_message(instance, result)
+    events = {key: plain(*events) for key, events in materializations(instance, result).items()}
+    assert {key: (facts["state"], facts["rows"]) for key, facts in events.items()} == {
         A: ("finished", 30),
         B: ("committed", 5),
         C: ("committed", 0),
@@ -278,57 +222,55 @@ def test_a_finished_shard_is_materialized_again_without_being_read(source, proje
     source.create(1)
     source.put(A, 3)
     source.split(A)
-    assert run(project, instance, A).success
+    assert execute(project, instance, A).success
     read_before = faults.count("GetRecords", A)
 
-    result = run(project, instance, A)
+    result = execute(project, instance, A)
 
     assert result.success
     ((metadata,),) = materializations(instance, result).values()
-    assert (values(metadata)["state"], values(metadata)["rows"]) == ("finished", 0)
+    assert (plain(metadata)["state"], plain(metadata)["rows"]) == ("finished", 0)
     assert faults.count("GetRecords", A) == read_before
-    assert len(rows(project)) == 3
+    assert len(rows_in_table(project)) == 3
 
 
-def test_a_failing_shard_keeps_what_it_had_read(source, project, instance, faults):
+def test_a_failed_shard_commits_what_it_has_read(source, project, instance, faults):
     source.create(2)
     numbers = source.put(A, 30)
     source.put(B, 10)
     faults.page_size(10)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, after=2)
 
-    result = run(project, instance, A, B)
+    result = execute(project, instance, A, B)
 
     assert not result.success
     ((metadata,),) = observations(instance, result).values()
-    told = values(metadata)
-    assert (told["state"], told["rows"], told["bytes"], told["files"]) == ("failed", 20, 100, 1)
-    assert told["through"] == f"AFTER_SEQUENCE_NUMBER:{numbers[19]}"
-    assert [number for shard_id, number in rows(project) if shard_id == A] == numbers[:20]
+    facts = plain(metadata)
+    assert (facts["state"], facts["rows"], facts["bytes"], facts["files"]) == ("failed", 20, 100, 1)
+    assert facts["through"] == f"AFTER_SEQUENCE_NUMBER:{numbers[19]}"
+    assert [number for shard_id, number in rows_in_table(project) if shard_id == A] == numbers[:20]
     assert materializations(instance, result).keys() == {B}
 
 
-def test_a_partition_added_by_hand_is_refused_by_name_while_its_neighbours_commit(
-    source, stream, project, instance
-):
+def test_a_partition_that_is_no_shard_fails_while_the_others_commit(source, stream, project, instance):
     source.create(2)
     source.put(A, 10)
     source.put(B, 10)
 
-    result = run(project, instance, A, "bogus", B)
+    result = execute(project, instance, A, "bogus", B)
 
     assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.FAILURE
     assert materializations(instance, result).keys() == {A, B}
-    assert statuses(project, instance) == {A: MATERIALIZED, "bogus": FAILED, B: MATERIALIZED}
+    assert partition_statuses(project, instance) == {A: MATERIALIZED, "bogus": FAILED, B: MATERIALIZED}
     ((metadata,),) = observations(instance, result).values()
-    told = values(metadata)
-    assert told["error"] == f"bogus: stream {stream} has no such shard; remove the partition"
-    assert told.keys().isdisjoint({"from", "through", "lag_ms"})
-    assert told["error"] in failure_of(instance, result)
-    assert len(rows(project)) == 20
+    facts = plain(metadata)
+    assert facts["error"] == f"bogus: stream {stream} has no such shard; remove the partition"
+    assert facts.keys().isdisjoint({"from", "through", "lag_ms"})
+    assert facts["error"] in failure_message(instance, result)
+    assert len(rows_in_table(project)) == 20
 
 
-def test_the_error_of_a_run_carries_each_shards_own_error(source, stream, project, instance, faults):
+def test_the_error_of_a_run_contains_the_error_of_each_shard(source, stream, project, instance, faults):
     source.create(2)
     source.put(B, 1)
     source.split(B)
@@ -343,92 +285,3 @@ def test_the_error_of_a_run_carries_each_shards_own_error(source, stream, projec
 
     kinds = {shard_id: type(error) for shard_id, error in caught.value.errors.items()}
     assert kinds == {A: ReadFailed, "bogus": ShardUnknown, C: ParentUnfinished}
-
-
-def test_an_asset_that_loads_the_raw_one_is_told_to_open_the_table_itself(
-    source, stream, project, instance, tmp_path
-):
-    source.create(1)
-    partitions = shard_partitions(stream)
-    instance.add_dynamic_partitions(str(partitions.name), [A])
-
-    @dg.asset(partitions_def=partitions, ins={"records": dg.AssetIn(key=raw_key(stream))})
-    def parsed(records) -> None:
-        del records
-
-    both = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[parsed]))
-    with pytest.raises(InvalidInput) as caught:
-        both.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance, partition_key=A, asset_selection=[parsed.key]
-        )
-
-    assert str(caught.value) == (
-        f"kinesis/{stream}_raw is not the stream {stream}, and only that can be loaded. To read the table in "
-        f"an asset, add it to deps and open {tmp_path / 'table'} in the body"
-    )
-
-
-class TestOwnBody:
-    """An asset of the user's own between the builder's stream and its I/O manager."""
-
-    @pytest.fixture
-    def own_project(self, project, stream) -> Callable[..., StreamProject]:
-        def make(body, within: StreamProject = project):
-            key = io_manager_key(stream)
-            external, _ = within.definitions.assets or ()
-
-            @dg.asset(
-                key=raw_key(stream),
-                partitions_def=shard_partitions(stream),
-                ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=key)},
-                io_manager_key=key,
-            )
-            def own(plan: RunPlan):
-                return body(plan)
-
-            definitions = dg.Definitions(assets=[external, own], resources=within.definitions.resources)
-            return StreamProject(stream, definitions)
-
-        return make
-
-    def test_it_may_narrow_the_plan(self, source, own_project, instance):
-        source.create(2)
-        numbers = source.put(A, 30)
-        source.put(B, 4)
-        project = own_project(lambda plan: plan.narrowed(Bounds(max_records=7)))
-
-        result = run(project, instance, A, B)
-
-        assert result.success, failure_of(instance, result)
-        told = {key: values(*events) for key, events in materializations(instance, result).items()}
-        assert {key: facts["rows"] for key, facts in told.items()} == {A: 7, B: 4}
-        assert [number for shard_id, number in rows(project) if shard_id == A] == numbers[:7]
-
-    def test_it_cannot_widen_the_plan(self, source, make_project, own_project, instance):
-        source.create(1)
-        source.put(A, 30)
-        bounded = make_project(max_records=5)
-        project = own_project(lambda plan: plan.narrowed(Bounds(max_records=20)), within=bounded)
-
-        assert run(project, instance, A).success
-        assert len(rows(project)) == 5
-
-    @pytest.mark.parametrize("returned", [None, [], {"rows": 1}], ids=["nothing", "list", "dict"])
-    def test_returning_something_else_is_one_clear_error(
-        self, returned, source, stream, own_project, instance
-    ):
-        source.create(1)
-        source.put(A, 3)
-        project = own_project(lambda _: returned)
-
-        result = run(project, instance, A)
-
-        assert not result.success
-        told = failure_of(instance, result)
-        assert InvalidInput.__name__ in told
-        assert (
-            f"kinesis/{stream}_raw returned {type(returned).__name__}; "
-            "its body must return its plan, or a plan with fewer shards" in told
-        )
-        assert materializations(instance, result) == {}
-        assert rows(project) == []

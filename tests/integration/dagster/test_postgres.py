@@ -1,4 +1,4 @@
-"""dagster.yaml's block for PostgreSQL, switched on, on a server of the test's own."""
+"""The PostgreSQL storage that dagster.yaml has as a comment, on a server that the test starts."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ PROJECT = Path(kinesis_assets.__file__).parents[1]
 
 
 def binaries() -> Path:
-    """Where the server's programs are: Debian keeps them off the PATH."""
+    """Return the folder of PostgreSQL's programs, which Debian keeps off the PATH."""
     on_path = shutil.which("initdb")
     found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if found:
         return found[-1]
     missing = pytest.fail if os.environ.get("CI") else pytest.skip
-    missing("PostgreSQL's initdb is not here")
+    missing("PostgreSQL's initdb is not installed")
     raise AssertionError("unreachable")
 
 
 @pytest.fixture
 def postgres_port() -> Iterator[int]:
-    """A server on loopback; PostgreSQL refuses to run as root, so root runs it as its user."""
+    """The port of a server on loopback. As root, it runs as the user postgres, because it refuses root."""
     programs = binaries()
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder = Path(tempfile.mkdtemp())
@@ -50,7 +50,7 @@ def postgres_port() -> Iterator[int]:
 
     def run(program: str, *arguments: str) -> None:
         command = [*as_user, str(programs / program), *data, *arguments]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=300)
 
     run("initdb", "-A", "trust", "-U", "dagster")
     run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")
@@ -61,8 +61,8 @@ def postgres_port() -> Iterator[int]:
         shutil.rmtree(folder)
 
 
-def switched_on(text: str, port: int) -> str:
-    """dagster.yaml with the comment signs of its storage block taken away."""
+def with_postgres_storage(text: str, port: int) -> str:
+    """Return dagster.yaml with its storage block uncommented."""
     before, mark, rest = text.partition("# storage:\n")
     block, gap, after = rest.partition("\n\n")
     lines = [mark, *(line + "\n" for line in block.splitlines())]
@@ -71,8 +71,8 @@ def switched_on(text: str, port: int) -> str:
     )
 
 
-def test_a_run_is_kept_in_postgresql(postgres_port, source, settings, tmp_path, monkeypatch):
-    content = switched_on((PROJECT / "dagster.yaml").read_text(), postgres_port)
+def test_a_run_is_recorded_in_postgresql(postgres_port, source, settings, tmp_path, monkeypatch):
+    content = with_postgres_storage((PROJECT / "dagster.yaml").read_text(), postgres_port)
     assert "postgres_db" in yaml.safe_load(content)["storage"]["postgres"]
     (tmp_path / "dagster.yaml").write_text(content)
     for name, value in {"HOST": "127.0.0.1", "USER": "dagster", "PASSWORD": "-", "DB": "postgres"}.items():
@@ -80,9 +80,9 @@ def test_a_run_is_kept_in_postgresql(postgres_port, source, settings, tmp_path, 
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     source.create(2)
     script = str(Path(sys.prefix, "bin", "kinesis-assets"))
-    of_stream = ["--stream", source.name, "--table", str(tmp_path / "table")]
-    command = [script, "run", *of_stream, "--endpoint-url", str(settings.endpoint_url)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    options = ["--stream", source.name, "--table", str(tmp_path / "table")]
+    command = [script, "run", *options, "--endpoint-url", str(settings.endpoint_url)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
     with dg.DagsterInstance.get() as instance:
         assert type(instance.run_storage).__name__ == "PostgresRunStorage"
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]

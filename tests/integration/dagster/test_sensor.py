@@ -1,4 +1,4 @@
-"""Runs that the sensor requests, materialized."""
+"""Execute the runs that the sensor requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ A, B, C, D, E, F = (f"shardId-{number:012d}" for number in range(6))
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_runs_that_a_tick_asks_for_materialize_their_shards_and_no_others(source, daemon, instance):
+def test_the_requested_runs_materialize_their_shards_and_no_others(source, daemon, instance):
     source.create(4)
     daemon.add_partitions(A, B, C, D)
     source.split(B)
@@ -22,29 +22,27 @@ def test_the_runs_that_a_tick_asks_for_materialize_their_shards_and_no_others(so
         daemon.project.run(instance, request.tags)
 
     assert instance.get_materialized_partitions(raw_key(source.name)) == {A, C, D, E, F}
-    assert daemon.spans() == [(A,), (C, F)]
+    assert daemon.requested_ranges() == [(A,), (C, F)]
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_shard_that_vanished_unread_is_asked_for_and_its_run_says_so(
-    source, make_project, instance, faults
-):
+def test_a_shard_that_vanished_unread_is_requested_and_its_run_fails(source, make_project, instance, faults):
     source.create(1)
     source.put(A, 10)
     project = make_project(max_records=5)
     daemon = Daemon(project, instance)
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
     project.run(instance, {PARTITION: A})
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
     (facts,) = project.run(instance, {PARTITION: A})
     assert facts["state"] == "failed"
     assert "the list was incomplete" in facts["error"]
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_shard_that_vanished_unread_is_asked_for_by_a_new_instance_too(
+def test_a_shard_that_vanished_unread_is_requested_in_a_new_instance_too(
     source, make_project, instance, faults
 ):
     source.create(1)
@@ -55,4 +53,4 @@ def test_a_shard_that_vanished_unread_is_asked_for_by_a_new_instance_too(
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     with dg.instance_for_test() as other:
-        assert Daemon(project, other).spans() == [(A,)]
+        assert Daemon(project, other).requested_ranges() == [(A,)]

@@ -1,4 +1,4 @@
-"""What a look at the log asks of a bucket does not grow with the log."""
+"""The requests to read a table's log do not grow with the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import Attempt, freeze_all, shards, standing
+from support.attempts import Attempt, current_positions, freeze_all, shards
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def requests(tmp_path):
-    """The requests to an S3 endpoint in a process of its own, to which the SDK's environment leads."""
+    """The log of requests to an S3 endpoint, to which the SDK's environment variables point."""
     log = tmp_path / "requests"
     with bucket(log):
         yield log
 
 
-def test_opening_a_table_lists_only_what_follows_the_newest_checkpoint(requests):
+def test_a_snapshot_lists_only_commits_after_the_newest_checkpoint(requests):
     table = PositionedTable("s3://lake/raw")
     freeze_all(table, shards("a"))
     for _ in range(3):
-        Attempt(table, standing(table), {"a": 1}).commit()
+        Attempt(table, current_positions(table), {"a": 1}).commit()
     Upkeep(table).checkpoint()
-    summed_up = table.snapshot().delta.version()
-    Attempt(table, standing(table), {"a": 1}).commit()
+    checkpoint = table.snapshot().delta.version()
+    Attempt(table, current_positions(table), {"a": 1}).commit()
     before = len(requests.read_text().splitlines())
     table.snapshot()
-    listings = [line for line in asked_since(requests, before) if "list-type=2" in line]
+    listings = [line for line in requests_since(requests, before) if "list-type=2" in line]
     assert listings
     for line in listings:
         (after,) = re.findall(r"start-after=raw/_delta_log/(\d+)", line)
-        assert int(after) >= summed_up - 1
+        assert int(after) >= checkpoint - 1
 
 
-def asked_since(requests: Path, before: int) -> list[str]:
+def requests_since(requests: Path, before: int) -> list[str]:
     return [unquote(line) for line in requests.read_text().splitlines()[before:]]

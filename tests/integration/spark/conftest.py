@@ -29,5 +29,5 @@ def bench(bench: Bench, spark: SparkSession) -> Bench:
 
 @pytest.fixture
 def ward(kinesis: Any, stream: str, settings: ClientSettings, table: PositionedTable) -> Ward:
-    """The test's own stream, which it creates, and a table that is not there yet."""
+    """A stream that the test creates, and a table that does not exist yet."""
     return Ward(kinesis, StreamClient(stream, replace(settings, timing=READING)), table)

@@ -1,4 +1,4 @@
-"""A job on Spark Connect: what the source reads and what a run lands, as one line of JSON."""
+"""A job on Spark Connect, which prints what the data source reads and what a run commits as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process does on a Spark server, as one line of JSON."""
+"""Jobs on a Spark server, whose results are printed as one line of JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = {"spark.master": "local[7]", "spark.ui.enabled": "false", "spark.log.le
 
 
 def sessions() -> dict[str, Any]:
-    """Two resources in one process, of which one ends before the other."""
+    """Use two resources in one process, of which one ends before the other."""
     first, second = SparkResource(spark_config=CONFIG), SparkResource(spark_config=CONFIG)
     other = first.spark_session.session_id != second.spark_session.session_id
     tasks = parallelism(first.spark_session)
@@ -35,7 +35,7 @@ def sessions() -> dict[str, Any]:
 
 
 def interrupted() -> dict[str, Any]:
-    """A job that would take minutes, ended by its tag."""
+    """Interrupt a job of several minutes by its tag."""
     spark = SparkResource(spark_config=CONFIG).spark_session
     began = time.monotonic()
     ending = threading.Timer(3, cancel_tagged, [spark, "kinesis-1"])
@@ -51,7 +51,7 @@ def interrupted() -> dict[str, Any]:
 
 
 def workers() -> dict[str, Any]:
-    """Which processes a job's tasks run in."""
+    """Return the processes in which the tasks of a job run."""
     spark = SparkResource(spark_config=CONFIG).spark_session
     found = sorted(row.pid for row in _job(spark, _process))
     spark.stop()
@@ -64,7 +64,7 @@ def _job(spark: Any, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 
 def _process(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        time.sleep(1)  # so that no worker can take both tasks
+        time.sleep(1)  # so that no worker can execute both tasks
         yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]})
 
 

@@ -1,4 +1,4 @@
-"""Roles: assumed by a profile with an external id, and anew before their credentials end."""
+"""Roles that a profile assumes with an external id, and again before their credentials expire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing.messages import Answer
-from support.token_service import BASE_SECRET, EXTERNAL_ID, ROLE, Signers, Sts
+from support.token_service import BASE_SECRET, EXTERNAL_ID, ROLE, SignedRequests, TokenService
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
@@ -47,84 +47,86 @@ def put(kinesis: Any, stream: str, count: int, key: str = "0") -> None:
     kinesis.put_records(StreamName=stream, Records=entries)
 
 
-def test_a_pickled_job_goes_on_with_new_credentials_where_the_old_ones_end(
-    signed: Signers,
-    signed_kinesis: Any,
-    sts: Sts,
-    by_role: dict[str, str],
+def test_a_pickled_job_renews_expired_credentials(
+    signed_stream: SignedRequests,
+    signed_client: Any,
+    sts: TokenService,
+    role_environment: dict[str, str],
     faults: Faults,
     stream: str,
     table: PositionedTable,
 ) -> None:
-    signed_kinesis.create_stream(StreamName=stream, ShardCount=1)
-    put(signed_kinesis, stream, PAGES)
+    signed_client.create_stream(StreamName=stream, ShardCount=1)
+    put(signed_client, stream, PAGES)
     faults.page_size(1)
     table.create_if_missing()
-    settings = ClientSettings("us-east-1", signed.url, "reader")
+    settings = ClientSettings("us-east-1", signed_stream.url, "reader")
     job = LandingJob(stream, settings, table.folder, 1, math.inf)
     range_ = ShardRange(FIRST, Position(PositionKind.TRIM_HORIZON), Bounds(), ALL_KEYS)
-    signed.keys.clear()
+    signed_stream.keys.clear()
     work = pickle.dumps((job, [range_], Allowance()))
     worker = [sys.executable, "-c", WORKER]
-    done = subprocess.run(worker, input=work, env=by_role, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(
+        worker, input=work, env=role_environment, capture_output=True, timeout=60, check=True
+    )
     (shard,) = pickle.loads(done.stdout).shards  # noqa: S301  # our own
     assert (shard.error, shard.end, shard.rows) == (None, RangeEnd.TIP, PAGES)
-    used = [sts.ends[str(key)] for key in signed.keys]
+    used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) >= sts.life, "all was read with credentials that had not ended"
     secrets = [BASE_SECRET, EXTERNAL_ID, *sts.tokens]
     assert not [secret for secret in secrets if secret.encode() in work + done.stdout + done.stderr]
 
 
-@pytest.mark.usefixtures("signed_kinesis")
-def test_a_role_that_may_not_be_assumed_is_a_failed_call(
-    signed: Signers,
-    sts: Sts,
-    by_role: dict[str, str],
+@pytest.mark.usefixtures("signed_client")
+def test_a_role_that_cannot_be_assumed_is_a_failed_call(
+    signed_stream: SignedRequests,
+    sts: TokenService,
+    role_environment: dict[str, str],
     stream: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = Path(by_role["AWS_CONFIG_FILE"])
+    config = Path(role_environment["AWS_CONFIG_FILE"])
     config.write_text(config.read_text().replace(EXTERNAL_ID, "another"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
-    client = StreamClient(stream, ClientSettings("us-east-1", signed.url, "reader"))
+    client = StreamClient(stream, ClientSettings("us-east-1", signed_stream.url, "reader"))
     with pytest.raises(CallFailed, match="AccessDenied") as caught:
         client.describe()
-    assert (signed.keys, sts.tokens) == ([], [])
+    assert (signed_stream.keys, sts.tokens) == ([], [])
     assert BASE_SECRET not in str(caught.value)
 
 
-def _refuse_signatures(signed: Signers, faults: Faults, shard_id: str) -> None:
-    """Refuse a shard's calls as AWS does: with all that should have been signed, the session token too."""
+def _refuse_signatures(signed_stream: SignedRequests, faults: Faults, shard_id: str) -> None:
+    """Deny a shard's calls as AWS denies a wrong signature: the error repeats the session token."""
 
     def refused(*_: Any) -> Answer:
-        canonical = f"'POST\n/\n\nhost:kinesis\nx-amz-security-token:{signed.token}\n'"
+        canonical = f"'POST\n/\n\nhost:kinesis\nx-amz-security-token:{signed_stream.token}\n'"
         message = f"The signature does not match. The Canonical String for this request was\n{canonical}"
         return Answer(400, json.dumps({"__type": "InvalidSignatureException", "message": message}).encode())
 
     faults.answer("GetRecords", refused, shard_id=shard_id)
 
 
-def test_a_run_by_a_role_reads_on_in_spark_and_writes_no_secret_anywhere(
-    signed: Signers,
-    signed_kinesis: Any,
-    sts: Sts,
-    by_role: dict[str, str],
+def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
+    signed_stream: SignedRequests,
+    signed_client: Any,
+    sts: TokenService,
+    role_environment: dict[str, str],
     faults: Faults,
     stream: str,
     tmp_path: Path,
 ) -> None:
-    signed_kinesis.create_stream(StreamName=stream, ShardCount=2)
-    put(signed_kinesis, stream, PAGES)
-    put(signed_kinesis, stream, 1, MIDDLE)
+    signed_client.create_stream(StreamName=stream, ShardCount=2)
+    put(signed_client, stream, PAGES)
+    put(signed_client, stream, 1, MIDDLE)
     faults.page_size(1)
-    _refuse_signatures(signed, faults, SECOND)
-    signed.keys.clear()
+    _refuse_signatures(signed_stream, faults, SECOND)
+    signed_stream.keys.clear()
     home, table = tmp_path / "home", tmp_path / "table"
     home.mkdir()
     command = [Path(sys.executable).with_name("kinesis-assets"), "run", "--json", "--stream", stream]
-    place = ["--table", table, "--endpoint-url", signed.url, "--region", "us-east-1"]
-    env = by_role | {"AWS_PROFILE": "reader", "DAGSTER_HOME": str(home)}
+    place = ["--table", table, "--endpoint-url", signed_stream.url, "--region", "us-east-1"]
+    env = role_environment | {"AWS_PROFILE": "reader", "DAGSTER_HOME": str(home)}
     done = subprocess.run([*command, *place], env=env, capture_output=True, timeout=150, check=False)
     told = {row["shard"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
@@ -132,11 +134,11 @@ def test_a_run_by_a_role_reads_on_in_spark_and_writes_no_secret_anywhere(
     assert told[SECOND]["state"] == "failed"
     assert "InvalidSignatureException" in told[SECOND]["error"]
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == PAGES
-    used = [sts.ends[str(key)] for key in signed.keys]
+    used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) > sts.life
-    # What was printed, every event and log of Dagster, and all of the table's folder.
+    # The output, all events and logs of Dagster, and the whole folder of the table.
     written = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    del written[by_role["AWS_CONFIG_FILE"]]
+    del written[role_environment["AWS_CONFIG_FILE"]]
     assert any(name.endswith(".db") for name in written)
     secrets = [BASE_SECRET, EXTERNAL_ID, ROLE, "SECRET0", *sts.tokens]
     everywhere = written | {"stdout": done.stdout, "stderr": done.stderr}

@@ -1,4 +1,4 @@
-"""`spark.read.format("kinesis")`: a closed range, the same however often it is read."""
+"""`spark.read.format("kinesis")` reads a closed range, with the same result at every read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIDDLE = str(1 << 127)
 
 @pytest.fixture
 def clock(clocked):
-    """The service's clock, to be moved."""
+    """The clock of the service, which the test advances."""
     return clocked.clock
 
 
@@ -47,7 +47,7 @@ def create(clocked, stream):
 
 @pytest.fixture
 def split(clocked, stream):
-    """Splits the test's shard in the middle."""
+    """Splits the test's shard in its middle."""
     return lambda: clocked.kinesis.split_shard(
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=MIDDLE
     )
@@ -55,7 +55,7 @@ def split(clocked, stream):
 
 @pytest.fixture
 def connect_job(clocked, stream, table):
-    """Runs the job on Spark Connect, in a process of its own: a process has one kind of session alone."""
+    """Runs the job on Spark Connect in another process, because a process has only one kind of session."""
 
     def connect_job(until):
         job = [sys.executable, str(Path(__file__).with_name("connect_job.py"))]
@@ -74,7 +74,7 @@ def connect_job(clocked, stream, table):
 
 @pytest.fixture
 def load(clocked, spark, stream):
-    """A DataFrame of the test's stream; an option that is None is left out."""
+    """Returns a DataFrame of the test's stream. An option that is None is omitted."""
     spark.dataSource.register(KinesisDataSource)
 
     def load(**options):
@@ -91,16 +91,16 @@ def load(clocked, spark, stream):
 
 
 def at(clock):
-    """The service's time as an option."""
+    """Return the service's time as an option."""
     return datetime.fromtimestamp(clock.seconds, UTC).isoformat()
 
 
 def items(frame):
-    """The numbers in a DataFrame, sorted."""
+    """Return the numbers in a DataFrame, sorted."""
     return sorted(int(row.data) for row in frame.select("data").collect())
 
 
-def test_closed_range_has_exactly_the_records_before_its_end(create, put, clock, load):
+def test_a_range_contains_exactly_the_records_before_its_end(create, put, clock, load):
     create(2)
     put(0, 1)
     put(2, key=MIDDLE)
@@ -112,7 +112,7 @@ def test_closed_range_has_exactly_the_records_before_its_end(create, put, clock,
     assert items(load(until=until)) == [0, 1, 2]
 
 
-def test_range_begins_at_its_start(create, put, clock, load):
+def test_a_range_begins_at_its_start(create, put, clock, load):
     create()
     put(0)
     clock.seconds += 1
@@ -124,7 +124,7 @@ def test_range_begins_at_its_start(create, put, clock, load):
     assert items(load(start=f"AT_TIMESTAMP:{start}", until=until)) == [1]
 
 
-def test_columns_are_the_records(create, put, clock, load, stream):
+def test_columns_contain_the_fields_of_the_records(create, put, clock, load, stream):
     create()
     put(7)
     arrival = datetime.fromtimestamp(clock.seconds, UTC)
@@ -143,9 +143,7 @@ def test_columns_are_the_records(create, put, clock, load, stream):
     assert row.approximate_arrival_timestamp.astimezone(UTC) == arrival
 
 
-def test_records_without_a_key_are_rows_whose_key_is_null_and_aggregates_are_not_judged(
-    clocked, create, clock, load, stream
-):
+def test_records_without_a_partition_key_have_a_null_key(clocked, create, clock, load, stream):
     create(2)
     kinesis = clocked.kinesis
     arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
@@ -167,7 +165,7 @@ def test_records_without_a_key_are_rows_whose_key_is_null_and_aggregates_are_not
     ]
 
 
-def test_two_actions_and_a_union_with_itself_agree_though_more_is_put(create, put, clock, load):
+def test_repeated_reads_return_the_same_rows_although_records_were_put(create, put, clock, load):
     create()
     put(0, 1)
     clock.seconds += 1
@@ -181,7 +179,7 @@ def test_two_actions_and_a_union_with_itself_agree_though_more_is_put(create, pu
     assert items(frame.union(frame)) == [0, 0, 1, 1]
 
 
-def test_tip_is_not_taken_until_late_records_had_their_time(create, clock, load, faults):
+def test_a_range_up_to_now_waits_for_late_records(create, clock, load, faults):
     create()
     until = at(clock)
     clock.seconds += 0.9
@@ -194,7 +192,7 @@ def test_tip_is_not_taken_until_late_records_had_their_time(create, clock, load,
     assert clock.seconds >= datetime.fromisoformat(until).timestamp() + 2
 
 
-def test_named_shards_alone_are_read(create, put, clock, load):
+def test_only_the_named_shards_are_read(create, put, clock, load):
     create(2)
     put(0)
     put(1, key=MIDDLE)
@@ -205,14 +203,14 @@ def test_named_shards_alone_are_read(create, put, clock, load):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_empty_shards_give_no_rows(create, clock, load, shards):
+def test_empty_shards_have_no_rows(create, clock, load, shards):
     create(shards)
     until = at(clock)
     clock.seconds += 10
     assert items(load(until=until)) == []
 
 
-def test_closed_and_open_shards_are_read_alike(create, put, split, clock, load):
+def test_closed_and_open_shards_are_read(create, put, split, clock, load):
     create()
     put(0)
     split()
@@ -245,13 +243,13 @@ def test_closed_and_open_shards_are_read_alike(create, put, split, clock, load):
     ],
     ids=lambda value: None if isinstance(value, dict) else value,
 )
-def test_option_that_makes_no_sense_is_a_clear_error(create, load, options, told):
+def test_an_invalid_option_is_an_error(create, load, options, told):
     create()
     with pytest.raises(PySparkException, match=told):
         load(**options).collect()
 
 
-def test_failing_shard_fails_the_read(create, put, clock, load, faults):
+def test_a_failed_shard_fails_the_read(create, put, clock, load, faults):
     create(2)
     put(0)
     clock.seconds += 1
@@ -262,7 +260,7 @@ def test_failing_shard_fails_the_read(create, put, clock, load, faults):
         load(until=until).collect()
 
 
-def test_source_and_landing_work_on_spark_connect(create, put, clock, table, connect_job):
+def test_the_data_source_and_a_run_work_on_spark_connect(create, put, clock, table, connect_job):
     create(2)
     put(0, 1)
     put(2, key=MIDDLE)
@@ -277,7 +275,7 @@ def test_source_and_landing_work_on_spark_connect(create, put, clock, table, con
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 4
 
 
-def test_a_stream_is_read_by_its_arn_and_its_rows_have_its_name(clocked, create, put, stream, faults):
+def test_a_stream_is_read_by_its_arn(clocked, create, put, stream, faults):
     create()
     put(1, 2)
     arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream}"
@@ -293,7 +291,7 @@ def test_a_stream_is_read_by_its_arn_and_its_rows_have_its_name(clocked, create,
     assert not [call for call in faults.calls if "StreamName" in call.arguments]
 
 
-def test_sub_records_of_an_aggregate_are_rows(clocked, create, load, stream):
+def test_each_user_record_of_an_aggregate_is_a_row(clocked, create, load, stream):
     create()
     sound = aggregate([UserRecord("k", b"\x00\xff\xfe"), UserRecord("k", b"1")])
     damaged = aggregate([UserRecord("k", b"2")])

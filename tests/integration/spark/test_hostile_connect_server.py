@@ -1,4 +1,4 @@
-"""A hostile Spark Connect server: nothing that it answers runs code in the process of a run."""
+"""No response of a hostile Spark Connect server executes code in the process of a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ except KinesisAssetsError as error:
 
 
 class Bomb:
-    """Creates a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,10 +57,10 @@ class Bomb:
 
 
 class HostileServer(base_pb2_grpc.SparkConnectServiceServicer):
-    """Answers each plan with what may be unpickled.
+    """Responds to each plan with content that may be unpickled.
 
     Attributes:
-        ran: Queries that it was asked to run.
+        ran: The queries that it received.
     """
 
     def __init__(self, place: str, content: bytes) -> None:
@@ -95,7 +95,7 @@ class HostileServer(base_pb2_grpc.SparkConnectServiceServicer):
 
     def ExecutePlan(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         del context
-        self.ran += request.plan.HasField("root")  # not a command, as a session's first one
+        self.ran += request.plan.HasField("root")  # the first plan of a session is a command
 
         def response(number: int, **part: Any) -> Any:
             return base_pb2.ExecutePlanResponse(
@@ -138,7 +138,7 @@ class HostileServer(base_pb2_grpc.SparkConnectServiceServicer):
 
 @contextmanager
 def serving(servicer: HostileServer) -> Iterator[str]:
-    """The URL at which it answers."""
+    """Serve, and yield the URL."""
     server = grpc.server(ThreadPoolExecutor(4))
     base_pb2_grpc.add_SparkConnectServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -150,7 +150,7 @@ def serving(servicer: HostileServer) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", ["manifest", "accumulator", "type"])
-def test_a_pickle_of_the_server_is_not_run(tmp_path: Path, place: str) -> None:
+def test_a_pickle_from_the_server_is_not_executed(tmp_path: Path, place: str) -> None:
     bomb = tmp_path / "bomb"
     servicer = HostileServer(place, pickle.dumps(Bomb(bomb)))
     with serving(servicer) as url:
@@ -170,7 +170,7 @@ def test_a_pickle_of_the_server_is_not_run(tmp_path: Path, place: str) -> None:
         )
 
 
-def test_a_server_elsewhere_is_warned_of_where_pyspark_unpickles_what_it_returns(
+def test_a_remote_server_is_warned_of_if_pyspark_unpickles_its_results(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
@@ -182,7 +182,7 @@ def test_a_server_elsewhere_is_warned_of_where_pyspark_unpickles_what_it_returns
 @pytest.mark.parametrize(
     ("url", "is_old"), [("sc://spark.example.com:15002", False), ("sc://localhost:15002", True)]
 )
-def test_a_server_of_this_user_or_a_client_that_unpickles_nothing_needs_no_warning(
+def test_a_local_server_or_a_client_that_unpickles_nothing_is_not_warned_of(
     url: str, *, is_old: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if is_old:

@@ -1,11 +1,11 @@
-"""A landing of a run: how many jobs and tasks it takes."""
+"""The number of Spark jobs and tasks of a run."""
 
 from __future__ import annotations
 
 from deltalake import DeltaTable
 
 
-def test_a_run_in_spark_is_one_job_with_a_task_for_each_core(bench, spark):
+def test_a_run_is_one_job_with_one_task_per_core(bench, spark):
     bench.create(8)
     bench.run()
     for eighth in range(8):

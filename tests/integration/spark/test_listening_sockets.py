@@ -1,4 +1,4 @@
-"""What a Spark that this package starts listens on: loopback alone, with authentication."""
+"""A Spark that this package starts listens on loopback only, with authentication."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ sys.stdin.read()
 
 
 def process_tree(pid: int) -> set[int]:
-    """A process and all its descendants."""
+    """Return a process and all its descendants."""
     parents = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the process has ended
     tree = {pid}
     while found := {child for child, parent in parents.items() if parent in tree} - tree:
         tree |= found
@@ -61,14 +61,14 @@ def process_tree(pid: int) -> set[int]:
 
 
 def listening(pid: int) -> set[tuple[IPv4Address | IPv6Address, int]]:
-    """Addresses and ports on which a process or a descendant of it accepts TCP connections."""
+    """Return the addresses and ports on which a process or a descendant accepts TCP connections."""
     inodes = set()
     for process in process_tree(pid):
         for descriptor in Path(f"/proc/{process}/fd").glob("*"):
             try:
                 inodes.add(str(descriptor.readlink()))
             except FileNotFoundError:
-                continue  # it was closed
+                continue  # the socket was closed
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -79,7 +79,7 @@ def listening(pid: int) -> set[tuple[IPv4Address | IPv6Address, int]]:
 
 
 def _address(field: str) -> tuple[IPv4Address | IPv6Address, int]:
-    """An address as /proc writes it: words of 32 bits in the order of the machine's bytes."""
+    """Parse an address of /proc, which consists of 32-bit words in the machine's byte order."""
     words, _, port = field.partition(":")
     packed = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
     address = ip_address(packed)
@@ -87,14 +87,14 @@ def _address(field: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 
 def outside(pid: int) -> set[str]:
-    """The sockets of a process and its descendants that other machines can reach."""
+    """Return the sockets of a process and its descendants that other machines can reach."""
     sockets = listening(pid)
     assert sockets, "no socket was found"
     return {f"{address}:{port}" for address, port in sockets if not address.is_loopback}
 
 
 def answer_without_a_secret(port: int) -> bytes:
-    """What one of Spark's RPC servers answers to a request of a client that has not authenticated."""
+    """Return the response of a Spark RPC server to a client that has not authenticated."""
     body = b"any"
     message = struct.pack(">bqi", 3, 1, len(body)) + body  # Spark's RpcRequest: type, id, bytes of the body
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -110,7 +110,7 @@ def assert_authenticates(port: int) -> None:
 
 @contextmanager
 def session(**config: str) -> Iterator[tuple[int, list[int]]]:
-    """A process with a session as a run starts it; its id, and the ports of its RPC and its block manager."""
+    """Start a session in a process as a run does; yield its id and the ports of its RPC and block manager."""
     names = ("SPARK_REMOTE", "SPARK_LOCAL_IP", "SPARK_CONF_DIR")
     with subprocess.Popen(
         [sys.executable, "-c", SESSION, json.dumps(config)],
@@ -124,12 +124,12 @@ def session(**config: str) -> Iterator[tuple[int, list[int]]]:
         yield process.pid, json.loads(process.stdout.readline())
 
 
-def test_the_check_finds_a_socket_that_other_machines_can_reach() -> None:
+def test_the_check_detects_a_socket_that_other_machines_can_reach() -> None:
     with socket.create_server(("0.0.0.0", 0)) as everywhere:  # noqa: S104  # that is what must be found
         assert outside(os.getpid()) >= {f"0.0.0.0:{everywhere.getsockname()[1]}"}
 
 
-def test_a_local_session_listens_on_loopback_alone_and_authenticates_who_connects() -> None:
+def test_a_local_session_listens_on_loopback_only_and_authenticates_clients() -> None:
     with session(**{"spark.master": "local[2]", "spark.ui.enabled": "true"}) as (pid, ports):
         assert outside(pid) == set()
         assert {port for _, port in listening(pid)} >= {*ports}
@@ -146,11 +146,11 @@ def server(environment: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield server
 
 
-def test_a_kept_server_listens_on_loopback_alone(server: SparkServer) -> None:
+def test_a_server_listens_on_loopback_only(server: SparkServer) -> None:
     assert outside(server.pid) == set()
 
 
-def test_a_kept_server_authenticates_who_connects(server: SparkServer) -> None:
+def test_a_server_authenticates_clients(server: SparkServer) -> None:
     attached = subprocess.run(
         [sys.executable, "-c", DRIVER_PORT],
         env=os.environ | {"SPARK_REMOTE": server.url},
@@ -162,7 +162,7 @@ def test_a_kept_server_authenticates_who_connects(server: SparkServer) -> None:
     assert_authenticates(int(attached.stdout))
 
 
-def test_no_command_line_of_a_kept_server_shows_its_token(server: SparkServer) -> None:
+def test_no_command_line_of_a_server_contains_its_token(server: SparkServer) -> None:
     token = server.url.partition(";token=")[2]
     assert token
     shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(server.pid)]

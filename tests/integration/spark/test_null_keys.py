@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from support.null_keys import ROWS, make_old, mix
 
 
-def test_spark_reads_old_and_new_files_of_one_table(table, monkeypatch, spark):
+def test_spark_reads_old_and_new_files_of_a_table(table, monkeypatch, spark):
     make_old(table, monkeypatch)
     mix(table)
     read = spark.read.parquet(*DeltaTable(table.uri).file_uris())

@@ -1,4 +1,4 @@
-"""The scan of all rows by Spark, and what the doctor makes of it."""
+"""The scan of all rows by Spark, and the findings of the doctor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_rows(ward, spark) -> Callable:
 
 @pytest.fixture
 def numbers(ward) -> list[str]:
-    """Two shards, read in three commits; the sequence numbers of the first shard's records."""
+    """The sequence numbers of the first of two shards, which were read in three commits."""
     ward.create(2)
     put = []
     for _ in range(3):
@@ -33,7 +33,7 @@ def numbers(ward) -> list[str]:
     return put
 
 
-def test_the_scan_counts_what_each_commit_says_it_brought(ward, read_rows, numbers):
+def test_the_scan_counts_the_rows_that_each_commit_records(ward, read_rows, numbers):
     del numbers
     now, expected = ward.positions, {}
     while now.added:
@@ -49,22 +49,22 @@ def test_the_scan_counts_what_each_commit_says_it_brought(ward, read_rows, numbe
     assert found.duplicates == {}
 
 
-def test_the_rows_of_a_healthy_table_are_well_compacted_or_not(ward, read_rows, numbers):
+def test_a_healthy_table_has_no_problem_before_and_after_a_compaction(ward, read_rows, numbers):
     del numbers
     assert ward.levels(read_rows=read_rows)["rows"] == {"ok"}
     ward.delta.optimize.compact()
     assert ward.levels(read_rows=read_rows)["rows"] == {"ok"}
 
 
-def test_a_row_that_was_removed_is_found(ward, read_rows, numbers):
+def test_a_missing_row_is_found(ward, read_rows, numbers):
     ward.delta.delete(f"sequence_number = '{numbers[4]}'")
     ((check, shard, sentence),) = ward.problems(read_rows=read_rows)
     assert (check, shard) == ("rows", A)
     assert sentence.endswith(f"added 3 rows, 1 of them are missing; replay {numbers[3]} to {numbers[5]}")
-    assert ward.problems() == []  # only the rows tell
+    assert ward.problems() == []  # only the rows show it
 
 
-def test_a_row_that_is_there_twice_is_found_whatever_batch_it_carries(ward, read_rows, numbers):
+def test_a_duplicate_row_is_found_in_any_batch(ward, read_rows, numbers):
     table = ward.delta.to_pyarrow_table()
     row = table.filter([number == numbers[0] for number in table["sequence_number"].to_pylist()])
     index = row.schema.get_field_index("batch_id")
@@ -80,21 +80,21 @@ def test_a_row_that_is_there_twice_is_found_whatever_batch_it_carries(ward, read
     )
 
 
-def test_the_proof_of_all_rows_acquits_a_table_that_was_set_back(ward, read_rows, numbers):
+def test_the_rows_of_a_restored_and_replayed_table_are_complete(ward, read_rows, numbers):
     del numbers
     ward.delta.optimize.compact()
     ward.delta.restore(ward.delta.version() - 1)
     assert ward.levels(read_rows=read_rows)["restore"] == {"info"}
 
 
-def test_a_table_that_was_set_back_lacks_the_rows_of_its_last_commit(ward, read_rows, numbers):
+def test_a_restored_table_lacks_the_rows_of_its_last_commit(ward, read_rows, numbers):
     del numbers
     ward.delta.restore(ward.delta.version() - 1)
     found = [(check, shard) for check, shard, _ in ward.problems(read_rows=read_rows)]
     assert found == [("rows", A), ("rows", B), ("restore", None)]
 
 
-def test_what_a_replay_filled_in_is_accounted_for(ward, read_rows, numbers):
+def test_rows_that_a_replay_added_are_accounted_for(ward, read_rows, numbers):
     batch_id = 1 << 60
     stats = ward.positions.added[A]
     table = ward.delta.to_pyarrow_table()

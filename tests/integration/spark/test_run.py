@@ -1,4 +1,4 @@
-"""A run: plan, land, commit, and what became of each shard."""
+"""A run in Spark: plan, read, commit, and the outcome of each shard."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def states(result):
 
 
 def fail_shard(faults, shard_id, pages=0):
-    """Refuse a shard's GetRecords after some pages."""
+    """Make a shard's GetRecords fail after some pages."""
     faults.fail(status=400, code="AccessDeniedException", shard_id=shard_id, after=pages)
 
 
-# What lands
+# Rows
 
 
-def test_run_lands_every_record_and_tells_of_each_shard(bench):
+def test_a_run_commits_every_record_and_reports_each_shard(bench):
     first, second = bench.create(2)
     bench.put(1, 22)
     bench.put(333, part=0.5)
@@ -53,7 +53,7 @@ def test_run_lands_every_record_and_tells_of_each_shard(bench):
     assert result.version == bench.version
 
 
-def test_next_run_lands_what_came_since_and_nothing_twice(bench):
+def test_the_next_run_commits_new_records_only(bench):
     bench.create(2)
     bench.put(0, 1)
     bench.run()
@@ -63,7 +63,7 @@ def test_next_run_lands_what_came_since_and_nothing_twice(bench):
     assert bench.items == [0, 1, 2, 3]
 
 
-def test_rows_carry_stream_shard_and_the_plans_batch(bench):
+def test_rows_contain_the_stream_the_shard_and_the_batch_id(bench):
     (shard,) = bench.create()
     bench.put(0)
     plan = bench.plan()
@@ -76,7 +76,7 @@ def test_rows_carry_stream_shard_and_the_plans_batch(bench):
     ]
 
 
-def test_bounded_runs_land_a_backlog_in_steps(bench):
+def test_bounded_runs_read_a_backlog_in_steps(bench):
     bench.create()
     bench.put(*range(5))
     steps = []
@@ -86,7 +86,7 @@ def test_bounded_runs_land_a_backlog_in_steps(bench):
     assert steps == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
 
 
-def test_many_shards_share_a_tasks_files(bench):
+def test_the_shards_of_a_task_share_its_files(bench):
     shards = bench.create(20)
     for number in range(20):
         bench.put(number, part=(number + 0.5) / 20)
@@ -97,7 +97,7 @@ def test_many_shards_share_a_tasks_files(bench):
     assert {shard for shard, outcome in result.outcomes.items() if outcome.files == 1} == set(shards)
 
 
-def test_asked_shards_alone_are_read(bench, faults):
+def test_only_the_requested_shards_are_read(bench, faults):
     first, second = bench.create(2)
     bench.put(0)
     bench.put(1, part=0.5)
@@ -107,7 +107,7 @@ def test_asked_shards_alone_are_read(bench, faults):
     assert faults.count("GetRecords", first) == 0
 
 
-def test_idle_rerun_makes_no_commit(bench):
+def test_a_run_without_new_records_makes_no_commit(bench):
     bench.create(2)
     bench.put(0)
     bench.run()
@@ -118,7 +118,7 @@ def test_idle_rerun_makes_no_commit(bench):
     assert set(states(result).values()) == {ShardState.COMMITTED}
 
 
-def test_idle_shards_tip_time_is_committed_anew_after_an_hour(bench):
+def test_the_tip_time_of_an_idle_shard_is_committed_again_after_an_hour(bench):
     (shard,) = bench.create()
     bench.put(0)
     bench.run()
@@ -131,7 +131,7 @@ def test_idle_shards_tip_time_is_committed_anew_after_an_hour(bench):
     assert bench.items == [0]
 
 
-def test_record_that_arrives_after_the_planned_time_is_the_next_runs(bench):
+def test_a_record_that_arrives_after_the_planned_time_is_left_to_the_next_run(bench):
     bench.create()
     bench.put(0)
     plan = bench.plan()
@@ -143,7 +143,7 @@ def test_record_that_arrives_after_the_planned_time_is_the_next_runs(bench):
     assert bench.items == [0, 1]
 
 
-# Where a stream begins
+# Start positions
 
 
 def test_latest_is_frozen_at_the_first_plan(bench):
@@ -157,7 +157,7 @@ def test_latest_is_frozen_at_the_first_plan(bench):
     assert bench.items == [1, 2]
 
 
-def test_frozen_start_outlives_a_run_that_never_read(bench):
+def test_a_frozen_start_outlives_a_run_that_read_nothing(bench):
     (shard,) = bench.create()
     bench.put(0)
     bench.later(seconds=5)
@@ -170,7 +170,7 @@ def test_frozen_start_outlives_a_run_that_never_read(bench):
     assert bench.items == [1]
 
 
-def test_first_plan_freezes_every_listed_shard_also_those_not_asked(bench):
+def test_the_first_plan_freezes_shards_that_were_not_requested_too(bench):
     first, second = bench.create(2)
     bench.later(seconds=5)
     bench.run([first], start="LATEST")
@@ -181,7 +181,7 @@ def test_first_plan_freezes_every_listed_shard_also_those_not_asked(bench):
     assert bench.items == [1]
 
 
-def test_empty_read_leaves_the_frozen_time(bench):
+def test_an_empty_read_keeps_the_frozen_time(bench):
     (shard,) = bench.create()
     bench.later(seconds=5)
     bench.run(start="LATEST")
@@ -192,7 +192,7 @@ def test_empty_read_leaves_the_frozen_time(bench):
     assert frozen.kind is PositionKind.AT_TIMESTAMP
 
 
-def test_shards_listed_after_the_freeze_are_read_from_their_first_record(bench):
+def test_shards_listed_after_the_freeze_start_at_trim_horizon(bench):
     (parent,) = bench.create()
     bench.put(0)
     bench.later(seconds=5)
@@ -216,7 +216,7 @@ def test_narrowed_bounds_cannot_widen(bench):
     assert plan.narrowed(wide).ranges == plan.ranges
 
 
-def test_narrowed_bounds_are_the_tighter_of_both(bench):
+def test_narrowed_bounds_are_the_smaller_of_both(bench):
     (shard,) = bench.create()
     plan = bench.plan(max_records=2, max_bytes=10)
     until = plan.ranges[shard].bounds.until
@@ -226,7 +226,7 @@ def test_narrowed_bounds_are_the_tighter_of_both(bench):
     assert narrowed.ranges[shard].start == plan.ranges[shard].start
 
 
-def test_narrowed_plan_lands_less_and_the_next_run_the_rest(bench):
+def test_a_narrowed_plan_leaves_the_rest_to_the_next_run(bench):
     bench.create()
     bench.put(*range(4))
     bench.execute(bench.plan().narrowed(Bounds(max_records=1)))
@@ -235,7 +235,7 @@ def test_narrowed_plan_lands_less_and_the_next_run_the_rest(bench):
     assert bench.items == [0, 1, 2, 3]
 
 
-def test_asked_until_is_kept_when_it_is_before_now(bench):
+def test_an_end_before_now_is_kept(bench):
     (shard,) = bench.create()
     until = datetime(2026, 1, 1, tzinfo=UTC)
     assert bench.plan(until=until).ranges[shard].bounds.until == until
@@ -244,7 +244,7 @@ def test_asked_until_is_kept_when_it_is_before_now(bench):
 # Parents and children
 
 
-def test_parents_then_children_in_one_run(bench, faults):
+def test_parents_and_children_are_read_in_one_run(bench, faults):
     (parent,) = bench.create()
     bench.put(*range(3))
     children = bench.split(parent)
@@ -257,7 +257,7 @@ def test_parents_then_children_in_one_run(bench, faults):
     assert parent not in order[order.count(parent) :]
 
 
-def test_grandchildren_are_landed_in_the_same_run(bench):
+def test_grandchildren_are_read_in_the_same_run(bench):
     (parent,) = bench.create()
     bench.put(0)
     child, _ = bench.split(parent)
@@ -269,7 +269,7 @@ def test_grandchildren_are_landed_in_the_same_run(bench):
     assert result.errors == {}
 
 
-def test_child_waits_while_its_parent_is_bounded(bench, faults):
+def test_a_child_waits_if_a_bound_ends_its_parent(bench, faults):
     (parent,) = bench.create()
     bench.put(*range(3))
     children = bench.split(parent)
@@ -284,7 +284,7 @@ def test_child_waits_while_its_parent_is_bounded(bench, faults):
     assert bench.items == [0, 1, 2, 3]
 
 
-def test_child_asked_without_its_parent_waits(bench, faults):
+def test_a_child_requested_without_its_parent_waits(bench, faults):
     (parent,) = bench.create()
     children = bench.split(parent)
     bench.put(0)
@@ -294,7 +294,7 @@ def test_child_asked_without_its_parent_waits(bench, faults):
     assert bench.items == []
 
 
-def test_child_waits_while_its_parent_fails(bench, faults):
+def test_a_child_waits_for_its_failed_parent(bench, faults):
     (parent,) = bench.create()
     bench.put(0)
     children = bench.split(parent)
@@ -303,7 +303,7 @@ def test_child_waits_while_its_parent_fails(bench, faults):
     assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
 
 
-def test_merged_shard_waits_for_both_parents(bench):
+def test_a_merged_shard_waits_for_both_parents(bench):
     first, second = bench.create(2)
     bench.put(0)
     bench.put(1, part=0.5)
@@ -315,7 +315,7 @@ def test_merged_shard_waits_for_both_parents(bench):
     assert bench.items == [0, 1, 2]
 
 
-def test_finished_shard_is_never_read_again(bench, faults):
+def test_a_finished_shard_is_never_read_again(bench, faults):
     (parent,) = bench.create()
     bench.put(0)
     bench.split(parent)
@@ -326,7 +326,7 @@ def test_finished_shard_is_never_read_again(bench, faults):
     assert faults.count("GetShardIterator", parent) == faults.count("GetRecords", parent) == 0
 
 
-def test_finished_shard_stays_finished_when_it_is_no_longer_listed(bench, faults):
+def test_a_finished_shard_stays_finished_when_it_is_no_longer_listed(bench, faults):
     (parent,) = bench.create()
     bench.put(0)
     children = bench.split(parent)
@@ -338,11 +338,11 @@ def test_finished_shard_stays_finished_when_it_is_no_longer_listed(bench, faults
     assert bench.items == [0, 1]
 
 
-# What does not go well
+# Failures
 
 
 def hide(faults, shard_id):
-    """List a shard no more."""
+    """Remove a shard from the list."""
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
@@ -351,7 +351,7 @@ def hide(faults, shard_id):
     )
 
 
-def test_unknown_shard_is_refused_and_its_neighbours_commit(bench):
+def test_an_unknown_shard_fails_and_the_others_commit(bench):
     (shard,) = bench.create()
     bench.put(0)
     result = bench.run([shard, "shardId-000000000099"])
@@ -360,7 +360,7 @@ def test_unknown_shard_is_refused_and_its_neighbours_commit(bench):
     assert bench.items == [0]
 
 
-def test_vanished_shard_is_refused_with_its_position_and_its_neighbours_commit(bench, faults):
+def test_a_vanished_shard_fails_with_its_position_and_the_others_commit(bench, faults):
     first, second = bench.create(2)
     bench.put(0, 2)
     bench.run(max_records=1)
@@ -376,7 +376,7 @@ def test_vanished_shard_is_refused_with_its_position_and_its_neighbours_commit(b
     assert bench.positions.shards[first].position == position
 
 
-def test_child_of_a_vanished_parent_waits(bench, faults):
+def test_a_child_of_a_vanished_parent_waits(bench, faults):
     (parent,) = bench.create()
     bench.put(0, 1)
     children = bench.split(parent)
@@ -386,7 +386,7 @@ def test_child_of_a_vanished_parent_waits(bench, faults):
     assert states(result) == {parent: ShardState.FAILED} | dict.fromkeys(children, ShardState.WAITING)
 
 
-def test_failing_shard_keeps_what_it_had_and_its_neighbours_commit(bench, faults):
+def test_a_failed_shard_commits_what_it_has_read_and_so_do_the_others(bench, faults):
     first, second = bench.create(2)
     bench.put(*range(4))
     bench.put(4, 5, part=0.5)
@@ -403,7 +403,7 @@ def test_failing_shard_keeps_what_it_had_and_its_neighbours_commit(bench, faults
     assert bench.items == list(range(6))
 
 
-def test_cut_iterator_body_of_one_shard_does_not_hold_back_its_neighbours(bench, faults):
+def test_a_truncated_iterator_response_of_one_shard_does_not_delay_the_others(bench, faults):
     first, second = bench.create(2)
     bench.put(0)
     bench.put(1, part=0.5)
@@ -411,7 +411,7 @@ def test_cut_iterator_body_of_one_shard_does_not_hold_back_its_neighbours(bench,
     assert states(bench.run()) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
 
 
-def test_shard_that_another_run_moved_is_a_conflict_and_its_neighbours_commit(bench):
+def test_a_shard_that_another_run_moved_is_a_conflict_and_the_others_commit(bench):
     first, second = bench.create(2)
     bench.put(0)
     bench.put(1, part=0.5)
@@ -424,7 +424,7 @@ def test_shard_that_another_run_moved_is_a_conflict_and_its_neighbours_commit(be
     assert bench.items == [0, 1]
 
 
-def test_recreated_stream_is_refused_at_the_plan(bench):
+def test_a_recreated_stream_is_refused_by_the_plan(bench):
     bench.create()
     bench.run()
     bench.kinesis.delete_stream(StreamName=bench.stream)
@@ -433,7 +433,7 @@ def test_recreated_stream_is_refused_at_the_plan(bench):
         bench.plan()
 
 
-def test_stream_recreated_after_the_plan_adds_nothing(bench):
+def test_a_stream_recreated_after_the_plan_adds_nothing(bench):
     bench.create()
     plan = bench.plan()
     bench.kinesis.delete_stream(StreamName=bench.stream)
@@ -445,7 +445,7 @@ def test_stream_recreated_after_the_plan_adds_nothing(bench):
 
 
 @pytest.mark.parametrize("death", ["raises", "exits"])
-def test_task_attempt_that_dies_after_writing_doubles_nothing(bench, monkeypatch, death):
+def test_a_task_attempt_that_dies_after_its_writes_adds_no_duplicate(bench, monkeypatch, death):
     bench.create(2)
     bench.put(*range(3))
     bench.put(3, 4, part=0.5)
@@ -476,7 +476,7 @@ def test_task_attempt_that_dies_after_writing_doubles_nothing(bench, monkeypatch
     assert len(list(Path(bench.table.uri).glob("arrival_date=*/*.parquet"))) == 3
 
 
-def test_run_that_dies_before_its_commit_leaves_no_row_and_the_next_lands_all(bench, monkeypatch):
+def test_a_run_that_dies_before_its_commit_leaves_everything_to_the_next_run(bench, monkeypatch):
     bench.create()
     bench.put(0, 1)
     plan = bench.plan()
@@ -493,17 +493,17 @@ def test_run_that_dies_before_its_commit_leaves_no_row_and_the_next_lands_all(be
     assert bench.items == [0, 1]
 
 
-# Plans that cannot be meant
+# Invalid plans
 
 
-def test_start_in_the_future_is_refused_before_anything_is_frozen(bench):
+def test_a_start_in_the_future_is_refused_before_the_freeze(bench):
     bench.create()
     with pytest.raises(InvalidInput, match="not in the past"):
         bench.plan(start="AT_TIMESTAMP:2099-01-01T00:00:00Z")
     bench.plan()
 
 
-def test_shard_that_the_body_left_out_is_no_finished_one(bench):
+def test_a_shard_that_a_custom_asset_left_out_is_not_finished(bench):
     first, second = bench.create(2)
     bench.put(0)
     plan = bench.plan()
@@ -511,7 +511,7 @@ def test_shard_that_the_body_left_out_is_no_finished_one(bench):
     assert states(bench.execute(left)) == {first: ShardState.FAILED, second: ShardState.COMMITTED}
 
 
-def test_spark_failure_is_told_in_one_line(spark):
+def test_a_failure_of_spark_is_reported_in_one_line(spark):
     def boom(batches):
         raise ValueError("no room on the disk")
         yield from batches

@@ -1,4 +1,4 @@
-"""A Spark that is kept: `SparkServer`, `kinesis-assets spark`, and the runs that attach to it."""
+"""A Spark server that outlives runs: `SparkServer`, `kinesis-assets spark`, and runs that connect to it."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ SECONDS = 120
 
 
 def awaited(check, what):
-    """What a look gives, as soon as it gives something."""
+    """Wait until a check returns something, and return it."""
     deadline = time.monotonic() + SECONDS
     while not (found := check()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.1)  # between two looks
+        time.sleep(0.1)  # between two checks
     return found
 
 
 def processes_with(marker, told="environ"):
-    """The processes that have a marker in their environment, or another file that tells of them."""
+    """Return the processes with a marker in their environment, or in another of their files in /proc."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if marker.encode() in (process / told).read_bytes():
                 found.add(int(process.name))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # it has ended, or is another user's
+            continue  # the process has ended, or belongs to another user
     return found
 
 
 @pytest.fixture
 def marker():
-    """In the environment of all that a test starts of a server; what is left of it in the end is killed."""
+    """A value in the environment of all processes of a test's server, which are killed at the end."""
     marker = uuid4().hex
     yield marker
     for pid in processes_with(marker):
@@ -73,7 +73,7 @@ def server(environment, tmp_path_factory):
 
 @pytest.fixture
 def start(settings, tmp_path):
-    """Starts a run of a stream into a table of its name, on a server."""
+    """Starts a run on a server, of a stream into a table with its name."""
 
     def started(url, stream):
         options = ["--table", str(tmp_path / stream), "--endpoint-url", str(settings.endpoint_url), "--json"]
@@ -108,7 +108,7 @@ def rows(table):
 # Runs on the server
 
 
-def test_runs_side_by_side_land_on_one_server(server, start, kinesis, stream, tmp_path):
+def test_concurrent_runs_share_a_server(server, start, kinesis, stream, tmp_path):
     streams = [f"{stream}-{number}" for number in range(2)]
     for name in streams:
         put(kinesis, name, 100, shards=3)
@@ -119,11 +119,9 @@ def test_runs_side_by_side_land_on_one_server(server, start, kinesis, stream, tm
     assert [rows(tmp_path / name) for name in streams] == [list(range(100))] * 2
 
 
-def test_a_run_that_is_told_to_stop_commits_what_the_server_has_read(
-    server, start, kinesis, stream, faults, tmp_path
-):
+def test_a_stopped_run_commits_what_the_server_has_read(server, start, kinesis, stream, faults, tmp_path):
     put(kinesis, stream, 300)
-    faults.page_size(1)  # a minute of pages
+    faults.page_size(1)  # reading all pages takes a minute
     run = start(server.url, stream)
     awaited(lambda: faults.count("GetRecords") >= 5 or run.poll() is not None, "no page was read")
     run.send_signal(signal.SIGTERM)
@@ -134,7 +132,7 @@ def test_a_run_that_is_told_to_stop_commits_what_the_server_has_read(
     assert rows(tmp_path / stream) == list(range(shard["rows"]))
 
 
-def test_a_command_on_the_server_prints_nothing_of_sparks_own(server, settings, kinesis, stream, tmp_path):
+def test_a_command_on_the_server_prints_nothing_of_spark(server, settings, kinesis, stream, tmp_path):
     put(kinesis, stream, 1)
     place = ["--table", str(tmp_path / "table"), "--endpoint-url", settings.endpoint_url]
     done = subprocess.run(
@@ -153,7 +151,7 @@ def test_a_command_on_the_server_prints_nothing_of_sparks_own(server, settings, 
 
 
 def on_the_server(url, work):
-    """What a process says that runs a script with SPARK_REMOTE, as JSON."""
+    """Run a script in a process with SPARK_REMOTE, and return its JSON output."""
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("on_server.py"), work],
         env=os.environ | {"SPARK_REMOTE": url, "http_proxy": "http://127.0.0.1:9"},  # not for this
@@ -166,11 +164,11 @@ def on_the_server(url, work):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_resource_attaches_whatever_its_master_is_and_its_session_ends_with_it(server):
+def test_a_resource_connects_with_any_master_and_ends_its_session(server):
     assert on_the_server(server.url, "sessions") == {"tasks": 2, "other": True, "before": 2, "after": 1}
 
 
-def test_a_landing_on_the_server_can_be_ended_from_another_thread(server):
+def test_a_job_on_the_server_can_be_interrupted_from_another_thread(server):
     told = on_the_server(server.url, "interrupted")
     assert told["error"].startswith("LandingFailed: stream any: the Spark job failed, nothing was committed")
     assert told["seconds"] < 30
@@ -184,12 +182,12 @@ def test_workers_outlive_sessions(server):
 # The server
 
 
-def test_without_its_token_the_server_answers_nobody(server):
+def test_the_server_rejects_clients_without_its_token(server):
     with pytest.raises(LandingFailed, match=r"no Spark Connect server responds at sc://localhost:\d+, "):
         require_answer(server.url.split(";")[0])
 
 
-def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, stream, tmp_path):
+def test_an_unresponsive_server_is_reported_before_anything_is_read(start, kinesis, stream, tmp_path):
     put(kinesis, stream, 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -201,7 +199,7 @@ def test_what_does_not_answer_is_told_before_anything_is_landed(start, kinesis, 
     assert not list((tmp_path / stream).rglob("*.parquet"))
 
 
-def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_asked_of_it(server, monkeypatch):
+def test_a_server_with_other_code_of_the_package_is_refused(server, monkeypatch):
     require_answer(server.url)
     monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     with pytest.raises(
@@ -211,27 +209,27 @@ def test_a_server_with_other_code_of_the_package_is_told_before_anything_is_aske
     assert "token" not in str(told.value)
 
 
-def test_a_server_that_does_not_tell_its_code_is_taken_as_it_is(server, monkeypatch):
+def test_a_server_that_does_not_report_its_code_is_accepted(server, monkeypatch):
     monkeypatch.setattr(connect, "CODE_SETTING", "spark.kinesis_assets.unknown")
     monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     require_answer(server.url)
 
 
 def children(pid, command):
-    """The processes that a process has started, of those that run a command."""
+    """Return the child processes of a process that run a command."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             name, _, fields = (process / "stat").read_text().partition("(")[2].rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the process has ended
         if name == command and int(fields.split()[1]) == pid:
             found.append(int(process.name))
     return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_path):
+def test_a_server_whose_java_was_killed_is_restarted_under_the_same_url(tmp_path):
     said = []
     with SparkServer(tmp_path / "log") as server:
         url, keeper = server.url, Supervisor(server, said.append)
@@ -246,7 +244,7 @@ def test_a_server_whose_java_was_killed_is_started_anew_under_the_same_url(tmp_p
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, monkeypatch, marker):
+def test_a_server_whose_java_hangs_is_restarted_under_the_same_url(tmp_path, monkeypatch, marker):
     monkeypatch.setenv("KINESIS_ASSETS_TEST", marker)
     said = []
     with SparkServer(tmp_path / "log", unresponsive_seconds=5.0) as server:
@@ -264,17 +262,17 @@ def test_a_server_whose_java_hangs_is_started_anew_under_the_same_url(tmp_path, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_server_whose_java_hangs_when_its_keeper_ends_is_killed(tmp_path):
+def test_a_server_whose_java_hangs_is_killed_when_its_supervisor_ends(tmp_path):
     with SparkServer(tmp_path / "log", seconds_to_archive=1.0) as server:
         (java,) = children(server.pid, "java")
         os.kill(java, signal.SIGSTOP)
-        server._process.stdin.close()  # as where this process is killed
+        server._process.stdin.close()  # as if this process were killed
         failed = awaited(server.failed, "the server did not end")
         assert "ended with status -9: " in str(failed)
         awaited(lambda: not Path(f"/proc/{java}").exists(), "Java did not end")
 
 
-def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, monkeypatch):
+def test_a_server_that_responds_is_alive_even_if_the_code_has_changed(server, monkeypatch):
     ended, asked = [], threading.Event()
     monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     monkeypatch.setattr(os, "killpg", lambda *_: ended.append(not asked.is_set()))
@@ -287,7 +285,7 @@ def test_a_server_that_answers_is_not_silent_whatever_code_there_is_now(server, 
     assert (watched, ended) == (True, [False])
 
 
-def test_a_taken_port_is_told(tmp_path):
+def test_a_port_in_use_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidInput, match=rf"^port {port}: .*; choose another port$"):
@@ -295,7 +293,7 @@ def test_a_taken_port_is_told(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_the_java_options_of_the_site_are_the_servers_too(tmp_path, monkeypatch):
+def test_the_server_uses_the_configured_java_options(tmp_path, monkeypatch):
     option = f"-Dof.the.site={uuid4()}"
     (tmp_path / "spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {option}\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -303,7 +301,7 @@ def test_the_java_options_of_the_site_are_the_servers_too(tmp_path, monkeypatch)
         assert processes_with(option, "cmdline")
 
 
-def test_a_server_that_does_not_come_up_is_told_with_what_it_said_last(tmp_path, monkeypatch):
+def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path, monkeypatch):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(
@@ -317,7 +315,7 @@ def test_a_server_that_does_not_come_up_is_told_with_what_it_said_last(tmp_path,
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_a_server_ends_with_who_kept_it_and_a_run_in_the_middle_says_so(
+def test_a_server_ends_with_its_supervisor_and_an_active_run_reports_it(
     start, kinesis, stream, faults, tmp_path, marker
 ):
     put(kinesis, stream, 300)
@@ -332,7 +330,7 @@ def test_a_server_ends_with_who_kept_it_and_a_run_in_the_middle_says_so(
             (url,) = re.findall(
                 r"^export SPARK_REMOTE='(sc://localhost:\d+/;token=\S+)'$", keeper.stdout.readline()
             )
-            faults.page_size(1)  # a minute of pages
+            faults.page_size(1)  # reading all pages takes a minute
             run = start(url, stream)
             awaited(lambda: faults.count("GetRecords") >= 5 or run.poll() is not None, "no page was read")
             assert len(processes_with(marker)) > 2

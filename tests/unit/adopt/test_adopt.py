@@ -1,9 +1,8 @@
-"""A table whose rows are taken as they are: a copy without positions, and one that was restored."""
+"""Adopting a copy of the rows of a table, which has no positions."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,16 +18,11 @@ from kinesis_assets.errors import (
     InvalidInput,
     PositionsMissing,
     ShardListIncomplete,
-    StreamRecreated,
     TableOfAnotherStream,
-    TableRewritten,
     TableUnsuitable,
 )
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.seek.run import seek
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
@@ -43,16 +37,16 @@ def copy(bench, rows: pa.Table | None = None) -> None:
     bench.table = PositionedTable(uri)
 
 
-def whole(*items: int) -> bytes:
+def aggregate_of(*items: int) -> bytes:
     return aggregate(UserRecord("k", str(item).encode(), "0") for item in items)
 
 
-def log_of(bench) -> int:
+def version_of(bench) -> int:
     return DeltaTable(bench.table.uri).version()
 
 
 def without(faults, *shard_ids, **which) -> None:
-    """Leave shards out of the list."""
+    """Omit shards from the list."""
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
@@ -63,7 +57,7 @@ def without(faults, *shard_ids, **which) -> None:
 
 
 def copy_of_a_split(bench) -> str:
-    """A copy of a table with rows of a parent and its children; the parent's id."""
+    """Continue with a copy of a table with rows of a parent and its children. Return the id of the parent."""
     (parent,) = bench.create()
     bench.put(1)
     bench.split(parent)
@@ -76,10 +70,10 @@ def copy_of_a_split(bench) -> str:
     return parent
 
 
-# A copy
+# Copies
 
 
-def test_a_copy_goes_on_where_its_rows_end(bench):
+def test_runs_continue_after_the_newest_rows_of_a_copy(bench):
     bench.create(2)
     bench.put(1, 2)
     bench.put(3, part=0.5)
@@ -104,10 +98,10 @@ def test_the_plan_changes_nothing(bench):
     copy(bench)
     result = bench.adopt(apply=False)
     assert (result.applied, len(result.shards)) == (False, 1)
-    assert log_of(bench) == 0
+    assert version_of(bench) == 0
 
 
-def test_who_did_it_and_whose_the_table_is_are_recorded(bench):
+def test_the_user_and_the_owner_of_the_table_are_recorded(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -118,21 +112,21 @@ def test_who_did_it_and_whose_the_table_is_are_recorded(bench):
     assert properties[OWNER] == bench.client.describe().identity.arn
 
 
-@pytest.mark.parametrize("taken", [1, 2, 3])
-def test_an_aggregate_that_is_there_in_part_is_read_to_its_end(bench, taken):
+@pytest.mark.parametrize("copied", [1, 2, 3])
+def test_a_partly_copied_aggregate_is_read_to_its_end(bench, copied):
     bench.create()
-    bench.put(whole(1, 2, 3))
-    bench.run(max_records=taken)
+    bench.put(aggregate_of(1, 2, 3))
+    bench.run(max_records=copied)
     copy(bench)
     bench.adopt()
     sub = bench.at(bench.shard_ids[0]).position.sub_sequence_number
-    assert sub == (None if taken == 3 else taken - 1)
+    assert sub == (None if copied == 3 else copied - 1)
     bench.put(4)
     bench.run()
     assert bench.items == [1, 2, 3, 4]
 
 
-def test_numbers_of_different_lengths_are_compared_as_numbers(bench):
+def test_sequence_numbers_of_different_lengths_are_compared_as_numbers(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -146,7 +140,7 @@ def test_numbers_of_different_lengths_are_compared_as_numbers(bench):
     assert bench.at(shard_id).position == Position.after(number)
 
 
-def test_a_shard_without_rows_begins_at_its_oldest_record(bench):
+def test_a_shard_without_rows_starts_at_the_trim_horizon(bench):
     first, second = bench.create(2)
     bench.put(1)
     bench.run()
@@ -158,7 +152,7 @@ def test_a_shard_without_rows_begins_at_its_oldest_record(bench):
     assert bench.items == [1, 2]
 
 
-def test_one_list_that_lacks_a_shard_with_rows_is_requested_again(bench, faults):
+def test_a_list_without_a_shard_that_has_rows_is_requested_again(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -173,22 +167,22 @@ def test_one_list_that_lacks_a_shard_with_rows_is_requested_again(bench, faults)
     assert bench.at(parent).finished
 
 
-def test_lists_that_lack_a_shard_whose_rows_have_not_expired_are_refused(bench, faults):
+def test_adopting_fails_while_lists_miss_a_shard_with_unexpired_rows(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
     bench.split(parent)
     bench.run()
     copy(bench)
-    before = log_of(bench)
+    before = version_of(bench)
     bench.client.wait = lambda _: None
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     with pytest.raises(ShardListIncomplete, match=parent):
         bench.adopt()
-    assert log_of(bench) == before
+    assert version_of(bench) == before
 
 
-def test_a_shard_that_the_stream_no_longer_lists_is_finished_after_its_newest_row(bench):
+def test_an_expired_shard_is_finished_after_its_newest_row(bench):
     (parent,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
@@ -206,7 +200,7 @@ def test_a_shard_that_the_stream_no_longer_lists_is_finished_after_its_newest_ro
     assert not [finding for finding in findings if finding.level is Level.PROBLEM]
 
 
-def test_a_shorter_retention_counts_only_once_two_responses_have_it(bench, faults):
+def test_a_shorter_retention_is_used_only_if_two_responses_agree(bench, faults):
     parent = copy_of_a_split(bench)
     bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
     bench.later(hours=30)
@@ -228,7 +222,7 @@ def test_a_shorter_retention_counts_only_once_two_responses_have_it(bench, fault
         bench.adopt()
 
 
-def test_a_left_out_shard_that_can_still_be_read_is_not_finished(bench, faults):
+def test_a_missing_shard_that_can_still_be_read_is_not_finished(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     bench.run()
@@ -244,7 +238,7 @@ def test_a_left_out_shard_that_can_still_be_read_is_not_finished(bench, faults):
     assert not bench.at(parent).finished
 
 
-def test_a_finished_shard_that_a_later_list_shows_is_not_read_again(bench, faults):
+def test_a_finished_shard_that_is_listed_again_is_not_read(bench, faults):
     parent = copy_of_a_split(bench)
     bench.later(hours=30)
     bench.adopt()
@@ -259,12 +253,12 @@ def test_a_finished_shard_that_a_later_list_shows_is_not_read_again(bench, fault
     assert parent not in plan.ranges
 
 
-def test_a_parent_without_rows_that_is_left_out_of_a_young_streams_list_is_requested_again(bench, faults):
+def test_the_list_of_a_young_stream_is_requested_again_if_a_parent_without_rows_is_missing(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     children = bench.split(parent)
     bench.put(2)
-    # Only a child's rows are there: of the parent, nothing was copied.
+    # Only rows of a child are copied.
     bench.run()
     bench.run()
     rows = bench.arrow()
@@ -274,7 +268,7 @@ def test_a_parent_without_rows_that_is_left_out_of_a_young_streams_list_is_reque
     assert bench.positions.shards.keys() == {parent, *children}
 
 
-def test_a_parent_without_rows_is_requested_again_while_it_can_be_read(bench, faults):
+def test_the_list_is_requested_again_if_a_readable_parent_without_rows_is_missing(bench, faults):
     (parent,) = bench.create()
     bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=168)
     children = bench.split(parent)
@@ -288,7 +282,7 @@ def test_a_parent_without_rows_is_requested_again_while_it_can_be_read(bench, fa
     assert bench.positions.shards.keys() == {parent, *children}
 
 
-def test_when_a_shard_was_listed_open_is_recorded(bench):
+def test_the_time_at_which_a_shard_was_listed_open_is_recorded(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -298,7 +292,7 @@ def test_when_a_shard_was_listed_open_is_recorded(bench):
     assert abs(shard.listed_open - bench.now) < timedelta(seconds=2)
 
 
-def test_rows_that_came_before_are_no_problem_of_the_doctors(bench):
+def test_the_doctor_reports_no_problem_for_adopted_rows(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -313,7 +307,7 @@ def test_rows_that_came_before_are_no_problem_of_the_doctors(bench):
     assert not [finding for finding in findings if finding.level is Level.PROBLEM]
 
 
-# Refused
+# Errors
 
 
 def test_rows_of_another_stream_are_refused_and_nothing_is_changed(bench):
@@ -325,7 +319,7 @@ def test_rows_of_another_stream_are_refused_and_nothing_is_changed(bench):
     copy(bench, pa.concat_tables([rows, other]))
     with pytest.raises(TableUnsuitable, match="'another'"):
         bench.adopt()
-    assert log_of(bench) == 0
+    assert version_of(bench) == 0
 
 
 def test_a_table_of_another_stream_is_refused(bench):
@@ -339,7 +333,7 @@ def test_a_table_of_another_stream_is_refused(bench):
         bench.adopt()
 
 
-def test_where_there_is_nothing_to_adopt_nothing_is_done(bench):
+def test_adopting_fails_without_rows_to_adopt(bench):
     bench.create()
     bench.table.create_if_missing()
     with pytest.raises(InvalidInput, match="no rows"):
@@ -350,23 +344,23 @@ def test_where_there_is_nothing_to_adopt_nothing_is_done(bench):
         bench.adopt()
 
 
-def test_rows_that_come_between_the_plan_and_the_commit_end_it(bench, monkeypatch):
+def test_adopting_fails_if_rows_are_added_after_the_plan(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.run()
     copy(bench)
     commit = adopt_module._commit
 
-    def late(*arguments, **named):
+    def commit_after_change(*arguments, **named):
         write_deltalake(bench.table.uri, bench.arrow(), mode="append")
         commit(*arguments, **named)
 
-    monkeypatch.setattr(adopt_module, "_commit", late)
+    monkeypatch.setattr(adopt_module, "_commit", commit_after_change)
     with pytest.raises(CommitFailed, match="changed in the meantime"):
         bench.adopt()
 
 
-def test_the_rows_are_read_again_only_if_the_tables_files_changed(bench, monkeypatch):
+def test_rows_are_read_once_if_the_files_of_the_table_do_not_change(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.run()
@@ -383,7 +377,7 @@ def test_the_rows_are_read_again_only_if_the_tables_files_changed(bench, monkeyp
     assert (len(read), bench.positions.adopted) == (1, True)
 
 
-def test_a_compaction_between_the_plan_and_the_commit_does_not_end_it(bench, monkeypatch):
+def test_adopting_succeeds_if_the_table_is_compacted_after_the_plan(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.run()
@@ -394,157 +388,11 @@ def test_a_compaction_between_the_plan_and_the_commit_does_not_end_it(bench, mon
     write_deltalake(bench.table.uri, rows.slice(1), mode="append")
     commit = adopt_module._commit
 
-    def late(*arguments, **named):
+    def commit_after_change(*arguments, **named):
         assert DeltaTable(bench.table.uri).optimize.compact()["numFilesAdded"] == 1
         commit(*arguments, **named)
 
-    monkeypatch.setattr(adopt_module, "_commit", late)
+    monkeypatch.setattr(adopt_module, "_commit", commit_after_change)
     bench.adopt()
     bench.run()
     assert bench.items == [1, 2]
-
-
-# A restore
-
-
-def restored(bench) -> None:
-    bench.create()
-    bench.put(1)
-    bench.run()
-    before = log_of(bench)
-    bench.put(2)
-    bench.run()
-    DeltaTable(bench.table.uri).restore(before)
-    bench.put(3)
-
-
-def test_runs_go_on_after_a_restore_was_accepted(bench):
-    restored(bench)
-    with pytest.raises(TableRewritten):
-        bench.run()
-    positions = bench.positions
-    (rewrite,) = bench.adopt(apply=False).accepted
-    with pytest.raises(TableRewritten):
-        bench.run()
-    result = bench.adopt(by="ann")
-    assert result.accepted == [rewrite]
-    assert bench.positions == positions
-    amendment = bench.table.snapshot().amendment(positions.identity)
-    assert (amendment.accepted, amendment.by) == (rewrite.version, "ann")
-    bench.run()
-    assert bench.items == [1, 3]
-
-
-def test_a_restore_after_the_one_that_was_accepted_is_not_accepted_with_it(bench):
-    restored(bench)
-    bench.adopt()
-    bench.run()
-    DeltaTable(bench.table.uri).restore(0)
-    with pytest.raises(TableRewritten):
-        bench.run()
-    with pytest.raises(TableRewritten):
-        bench.run()
-
-
-@pytest.mark.parametrize("to", ["TRIM_HORIZON", "AT_TIMESTAMP", "AFTER_SEQUENCE_NUMBER"])
-def test_a_restore_of_rows_that_a_seek_removed_is_accepted_only_without_them(bench, to):
-    bench.create()
-    (first,) = bench.put(1)
-    bench.later(minutes=1)
-    bench.put(2)
-    bench.later(minutes=1)
-    bench.run()
-    before = log_of(bench)
-    oldest = bench.client.describe().service_time - timedelta(minutes=30)
-    argument = {"AT_TIMESTAMP": f":{oldest.isoformat()}", "AFTER_SEQUENCE_NUMBER": f":{first}"}.get(to, "")
-    target = Position.parse(f"{to}{argument}")
-    seek(bench.client, bench.table, to=target, shard_ids=None, by="ann", apply=True)
-    left, sought = bench.items, log_of(bench)
-    DeltaTable(bench.table.uri).restore(before)
-    for apply in (False, True):
-        with pytest.raises(TableUnsuitable, match=r"would add them again.*Restore the version before"):
-            bench.adopt(apply=apply)
-    with pytest.raises(TableRewritten):
-        bench.run()
-    DeltaTable(bench.table.uri).restore(sought)
-    assert bench.items == left != [1, 2]
-    bench.adopt()
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_a_restore_is_accepted_once_the_rows_that_a_seek_removed_are_deleted_again(bench):
-    bench.create(2)
-    bench.put(1)
-    bench.put(2, part=0.5)
-    bench.run()
-    before = log_of(bench)
-    shard_id = bench.shard_ids[1]
-    seek(bench.client, bench.table, to=BEGINNING, shard_ids=[shard_id], by="ann", apply=True)
-    DeltaTable(bench.table.uri).restore(before)
-    with pytest.raises(TableUnsuitable, match=shard_id):
-        bench.adopt()
-    DeltaTable(bench.table.uri).delete(f"shard_id = '{shard_id}'")
-    bench.adopt()
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_rows_before_the_time_that_a_seek_skipped_to_are_accepted(bench):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    before = log_of(bench)
-    bench.put(2)
-    bench.run()
-    bench.later(minutes=1)
-    now = bench.client.describe().service_time
-    target = Position.parse(f"AT_TIMESTAMP:{now.isoformat()}")
-    seek(bench.client, bench.table, to=target, shard_ids=None, by="ann", apply=True)
-    DeltaTable(bench.table.uri).restore(before)
-    bench.adopt()
-    bench.put(3)
-    bench.run()
-    assert bench.items == [1, 3]
-
-
-def test_a_restore_whose_entry_the_log_no_longer_has_is_accepted(bench):
-    restored(bench)
-    gone = log_of(bench)
-    DeltaTable(bench.table.uri).alter.set_table_properties({"delta.appendOnly": "false"})
-    DeltaTable(bench.table.uri).create_checkpoint()
-    Path(bench.table.uri, "_delta_log", f"{gone:020}.json").unlink()
-    with pytest.raises(TableRewritten):
-        bench.run()
-    (rewrite,) = bench.adopt().accepted
-    assert rewrite.version == gone
-    bench.run()
-    assert bench.items == [1, 3]
-    with pytest.raises(InvalidInput, match="nothing to adopt"):
-        bench.adopt()
-
-
-def test_a_restored_table_of_a_stream_that_was_recreated_is_accepted_and_begun_again(bench):
-    restart = ReadPolicy(on_recreated="restart")
-    restored(bench)
-    bench.kinesis.delete_stream(StreamName=bench.stream)
-    bench.later(minutes=1)
-    bench.create()
-    bench.put(4)
-    with pytest.raises(TableRewritten):
-        plan_run(bench.client, bench.table, asked=bench.shard_ids, policy=restart)
-    (rewrite,) = bench.adopt().accepted
-    plan = plan_run(bench.client, bench.table, asked=bench.shard_ids, policy=restart)
-    execute_run(land_group, bench.client, bench.table, plan)
-    assert (rewrite.operation, bench.items) == ("RESTORE", [1, 4])
-
-
-def test_a_table_of_an_older_stream_that_was_not_restored_is_refused(bench):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    bench.kinesis.delete_stream(StreamName=bench.stream)
-    bench.later(minutes=1)
-    bench.create()
-    with pytest.raises(StreamRecreated):
-        bench.adopt()

@@ -1,4 +1,4 @@
-"""The layout of the package: its folders import downwards, without cycles, and its modules stay small."""
+"""The layout of the package: folders import downwards only, without cycles, and modules stay small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.import_graph import EVERYWHERE, ROOT, cycle, folder, imports, may_i
 MOST_LINES = 350
 
 
-def test_no_modules_import_each_other():
+def test_modules_have_no_import_cycle():
     assert cycle() is None
 
 
@@ -31,9 +31,9 @@ def test_the_package_root_has_only_the_public_names_the_errors_and_the_definitio
 
 
 @pytest.mark.parametrize("module", sorted(EVERYWHERE & modules().keys()))
-def test_what_every_folder_may_import_imports_nothing_of_the_package(module):
+def test_modules_that_every_folder_may_import_import_nothing_of_the_package(module):
     assert imports()[module] == set()
 
 
-def test_the_picture_in_the_documentation_is_that_of_the_imports():
+def test_the_documented_flowchart_shows_the_actual_imports():
     assert f"```mermaid\n{picture()}\n```" in (ROOT.parent / "docs" / "architecture.md").read_text()

@@ -1,4 +1,4 @@
-"""`kinesis-assets adopt`: what it prints, what it leaves, and how it ends."""
+"""Output, effect and exit codes of `kinesis-assets adopt`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
@@ -25,7 +25,7 @@ FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
 
 @pytest.fixture
 def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[], str]:
-    """Puts a record to the first of two shards and lands it in the table; its sequence number."""
+    """Puts a record into the first of two shards, reads it, and returns its sequence number."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     project = StreamProject.from_settings(
         stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
@@ -43,16 +43,18 @@ def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[]
 
 
 @pytest.fixture
-def of_copy(of_stream: list[str], run: Callable[[], str], tmp_path: Path) -> list[str]:
-    """The options for a copy of the table's rows, of which there is one."""
+def copy_options(stream_options: list[str], run: Callable[[], str], tmp_path: Path) -> list[str]:
+    """The options that name a copy of the table with one row."""
     run()
     rows = DeltaTable(tmp_path / "table").to_pyarrow_table()
     write_deltalake(tmp_path / "copy", rows, partition_by=["arrival_date"])
-    return [str(tmp_path / "copy") if option == str(tmp_path / "table") else option for option in of_stream]
+    return [
+        str(tmp_path / "copy") if option == str(tmp_path / "table") else option for option in stream_options
+    ]
 
 
-def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: Run, of_copy, stream, tmp_path):
-    done = cli("adopt", *of_copy, "--json")
+def test_the_plan_of_a_copy_is_printed_and_changes_nothing(cli: RunCommand, copy_options, stream, tmp_path):
+    done = cli("adopt", *copy_options, "--json")
     assert done.exit_code == 0, done.err
     assert [list(line) for line in done.lines] == [FIELDS, FIELDS]
     (number,) = DeltaTable(tmp_path / "copy").to_pyarrow_table()["sequence_number"].to_pylist()
@@ -70,31 +72,31 @@ def test_the_plan_of_a_copy_is_printed_and_nothing_is_changed(cli: Run, of_copy,
     assert DeltaTable(tmp_path / "copy").version() == 0
 
 
-def test_what_is_applied_is_in_the_table(cli: Run, of_copy):
-    done = cli("adopt", *of_copy, "--by", "ann", "--apply", "--json")
+def test_an_applied_plan_is_in_the_table(cli: RunCommand, copy_options):
+    done = cli("adopt", *copy_options, "--by", "ann", "--apply", "--json")
     assert done.exit_code == 0, done.err
     assert all(line["applied"] for line in done.lines)
-    positions = cli("positions", *of_copy, "--json").by_shard
+    positions = cli("positions", *copy_options, "--json").by_shard
     assert {shard: row["position"] for shard, row in positions.items()} == {
         shard: row["position"] for shard, row in done.by_shard.items()
     }
 
 
-def test_a_restore_is_printed_and_accepted(cli: Run, of_stream, run, tmp_path):
+def test_a_restore_is_printed_and_accepted(cli: RunCommand, stream_options, run, tmp_path):
     run()
     before = DeltaTable(tmp_path / "table").version()
     run()
     DeltaTable(tmp_path / "table").restore(before)
-    done = cli("adopt", *of_stream, "--apply", "--json")
+    done = cli("adopt", *stream_options, "--apply", "--json")
     assert done.exit_code == 0, done.err
     (line,) = done.lines
     assert (line["version"], line["applied"]) == (before + 2, True)
     assert re.fullmatch(rf"version {before + 2} \(RESTORE, .+Z\)", line["state"])
-    assert cli("adopt", *of_stream).exit_code == 2
+    assert cli("adopt", *stream_options).exit_code == 2
 
 
-def test_where_there_is_nothing_to_adopt_it_ends_with_2(cli: Run, of_stream, run):
+def test_nothing_to_adopt_is_bad_input(cli: RunCommand, stream_options, run):
     run()
-    done = cli("adopt", *of_stream, "--apply")
+    done = cli("adopt", *stream_options, "--apply")
     assert (done.exit_code, done.out) == (2, "")
     assert re.fullmatch(r"Error: .+\n", done.err)

@@ -1,4 +1,4 @@
-"""`kinesis-assets doctor`: what it prints, and how it ends."""
+"""Output and exit codes of `kinesis-assets doctor`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.table.table import PositionedTable
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 A = "shardId-000000000000"
 CHECKS = ["table", "positions", "stream", "shards", "continuity", "log", "restore", "events", "files"]
 
 
 @pytest.fixture
-def brought(kinesis: Any, stream: str, settings, table: PositionedTable) -> PositionedTable:
-    """A table with ten records that nobody was told of."""
+def unreported(kinesis: Any, stream: str, settings, table: PositionedTable) -> PositionedTable:
+    """A table with ten records without events."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
     kinesis.put_records(StreamName=stream, Records=entries)
@@ -45,9 +45,9 @@ def instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.Dag
         yield instance
 
 
-@pytest.mark.usefixtures("brought")
-def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: Run, of_stream, stream):
-    done = cli("doctor", *of_stream, "--json")
+@pytest.mark.usefixtures("unreported")
+def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: RunCommand, stream_options, stream):
+    done = cli("doctor", *stream_options, "--json")
     assert done.exit_code == 0
     assert [line["check"] for line in done.lines] == CHECKS
     assert {line["level"] for line in done.lines if line["check"] != "events"} == {"ok"}
@@ -55,30 +55,30 @@ def test_a_healthy_table_exits_0_with_a_line_for_each_check(cli: Run, of_stream,
     assert {line["stream"] for line in done.lines} == {stream}
 
 
-@pytest.mark.usefixtures("brought")
-def test_without_a_home_events_are_not_checked(cli: Run, of_stream):
-    (line,) = (line for line in cli("doctor", *of_stream, "--json").lines if line["check"] == "events")
+@pytest.mark.usefixtures("unreported")
+def test_events_are_not_checked_without_dagster_home(cli: RunCommand, stream_options):
+    (line,) = (line for line in cli("doctor", *stream_options, "--json").lines if line["check"] == "events")
     assert line["level"] == "info"
     assert "DAGSTER_HOME" in line["sentence"]
 
 
-@pytest.mark.usefixtures("brought")
-def test_missing_events_are_added_unless_it_is_a_dry_run(cli: Run, of_stream, stream, instance):
+@pytest.mark.usefixtures("unreported")
+def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream_options, stream, instance):
     def told() -> int:
         return len(instance.fetch_materializations(raw_key(stream), limit=10).records)
 
-    dry = cli("doctor", *of_stream, "--dry-run")
+    dry = cli("doctor", *stream_options, "--dry-run")
     assert (dry.exit_code, told()) == (1, 0)
     assert "10 rows were committed without an event" in dry.out
 
-    assert cli("doctor", *of_stream).exit_code == 0
-    assert cli("doctor", *of_stream, "--dry-run").exit_code == 0
+    assert cli("doctor", *stream_options).exit_code == 0
+    assert cli("doctor", *stream_options, "--dry-run").exit_code == 0
     assert told() == 1
 
 
-def test_a_problem_is_a_line_for_a_person_too(cli: Run, of_stream, kinesis, stream):
+def test_a_problem_is_one_line_in_the_default_output(cli: RunCommand, stream_options, kinesis, stream):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = cli("doctor", *of_stream)
+    done = cli("doctor", *stream_options)
     assert done.exit_code == 1
     header, line = done.out.splitlines()
     assert header.split() == ["check", "shard", "level", "sentence"]

@@ -1,4 +1,4 @@
-"""A command whose extra is not installed names what is missing and how to install it, in one line."""
+"""A command whose extra is not installed reports how to install it in one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     done = cli(command)
     assert done.exit_code == 2
-    assert f"{module}: not installed" in one_line(done.err)
+    assert f"{module}: not installed" in single_line_error(done.err)
     assert f"pip install 'kinesis-assets[{extra}]'" in done.err
 
 

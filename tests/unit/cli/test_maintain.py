@@ -1,4 +1,4 @@
-"""`kinesis-assets maintain`: what it prints, and how it ends."""
+"""Output and exit codes of `kinesis-assets maintain`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COLUMNS = ["stream", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
 
 @pytest.fixture
-def made(kinesis, stream, settings, table):
-    """The stream and its table, without a row."""
+def empty_table(kinesis, stream, settings, table):
+    """A stream and its table without rows."""
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     listing = StreamClient(stream, settings).listing()
     starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
@@ -25,11 +25,11 @@ def made(kinesis, stream, settings, table):
     return listing.summary.identity
 
 
-def test_it_prints_a_json_line_a_step(cli, of_stream, stream, made, table):
-    done = cli("maintain", *of_stream, "--retention-days", "30", "--json")
+def test_json_output_has_one_object_per_step(cli, stream_options, stream, empty_table, table):
+    done = cli("maintain", *stream_options, "--retention-days", "30", "--json")
     assert done.exit_code == 0, done.err
     assert [list(line) for line in done.lines] == [COLUMNS] * 2
-    floor = table.snapshot().amendment(made).floor
+    floor = table.snapshot().amendment(empty_table).floor
     assert [(line["step"], line["of"], line["state"]) for line in done.lines] == [
         ("expire", f"before {floor}", "done"),
         ("checkpoint", "_delta_log", "done"),
@@ -37,23 +37,23 @@ def test_it_prints_a_json_line_a_step(cli, of_stream, stream, made, table):
     assert {line["stream"] for line in done.lines} == {stream}
 
 
-def test_without_json_it_is_a_table_with_a_header(cli, of_stream, made):
-    del made
-    header, row = (line.split() for line in cli("maintain", *of_stream).out.splitlines())
+def test_default_output_is_a_table_with_a_header(cli, stream_options, empty_table):
+    del empty_table
+    header, row = (line.split() for line in cli("maintain", *stream_options).out.splitlines())
     assert header == COLUMNS[1:]
     assert row[:3] == ["checkpoint", "_delta_log", "done"]
 
 
-def test_a_dry_run_tells_and_changes_nothing(cli, of_stream, made, table):
-    done = cli("maintain", *of_stream, "--retention-days", "30", "--dry-run", "--json")
+def test_a_dry_run_prints_the_steps_and_changes_nothing(cli, stream_options, empty_table, table):
+    done = cli("maintain", *stream_options, "--retention-days", "30", "--dry-run", "--json")
     assert done.exit_code == 0
     assert [(line["step"], line["state"]) for line in done.lines] == [("expire", "planned")]
-    assert table.snapshot().amendment(made) is None
+    assert table.snapshot().amendment(empty_table) is None
 
 
-def test_no_table_is_an_error_of_one_line_and_makes_none(cli, of_stream, kinesis, stream, tmp_path):
+def test_a_missing_table_is_reported_and_not_created(cli, stream_options, kinesis, stream, tmp_path):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    done = cli("maintain", *of_stream)
+    done = cli("maintain", *stream_options)
     assert done.exit_code == 1
     (line,) = done.err.splitlines()
     assert "there is no table" in line
@@ -61,17 +61,17 @@ def test_no_table_is_an_error_of_one_line_and_makes_none(cli, of_stream, kinesis
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "many"])
-def test_days_that_cannot_be_meant_are_bad_input(cli, of_stream, days):
-    assert cli("maintain", *of_stream, "--retention-days", days).exit_code == 2
+def test_an_invalid_number_of_days_is_bad_input(cli, stream_options, days):
+    assert cli("maintain", *stream_options, "--retention-days", days).exit_code == 2
 
 
-def test_retention_of_a_stream_with_a_yaml_is_set_there(cli):
+def test_the_retention_of_a_stream_with_a_yaml_is_refused_as_an_option(cli):
     done = cli("maintain", "--stream", "orders", "--retention-days", "30")
     assert done.exit_code == 2
     assert "--retention-days: only with --table" in done.err
 
 
-# By hand
+# Operations by hand
 
 
 def raise_floor(table, identity, floor):
@@ -81,30 +81,30 @@ def raise_floor(table, identity, floor):
     table.snapshot().commit([], identity=identity, amendment=entry)
 
 
-def test_the_floor_is_lowered_and_nothing_else_is_done(cli, of_stream, made, table):
-    raise_floor(table, made, date(2027, 1, 31))
-    done = cli("maintain", *of_stream, "--lower-floor", "2026-01-31", "--by", "ada", "--json")
+def test_lowering_the_floor_does_nothing_else(cli, stream_options, empty_table, table):
+    raise_floor(table, empty_table, date(2027, 1, 31))
+    done = cli("maintain", *stream_options, "--lower-floor", "2026-01-31", "--by", "ada", "--json")
     assert done.exit_code == 0, done.err
     (step,) = done.lines
     assert list(step) == COLUMNS
     assert (step["step"], step["of"]) == ("lower floor", "from 2027-01-31 to 2026-01-31")
-    amendment = table.snapshot().amendment(made)
+    amendment = table.snapshot().amendment(empty_table)
     assert (amendment.floor, amendment.by) == (date(2026, 1, 31), "ada")
     assert done.err == ""
 
 
-def test_retention_that_would_raise_the_floor_again_is_reported(cli, of_stream, made, table):
-    raise_floor(table, made, date(2027, 1, 31))
-    done = cli("maintain", *of_stream, "--retention-days", "30", "--lower-floor", "2020-01-31")
+def test_retention_that_would_raise_the_floor_again_is_reported(cli, stream_options, empty_table, table):
+    raise_floor(table, empty_table, date(2027, 1, 31))
+    done = cli("maintain", *stream_options, "--retention-days", "30", "--lower-floor", "2020-01-31")
     assert done.exit_code == 0, done.err
     assert "retention_days is 30, so the next maintenance raises the floor again" in done.err
 
 
-def test_a_dry_run_by_hand_changes_nothing(cli, of_stream, made, table):
-    raise_floor(table, made, date(2027, 1, 31))
+def test_a_dry_run_by_hand_changes_nothing(cli, stream_options, empty_table, table):
+    raise_floor(table, empty_table, date(2027, 1, 31))
     version = table.snapshot().delta.version()
     options = ["--lower-floor", "2026-01-31", "--set-property", "delta.checkpointInterval=50"]
-    done = cli("maintain", *of_stream, *options, "--dry-run", "--json")
+    done = cli("maintain", *stream_options, *options, "--dry-run", "--json")
     assert [(line["step"], line["state"]) for line in done.lines] == [
         ("set properties", "planned"),
         ("lower floor", "planned"),
@@ -112,12 +112,12 @@ def test_a_dry_run_by_hand_changes_nothing(cli, of_stream, made, table):
     assert table.snapshot().delta.version() == version
 
 
-@pytest.mark.usefixtures("made")
-def test_properties_are_set_by_one_commit(cli, of_stream, table):
+@pytest.mark.usefixtures("empty_table")
+def test_properties_are_set_by_one_commit(cli, stream_options, table):
     version = table.snapshot().delta.version()
     wanted = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "50"}
     options = [part for name, value in wanted.items() for part in ("--set-property", f"{name}={value}")]
-    done = cli("maintain", *of_stream, *options, "--json")
+    done = cli("maintain", *stream_options, *options, "--json")
     assert [(line["step"], line["state"]) for line in done.lines] == [("set properties", "done")]
     delta = table.snapshot().delta
     assert delta.version() == version + 1
@@ -133,14 +133,12 @@ def test_properties_are_set_by_one_commit(cli, of_stream, table):
         ["--set-property", "delta.appendOnly"],
     ],
 )
-@pytest.mark.usefixtures("made")
-def test_what_cannot_be_done_by_hand_is_bad_input(cli, of_stream, options):
-    assert cli("maintain", *of_stream, *options).exit_code == 2
+@pytest.mark.usefixtures("empty_table")
+def test_invalid_operations_by_hand_are_bad_input(cli, stream_options, options):
+    assert cli("maintain", *stream_options, *options).exit_code == 2
 
 
-def test_a_machine_with_a_wrong_clock_deletes_nothing_and_names_both_clocks(
-    cli, stream, clocked, table, tmp_path
-):
+def test_a_wrong_clock_deletes_nothing_and_is_reported(cli, stream, clocked, table, tmp_path):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.clock.advance(365 * 24 * 3600)
     listing = StreamClient(stream, clocked.settings).listing()

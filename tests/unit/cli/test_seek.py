@@ -1,4 +1,4 @@
-"""`kinesis-assets seek`: what it prints, what it leaves, and how it ends."""
+"""Output, effect and exit codes of `kinesis-assets seek`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "
 
 
 @pytest.fixture
-def landed(kinesis, stream, settings, tmp_path) -> list[str]:
-    """Three records of the first of two shards, in the table; their sequence numbers."""
+def numbers(kinesis, stream, settings, tmp_path) -> list[str]:
+    """The sequence numbers of three records in the table, all of the first of two shards."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
     answer = kinesis.put_records(StreamName=stream, Records=entries)
@@ -37,44 +37,44 @@ def landed(kinesis, stream, settings, tmp_path) -> list[str]:
     return [record["SequenceNumber"] for record in answer["Records"]]
 
 
-def test_without_apply_it_tells_the_rows_that_would_go_and_changes_nothing(cli, of_stream, landed, stream):
-    before = cli("positions", *of_stream, "--json").out
-    to = f"AFTER_SEQUENCE_NUMBER:{landed[0]}"
-    done = cli("seek", *of_stream, "--to", to, "--shard", A, "--json")
+def test_without_apply_it_prints_the_rows_to_delete_and_changes_nothing(cli, stream_options, numbers, stream):
+    before = cli("positions", *stream_options, "--json").out
+    to = f"AFTER_SEQUENCE_NUMBER:{numbers[0]}"
+    done = cli("seek", *stream_options, "--to", to, "--shard", A, "--json")
     assert done.exit_code == 0, done.err
     assert [list(line) for line in done.lines] == [FIELDS]
     assert done.by_shard[A] == {
         "stream": stream,
         "shard": A,
         "direction": "back",
-        "from": f"AFTER_SEQUENCE_NUMBER:{landed[2]}",
+        "from": f"AFTER_SEQUENCE_NUMBER:{numbers[2]}",
         "to": to,
         "rows_removed": 2,
         "gap": None,
         "applied": False,
     }
     assert "--apply" in done.err
-    assert cli("positions", *of_stream, "--json").out == before
+    assert cli("positions", *stream_options, "--json").out == before
 
 
-def test_positions_tell_who_set_them_last(cli, of_stream, landed):
-    to = f"AFTER_SEQUENCE_NUMBER:{landed[0]}"
-    done = cli("seek", *of_stream, "--to", to, "--shard", A, "--by", "ann", "--apply", "--json")
+def test_positions_show_who_set_them_last(cli, stream_options, numbers):
+    to = f"AFTER_SEQUENCE_NUMBER:{numbers[0]}"
+    done = cli("seek", *stream_options, "--to", to, "--shard", A, "--by", "ann", "--apply", "--json")
     assert done.exit_code == 0, done.err
     assert done.by_shard[A]["applied"]
-    told = cli("positions", *of_stream, "--json").by_shard
+    told = cli("positions", *stream_options, "--json").by_shard
     assert told[A]["position"] == to
     assert re.search(r"by ann: from .* to .*, 2 rows deleted", told[A]["last_seek"])
     assert told[B]["last_seek"] is None
 
 
-def test_positions_print_no_gap_that_a_replay_has_filled(cli, of_stream, landed, table):
-    del landed
+def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numbers, table):
+    del numbers
     arrived = int(time.time())
-    while int(time.time()) == arrived:  # LATEST is a whole second
+    while int(time.time()) == arrived:  # LATEST is rounded to a second
         time.sleep(0.01)
-    assert cli("seek", *of_stream, "--to", "LATEST", "--shard", A, "--apply").exit_code == 0
-    assert len(cli("positions", *of_stream, "--json").by_shard[A]["gaps"]) == 1
+    assert cli("seek", *stream_options, "--to", "LATEST", "--shard", A, "--apply").exit_code == 0
+    assert len(cli("positions", *stream_options, "--json").by_shard[A]["gaps"]) == 1
     snapshot = table.snapshot()
     (owner,) = snapshot.owners
     identity = StreamIdentity(owner, datetime(2026, 1, 1, tzinfo=UTC))
@@ -85,17 +85,17 @@ def test_positions_print_no_gap_that_a_replay_has_filled(cli, of_stream, landed,
         None, batch_id=new_id(), at=positions.identity.created, by=None, cleared=cleared
     )
     snapshot.commit([], identity=positions.identity, amendment=amendment)
-    assert cli("positions", *of_stream, "--json").by_shard[A]["gaps"] == []
+    assert cli("positions", *stream_options, "--json").by_shard[A]["gaps"] == []
 
 
-@pytest.mark.usefixtures("landed")
-def test_the_user_of_the_machine_does_it_by_default(cli, of_stream, monkeypatch):
+@pytest.mark.usefixtures("numbers")
+def test_the_default_author_is_the_user_of_the_machine(cli, stream_options, monkeypatch):
     monkeypatch.setenv("LOGNAME", "o'hara")
-    assert cli("seek", *of_stream, "--to", "TRIM_HORIZON", "--all-shards", "--apply").exit_code == 0
-    assert "by o'hara" in cli("positions", *of_stream, "--json").by_shard[A]["last_seek"]
+    assert cli("seek", *stream_options, "--to", "TRIM_HORIZON", "--all-shards", "--apply").exit_code == 0
+    assert "by o'hara" in cli("positions", *stream_options, "--json").by_shard[A]["last_seek"]
 
 
-@pytest.mark.usefixtures("landed")
+@pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -108,17 +108,17 @@ def test_the_user_of_the_machine_does_it_by_default(cli, of_stream, monkeypatch)
     ],
     ids=["no shard", "both", "no position", "no such shard", "a refused number", "nowhere"],
 )
-def test_bad_input_ends_with_2(cli, of_stream, arguments):
-    done = cli("seek", *of_stream, *arguments, "--apply")
+def test_bad_input_exits_with_2(cli, stream_options, arguments):
+    done = cli("seek", *stream_options, *arguments, "--apply")
     assert done.exit_code == 2
     assert "Error: " in done.err
 
 
-def test_what_is_refused_ends_with_1_in_a_line(cli, of_stream, landed, kinesis, stream):
-    del landed
+def test_a_refused_seek_is_reported_in_one_line(cli, stream_options, numbers, kinesis, stream):
+    del numbers
     kinesis.merge_shards(StreamName=stream, ShardToMerge=A, AdjacentShardToMerge=B)
     project = ["--to", "LATEST", "--shard", "shardId-000000000002"]
-    assert cli("seek", *of_stream, *project).exit_code == 0  # not planned yet, and known from the list
-    done = cli("seek", *of_stream, "--to", "LATEST", "--shard", "shardId-000000000009")
+    assert cli("seek", *stream_options, *project).exit_code == 0  # not planned yet, but listed
+    done = cli("seek", *stream_options, "--to", "LATEST", "--shard", "shardId-000000000009")
     assert (done.exit_code, done.out) == (2, "")
     assert re.fullmatch(r"Error: .+\n", done.err)

@@ -1,4 +1,4 @@
-"""`--set name=value`: every setting of a YAML, on every command on a stream."""
+"""`--set name=value` accepts every setting of a YAML, in every command on a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinesis_assets.cli.options import project_of
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
-from support.command_line import one_line
+from support.command_line import single_line_error
 
 OTHERS = {
     "start": "LATEST",
@@ -86,43 +86,43 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
         (["max_records=1", "max_records=2"], "given twice"),
     ],
 )
-def test_what_is_no_setting_is_refused(pairs, reason):
+def test_an_unknown_setting_is_refused(pairs, reason):
     with pytest.raises(InvalidInput, match=reason):
         parse_settings(pairs)
 
 
-def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, of_stream):
-    done = cli("run", *of_stream, "--set", "commit_interval=0.01")
+def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, stream_options):
+    done = cli("run", *stream_options, "--set", "commit_interval=0.01")
     assert done.exit_code == 2
-    assert "commit_interval must be at least" in one_line(done.err)
+    assert "commit_interval must be at least" in single_line_error(done.err)
 
 
-def test_an_option_and_the_same_setting_are_refused(cli, of_stream):
-    done = cli("run", *of_stream, "--set", "endpoint_url=http://127.0.0.1:1")
+def test_an_option_and_the_same_setting_are_refused(cli, stream_options):
+    done = cli("run", *stream_options, "--set", "endpoint_url=http://127.0.0.1:1")
     assert done.exit_code == 2
-    assert "--endpoint-url and --set endpoint_url: give one of them" in one_line(done.err)
+    assert "--endpoint-url and --set endpoint_url: give one of them" in single_line_error(done.err)
 
 
 def test_without_a_table_it_is_refused(cli, stream):
     done = cli("run", "--stream", stream, "--set", "max_records=1")
     assert done.exit_code == 2
-    assert "--set: only with --table" in one_line(done.err)
+    assert "--set: only with --table" in single_line_error(done.err)
 
 
 @pytest.mark.parametrize("command", ["run", "positions", "seek", "replay", "maintain", "doctor"])
-def test_every_command_on_a_stream_takes_it(cli, command, stream, tmp_path):
+def test_every_command_on_a_stream_has_the_option(cli, command, stream, tmp_path):
     more = {"seek": ["--to", "LATEST", "--all-shards"], "replay": ["--from", "TRIM_HORIZON"]}.get(command, [])
     place = ["--stream", stream, "--table", str(tmp_path / "table"), "--set", "commit_interval=0.01"]
     done = cli(command, *place, *more)
     assert done.exit_code == 2
-    assert "commit_interval must be at least" in one_line(done.err)
+    assert "commit_interval must be at least" in single_line_error(done.err)
 
 
 def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = cli("run", "--stream", "clicks")
     assert done.exit_code == 2
-    assert f"stream clicks: {tmp_path} is not in a Dagster project" in one_line(done.err)
+    assert f"stream clicks: {tmp_path} is not in a Dagster project" in single_line_error(done.err)
     assert "--table" in done.err
 
 
@@ -140,4 +140,4 @@ def test_a_stream_is_found_in_the_project_of_the_current_directory(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(folder)
     done = cli("positions", "--stream", stream)
-    assert one_line(done.err).startswith("Error: table here: there is no table")
+    assert single_line_error(done.err).startswith("Error: table here: there is no table")

@@ -1,4 +1,4 @@
-"""Every command on a table of another stream ends with an error that names both, and changes nothing."""
+"""Every command refuses a table of another stream with an error that names both, and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinesis_assets.table.commit import freeze
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
-    from support.command_line import Run
+    from support.command_line import RunCommand
 
 ARGUMENTS = {
     "run": [],
@@ -29,7 +29,7 @@ ARGUMENTS = {
 }
 
 
-def test_every_command_on_a_table_is_tried_here():
+def test_every_command_on_a_table_is_tested_here():
     on_a_table = {
         name
         for name, command in commands.commands.items()
@@ -39,8 +39,8 @@ def test_every_command_on_a_table_is_tried_here():
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_it_is_refused_with_both_named(
-    cli: Run, of_stream, kinesis: Any, stream, settings, table: PositionedTable, name
+def test_a_table_of_another_stream_is_refused_with_both_names(
+    cli: RunCommand, stream_options, kinesis: Any, stream, settings, table: PositionedTable, name
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k")
@@ -52,7 +52,7 @@ def test_it_is_refused_with_both_named(
     freeze(table, swapped, {shard.shard_id: beginning for shard in listing.shards})
     before = DeltaTable(table.uri).version()
 
-    done = cli(name, *of_stream, *ARGUMENTS[name])
+    done = cli(name, *stream_options, *ARGUMENTS[name])
 
     assert done.exit_code == 1
     told = done.out + done.err

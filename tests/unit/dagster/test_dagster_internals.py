@@ -1,4 +1,4 @@
-"""The private names of Dagster, and what happens where a release lacks one."""
+"""Private names of Dagster, and the fallback if a release lacks one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_event_is_reported(instance, caplog, missing):
 
 
 @pytest.mark.parametrize("missing", ["schedule_storage", "all_instigator_state"])
-def test_without_its_private_names_no_cursor_is_read(caplog, missing):
+def test_no_cursor_is_read_without_the_private_names(caplog, missing):
     class Instance:
         schedule_storage = object()
 
@@ -100,7 +100,7 @@ def test_without_its_private_names_no_cursor_is_read(caplog, missing):
     assert "the cursor of the sensor letters_sensor cannot be read" in caplog.text
 
 
-def test_an_instance_in_memory_has_no_cursors(instance, caplog):
+def test_an_ephemeral_instance_has_no_cursors(instance, caplog):
     assert sensor_cursors(instance, "letters_sensor") == []
     assert caplog.text == ""
 

@@ -1,4 +1,4 @@
-"""What is deployed: the definitions, their YAML, the public names, Dagster's settings."""
+"""The deployed definitions, their YAML, the public names, and dagster.yaml."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PACKAGE = Path(kinesis_assets.__file__).parent
 PROJECT = PACKAGE.parent
 DAGSTER_YAML = PROJECT / "dagster.yaml"
 
-# Dagster warns of what it uses itself when it loads components.
+# Dagster warns of names that it uses itself when it loads components.
 dagsters_own_warnings = pytest.mark.filterwarnings(
     "ignore::dagster.BetaWarning",
     "ignore::dagster.PreviewWarning",
@@ -52,19 +52,19 @@ def deployed() -> dg.Definitions:
 
 @dagsters_own_warnings
 class TestDeployed:
-    def test_it_holds_the_orders_stream_and_its_raw_table(self, deployed):
+    def test_it_has_the_orders_stream_and_its_raw_table(self, deployed):
         graph = deployed.resolve_asset_graph()
         assert graph.get_all_asset_keys() == {stream_key("orders"), raw_key("orders")}
         assert graph.get(raw_key("orders")).parent_keys == {stream_key("orders")}
         assert not graph.get(stream_key("orders")).is_materializable
         assert graph.get(raw_key("orders")).is_materializable
 
-    def test_both_assets_have_the_same_shards_as_partitions(self, deployed):
+    def test_both_assets_are_partitioned_by_the_same_shards(self, deployed):
         graph = deployed.resolve_asset_graph()
         found = {graph.get(key).partitions_def for key in (stream_key("orders"), raw_key("orders"))}
         assert found == {dg.DynamicPartitionsDefinition(name="kinesis/orders")}
 
-    def test_a_span_of_shards_is_one_run(self, deployed):
+    def test_a_range_of_shards_is_one_run(self, deployed):
         policy = deployed.resolve_asset_graph().get(raw_key("orders")).backfill_policy
         assert policy.policy_type.value == "SINGLE_RUN"
 
@@ -75,10 +75,10 @@ class TestDeployed:
         selection = target.resolvable_to_job.selection
         assert selection.resolve(deployed.resolve_asset_graph()) == {raw_key("orders")}
 
-    def test_runs_stay_in_the_process_that_dagster_starts_for_them(self, deployed):
+    def test_runs_execute_in_the_process_that_dagster_starts_for_them(self, deployed):
         assert deployed.executor is dg.in_process_executor
 
-    def test_the_page_of_the_raw_table_shows_its_columns_and_its_place(self, monkeypatch):
+    def test_the_metadata_of_the_raw_asset_has_its_columns_and_its_uri(self, monkeypatch):
         monkeypatch.setenv("ORDERS_TABLE", "s3://lake/orders")
         metadata = defs().resolve_asset_graph().get(raw_key("orders")).metadata
         columns = [column.name for column in metadata["dagster/column_schema"].columns]
@@ -86,7 +86,7 @@ class TestDeployed:
         assert metadata["dagster/uri"] == "s3://lake/orders"
 
 
-def test_two_streams_live_side_by_side(tmp_path):
+def test_two_streams_can_be_merged_into_one_code_location(tmp_path):
     both = dg.Definitions.merge(
         *(build_kinesis_stream(name, table=str(tmp_path / name)) for name in ("clicks", "page-views.v2"))
     )
@@ -118,7 +118,7 @@ def loaded(**attributes: Any) -> tuple[dg.Component, dg.Definitions]:
             return found
 
 
-def test_two_streams_live_in_one_code_location():
+def test_two_components_can_share_a_code_location():
     definitions = dg.Definitions.merge(
         *(build_kinesis_stream(stream, table=f"/{stream}") for stream in ("clicks", "orders"))
     )
@@ -131,7 +131,7 @@ def test_two_streams_live_in_one_code_location():
 
 
 @dagsters_own_warnings
-def test_the_yaml_gives_what_the_builder_gives(tmp_path):
+def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
     attributes = {
         "stream": "clicks",
         "table": str(tmp_path),
@@ -179,7 +179,7 @@ def test_the_yaml_gives_what_the_builder_gives(tmp_path):
 
 @dagsters_own_warnings
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_starts_of_shards_come_from_the_yaml_or_from_a_file_of_their_own(tmp_path, suffix):
+def test_starts_of_shards_are_read_from_the_yaml_or_from_another_file(tmp_path, suffix):
     starts = {"shardId-000000000000": "AFTER_SEQUENCE_NUMBER:5:1", "default": "LATEST"}
     stored = tmp_path / f"starts.{suffix}"
     stored.write_text(json.dumps(starts) if suffix == "json" else yaml.safe_dump(starts), encoding="utf-8")
@@ -234,7 +234,7 @@ def at(name: str, message: str) -> str:
         "no table URI",
     ],
 )
-def test_a_wrong_yaml_is_one_clear_error(wrong, told):
+def test_an_invalid_yaml_is_reported_in_one_line(wrong, told):
     with pytest.raises(Exception, match="KinesisStreamComponent") as caught:
         loaded(**{"stream": "clicks", "table": "clicks"} | wrong)
     assert re.search(told, str(caught.value.__cause__))
@@ -252,7 +252,7 @@ def test_a_wrong_yaml_is_one_clear_error(wrong, told):
     ],
     ids=" ".join,
 )
-def test_the_builder_refuses_what_cannot_be_meant(wrong):
+def test_the_builder_refuses_invalid_settings(wrong):
     with pytest.raises(InvalidInput) as caught:
         build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | wrong)
     assert "\n" not in str(caught.value)
@@ -267,7 +267,7 @@ def manager_of(definitions: dg.Definitions) -> Any:
     return (definitions.resources or {})[io_manager_key("clicks")]
 
 
-def test_a_stream_by_its_arn_has_the_names_of_its_name_and_calls_by_its_arn():
+def test_a_stream_by_arn_is_named_by_its_name_and_called_by_its_arn():
     by_arn, by_name = (build_kinesis_stream(each, table="clicks") for each in (ARN, "clicks"))
     keys = [each.resolve_asset_graph().get_all_asset_keys() for each in (by_arn, by_name)]
     assert keys[0] == keys[1] == {raw_key("clicks"), dg.AssetKey(["kinesis", "clicks"])}
@@ -281,7 +281,7 @@ def test_a_stream_by_its_arn_has_the_names_of_its_name_and_calls_by_its_arn():
 
 
 @dagsters_own_warnings
-def test_the_component_takes_an_arn():
+def test_the_component_accepts_an_arn():
     _, definitions = loaded(stream=ARN, table="clicks")
     with manager_of(definitions).process_config_and_initialize_cm() as manager:
         assert str(manager.opened.client.address) == ARN
@@ -295,12 +295,12 @@ def test_the_component_takes_an_arn():
         ({"stream": ARN, "region_name": "us-east-1"}, "region eu-west-1, but region_name is us-east-1"),
     ],
 )
-def test_an_arn_that_cannot_be_meant_is_refused_by_the_builder(wrong, told):
+def test_the_builder_refuses_an_invalid_arn(wrong, told):
     with pytest.raises(InvalidInput, match=told):
         build_kinesis_stream(**{"table": "clicks"} | wrong)
 
 
-def test_two_streams_of_one_name_are_refused_when_their_definitions_are_merged():
+def test_two_streams_with_the_same_name_cannot_be_merged():
     both = [
         build_kinesis_stream(ARN.replace("111122223333", account), table=account)
         for account in ("111122223333", "444455556666")
@@ -313,12 +313,12 @@ def test_two_streams_of_one_name_are_refused_when_their_definitions_are_merged()
 
 
 def errors() -> set[str]:
-    """The whole tree of errors is public."""
+    """Return the whole tree of errors, which is public."""
     module = importlib.import_module("kinesis_assets.errors")
     return {name for name, value in vars(module).items() if isinstance(value, type)}
 
 
-def test_the_public_names_are_those_that_are_loaded_on_first_use():
+def test_every_public_name_is_loaded_on_first_use():
     assert set(kinesis_assets.__all__) == {*kinesis_assets._HOMES, *errors()}
     assert kinesis_assets.__all__ == sorted(kinesis_assets.__all__)
     assert dir(kinesis_assets) == kinesis_assets.__all__
@@ -326,7 +326,7 @@ def test_the_public_names_are_those_that_are_loaded_on_first_use():
         assert getattr(kinesis_assets, name).__name__ == name
 
 
-def test_type_checkers_see_the_public_names_where_they_are_loaded_from():
+def test_type_checkers_see_every_public_name():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     imports = [
         (alias.name, node.module)
@@ -342,7 +342,7 @@ def test_type_checkers_see_the_public_names_where_they_are_loaded_from():
     assert len(imports) == len(homes)
 
 
-def test_a_name_that_is_not_public_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'kinesis_assets' has no attribute 'nothing'"):
         _ = kinesis_assets.nothing
 
@@ -359,13 +359,13 @@ def dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def production(dagster_home: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance of the shipped dagster.yaml."""
+    """An instance with this project's dagster.yaml."""
     with dg.DagsterInstance.get() as instance:
         assert Path(instance.root_directory) == dagster_home
         yield instance
 
 
-def test_runs_of_one_shard_wait_for_each_other(production):
+def test_runs_of_the_same_shard_are_not_concurrent(production):
     (limit,) = production.get_concurrency_config().run_queue_config.tag_concurrency_limits
     assert limit == {
         "key": "dagster/partition",
@@ -374,24 +374,24 @@ def test_runs_of_one_shard_wait_for_each_other(production):
     }
 
 
-def test_there_are_no_more_runs_at_once_than_the_file_says(production):
+def test_the_number_of_concurrent_runs_is_limited(production):
     assert production.get_concurrency_config().run_queue_config.max_concurrent_runs == 4
 
 
-def test_a_run_whose_worker_died_is_run_again_and_a_failed_one_is_not(production):
+def test_a_run_whose_worker_died_is_retried_and_a_failed_one_is_not(production):
     assert production.run_monitoring_enabled
     assert production.run_retries_enabled
     assert not production.run_retries_retry_on_asset_or_op_failure
 
 
-def test_nothing_is_reported_to_anyone(production):
+def test_telemetry_is_disabled(production):
     assert not production.telemetry_enabled
     assert not production.nux_enabled
 
 
 @pytest.fixture
 def with_everything() -> dict[str, Any]:
-    """dagster.yaml with its comment signs taken away before every setting."""
+    """Return dagster.yaml with every setting uncommented."""
     lines: list[str] = []
     in_block = False
     for line in DAGSTER_YAML.read_text().splitlines():
@@ -401,7 +401,7 @@ def with_everything() -> dict[str, Any]:
     return settings
 
 
-def test_the_settings_for_postgresql_and_s3_are_settings_of_dagster(with_everything):
+def test_the_settings_for_postgresql_and_s3_are_valid(with_everything):
     assert {"storage", "compute_logs"} <= with_everything.keys()
     result = validate_config(dagster_instance_config_schema(), with_everything)
     assert result.success, result.errors
@@ -419,7 +419,7 @@ def test_the_settings_for_s3_are_those_of_its_compute_log_manager(with_everythin
     assert result.value["bucket"] == "logs"
 
 
-def test_the_settings_for_postgresql_take_everything_from_the_environment(with_everything):
+def test_the_settings_for_postgresql_come_from_the_environment(with_everything):
     settings = with_everything["storage"]["postgres"]["postgres_db"]
     assert settings.keys() == {"hostname", "username", "password", "db_name", "port"}
     secret = {name: value for name, value in settings.items() if name != "port"}

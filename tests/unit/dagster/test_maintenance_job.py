@@ -1,4 +1,4 @@
-"""The maintenance job of a stream: when it is due, what it does and tells."""
+"""The maintenance job of a stream: its schedule, its steps and its events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kinesis_assets.table.upkeep import Upkeep
 
 
 @pytest.fixture
-def made(project, source):
-    """The stream and its table, without a row."""
+def empty_table(project, source):
+    """A stream and its table without rows."""
     source.create(1)
     with project.open_stream() as opened:
         listing = opened.client.listing()
@@ -30,14 +30,14 @@ def schedules_of(**fields):
     return definitions.get_repository_def().schedule_defs
 
 
-def test_it_is_due_once_a_day_by_default():
+def test_it_runs_once_a_day_by_default():
     (schedule,) = schedules_of()
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("17 3 * * *", "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     assert schedule.job_name == maintenance_name("page-views.v2")
 
 
-def test_a_schedule_of_ones_own_or_none():
+def test_the_schedule_can_be_changed_or_disabled():
     (schedule,) = schedules_of(maintenance_schedule="0 * * * *")
     assert schedule.cron_schedule == "0 * * * *"
     assert not schedules_of(maintenance_schedule=None)
@@ -51,13 +51,13 @@ def test_a_schedule_of_ones_own_or_none():
         ({"retention_days": 36_501}, "retention_days must be at most 36500, not 36501"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(wrong, told):
+def test_invalid_settings_are_refused(wrong, told):
     with pytest.raises(InvalidInput, match=told):
         build_kinesis_stream("clicks", table="clicks", **wrong)
 
 
-def test_what_it_did_is_an_observation_of_the_raw_table(project, stream, instance, made):
-    table, identity = made
+def test_its_steps_are_recorded_as_an_observation_of_the_raw_table(project, stream, instance, empty_table):
+    table, identity = empty_table
     steps = list(run_maintenance(project.definitions, stream, instance, dry_run=False))
     assert [step["step"] for step in steps] == ["checkpoint"]
     (record,) = instance.fetch_observations(raw_key(stream), limit=9).records
@@ -65,8 +65,8 @@ def test_what_it_did_is_an_observation_of_the_raw_table(project, stream, instanc
     assert table.snapshot().amendment(identity) is None
 
 
-def test_the_retention_of_the_definitions_is_recorded_with_the_run(make_project, stream, instance, made):
-    table, identity = made
+def test_the_retention_is_committed_with_the_run_id(make_project, stream, instance, empty_table):
+    table, identity = empty_table
     project = make_project(retention_days=30)
     (step, _) = run_maintenance(project.definitions, stream, instance, dry_run=False)
     assert step["step"] == "expire"
@@ -76,15 +76,15 @@ def test_the_retention_of_the_definitions_is_recorded_with_the_run(make_project,
     assert step["of"] == f"before {amendment.floor}"
 
 
-def test_before_the_first_run_there_is_nothing_to_do_and_it_succeeds(project, stream, instance, source):
+def test_it_succeeds_before_the_first_run(project, stream, instance, source):
     source.create(1)
     assert list(run_maintenance(project.definitions, stream, instance, dry_run=False)) == []
     (run,) = instance.get_runs()
     assert run.status is dg.DagsterRunStatus.SUCCESS
 
 
-@pytest.mark.usefixtures("made")
-def test_what_was_done_before_a_failure_is_told(make_project, stream, instance, monkeypatch):
+@pytest.mark.usefixtures("empty_table")
+def test_steps_before_a_failure_are_recorded(make_project, stream, instance, monkeypatch):
     def fails(upkeep):
         raise CommitFailed("t", f"{type(upkeep).__name__} failed")
 

@@ -1,4 +1,4 @@
-"""The job that sets positions by hand: dry unless told, and its run is kept with the positions."""
+"""The job that sets positions by hand. It changes nothing without `apply`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SHARD = "shardId-000000000000"
 
 
 @pytest.fixture
-def landed(project, source) -> list[str]:
-    """Three records in the table; their sequence numbers."""
+def numbers(project, source) -> list[str]:
+    """The sequence numbers of three records in the table."""
     source.create(1)
     numbers = source.put(SHARD, 3)
     with project.open_stream() as opened:
@@ -47,25 +47,25 @@ def run(project, instance, **config: Any) -> dg.ExecuteInProcessResult:
     return job.execute_in_process(instance=instance, run_config={"ops": {op_key(name): {"config": config}}})
 
 
-def test_without_apply_it_only_tells(project, instance, landed):
+def test_it_changes_nothing_without_apply(project, instance, numbers):
     before = positions(project)
-    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", shards=[SHARD])
+    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{numbers[0]}", shards=[SHARD])
     (output,) = result.filter_events(lambda event: event.is_successful_output)
     (told,) = output.step_output_data.metadata["shards"].value
     assert (told["direction"], told["rows_removed"], told["applied"]) == ("back", 2, False)
     assert positions(project) == before
 
 
-def test_its_run_is_kept_with_the_positions(project, instance, landed):
-    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", all_shards=True, apply=True)
+def test_its_run_id_is_committed_with_the_positions(project, instance, numbers):
+    result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{numbers[0]}", all_shards=True, apply=True)
     now = positions(project)
     (seek,) = now.shards[SHARD].seeks
     assert {seek.by, now.by} == {result.run_id}
-    assert now.shards[SHARD].position == Position.after(landed[0])
+    assert now.shards[SHARD].position == Position.after(numbers[0])
 
 
-def test_each_shard_that_moved_shows_it_on_the_page_of_the_raw_table(project, instance, landed):
-    run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{landed[0]}", all_shards=True, apply=True)
+def test_each_moved_shard_has_an_event_of_the_raw_asset(project, instance, numbers):
+    run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{numbers[0]}", all_shards=True, apply=True)
     (record,) = instance.fetch_observations(raw_key(project.stream), limit=9).records
     told = record.asset_observation
     assert told is not None
@@ -73,8 +73,8 @@ def test_each_shard_that_moved_shows_it_on_the_page_of_the_raw_table(project, in
     assert (told.partition, facts["direction"], facts["rows_removed"]) == (SHARD, "back", 2)
 
 
-@pytest.mark.usefixtures("landed")
+@pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("which", [{}, {"shards": [SHARD], "all_shards": True}], ids=["none", "both"])
-def test_which_shards_must_be_said_in_one_way(project, instance, which):
+def test_shards_are_given_either_by_name_or_as_all(project, instance, which):
     with pytest.raises(InvalidInput, match="all_shards"):
         run(project, instance, to="LATEST", **which)

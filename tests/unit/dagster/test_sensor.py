@@ -1,4 +1,4 @@
-"""The sensor: which partitions it adds and which runs it asks for, tick by tick."""
+"""The partitions that the sensor adds, and the runs that it requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B, C, D, E, F, G, H, I, J = (f"shardId-{number:012d}" for number in range(10)
 # Partitions
 
 
-def test_shards_become_partitions_parents_first_however_they_are_listed(source, daemon, faults):
+def test_partitions_are_added_parents_first_in_any_order_of_the_list(source, daemon, faults):
     source.create(2)
     source.split(B)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
@@ -30,7 +30,7 @@ def test_shards_become_partitions_parents_first_however_they_are_listed(source, 
     assert daemon.partition_keys() == [A, B, C, D]
 
 
-def test_a_tick_adds_only_what_is_new(source, daemon):
+def test_a_tick_adds_only_new_partitions(source, daemon):
     source.create(2)
     daemon.tick()
     source.split(A)
@@ -42,7 +42,7 @@ def test_a_tick_adds_only_what_is_new(source, daemon):
     assert not daemon.tick().dynamic_partitions_requests
 
 
-def test_a_shard_finished_before_it_was_first_seen_gets_no_partition(source, daemon):
+def test_a_shard_that_was_finished_before_the_first_tick_gets_no_partition(source, daemon):
     source.create(2)
     source.split(A)
     daemon.finish(A)
@@ -52,7 +52,7 @@ def test_a_shard_finished_before_it_was_first_seen_gets_no_partition(source, dae
     assert daemon.partition_keys() == [B, C, D]
 
 
-def test_a_shard_that_finishes_keeps_its_partition(source, daemon):
+def test_a_finished_shard_keeps_its_partition(source, daemon):
     source.create(2)
     source.split(A)
     daemon.tick()
@@ -63,7 +63,7 @@ def test_a_shard_that_finishes_keeps_its_partition(source, daemon):
     assert daemon.partition_keys() == [A, B, C, D]
 
 
-def test_the_streams_own_asset_tells_each_shard_once_with_its_parents(source, daemon):
+def test_each_shard_is_reported_once_on_the_stream_asset_with_its_parents(source, daemon):
     source.create(2)
     source.merge(A, B)
     daemon.tick()
@@ -85,10 +85,10 @@ def test_the_streams_own_asset_tells_each_shard_once_with_its_parents(source, da
     assert told[C]["hash_range"] == f"0 to {2**128 - 1}"
 
 
-# Which runs
+# Run requests
 
 
-def test_the_first_tick_asks_for_one_run_over_all_open_shards(source, stream, daemon):
+def test_the_first_tick_requests_one_run_over_all_open_shards(source, stream, daemon):
     source.create(4)
     (request,) = daemon.tick().run_requests
     assert {name: request.tags[name] for name in (FIRST, LAST)} == {FIRST: A, LAST: D}
@@ -96,7 +96,7 @@ def test_the_first_tick_asks_for_one_run_over_all_open_shards(source, stream, da
     assert request.asset_selection == [raw_key(stream)]
 
 
-def test_a_single_shard_is_asked_for_by_the_partition_tag(source, daemon):
+def test_a_single_shard_is_requested_by_the_partition_tag(source, daemon):
     source.create(1)
     (request,) = daemon.tick().run_requests
     assert request.tags[PARTITION] == A
@@ -111,67 +111,67 @@ def test_runs_have_no_run_key(source, daemon):
     assert [request.run_key for request in daemon.tick().run_requests] == [None, None]
 
 
-def test_spans_are_contiguous_in_insertion_order_not_by_name(source, daemon):
+def test_ranges_are_contiguous_in_insertion_order_not_by_name(source, daemon):
     source.create(5)
     daemon.add_partitions(C, A, D, B)
     source.split(A)
     daemon.finish(A)
 
-    assert daemon.spans() == [(C,), (D, G)]
+    assert daemon.requested_ranges() == [(C,), (D, G)]
     assert daemon.partition_keys() == [C, A, D, B, E, F, G]
 
 
-def test_a_partition_added_by_hand_is_in_no_span(source, daemon):
+def test_a_partition_that_is_no_shard_is_in_no_range(source, daemon):
     source.create(4)
     daemon.add_partitions(A, B, "bogus", C)
-    assert daemon.spans() == [(A, B), (C, D)]
+    assert daemon.requested_ranges() == [(A, B), (C, D)]
 
 
-def test_finished_shards_are_not_asked_for(source, daemon):
+def test_finished_shards_are_not_requested(source, daemon):
     source.create(4)
     daemon.tick()
     source.split(A)
     source.split(C)
     daemon.finish(A, C)
-    assert daemon.spans() == [(B,), (D, H)]
+    assert daemon.requested_ranges() == [(B,), (D, H)]
 
 
-def test_a_child_is_asked_for_when_its_parent_is_finished_and_not_before(source, daemon):
+def test_a_child_is_requested_after_its_parent_is_finished(source, daemon):
     source.create(2)
     source.split(A)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
     daemon.finish(A)
 
-    assert daemon.spans() == [(B, D)]
+    assert daemon.requested_ranges() == [(B, D)]
 
 
 def test_the_child_of_a_merge_waits_for_both_parents(source, daemon):
     source.create(2)
     source.merge(A, B)
     daemon.finish(A)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
     daemon.finish(B)
-    assert daemon.spans() == [(C,)]
+    assert daemon.requested_ranges() == [(C,)]
 
 
-def test_a_grandchild_waits_for_the_whole_line(source, daemon):
+def test_a_grandchild_waits_for_all_its_ancestors(source, daemon):
     source.create(1)
     source.split(A)
     source.split(B)
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
     daemon.finish(A)
-    assert daemon.spans() == [(B, C)]
+    assert daemon.requested_ranges() == [(B, C)]
     daemon.finish(B)
-    assert daemon.spans() == [(C, E)]
+    assert daemon.requested_ranges() == [(C, E)]
 
 
-def test_a_shard_whose_parent_was_trimmed_before_it_was_ever_seen_waits_for_nobody(source, daemon, faults):
+def test_a_shard_whose_parent_was_trimmed_before_the_first_tick_does_not_wait(source, daemon, faults):
     source.create(1)
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     faults.answer("DescribeStreamSummary", created_long_ago)
-    assert daemon.spans() == [(B, C)]
+    assert daemon.requested_ranges() == [(B, C)]
 
 
 def created_long_ago(_, answer):
@@ -180,7 +180,7 @@ def created_long_ago(_, answer):
     return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
 
 
-# Shards in a run
+# Shards of unfinished runs
 
 
 UNFINISHED = [
@@ -197,7 +197,7 @@ def test_the_shard_of_an_unfinished_single_run_is_skipped(status, source, daemon
     source.create(4)
     daemon.tick()
     daemon.run({PARTITION: B}, status)
-    assert daemon.spans() == [(A,), (C, D)]
+    assert daemon.requested_ranges() == [(A,), (C, D)]
 
 
 @pytest.mark.parametrize("status", UNFINISHED, ids=lambda status: status.value)
@@ -205,25 +205,25 @@ def test_the_shards_of_an_unfinished_range_run_are_skipped(status, source, daemo
     source.create(5)
     daemon.tick()
     daemon.run({FIRST: B, LAST: D}, status)
-    assert daemon.spans() == [(A,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (E,)]
 
 
 def test_the_range_of_an_unfinished_run_counts_in_insertion_order(source, daemon):
     source.create(4)
     daemon.add_partitions(C, A, D, B)
     daemon.run({FIRST: C, LAST: D})
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.CANCELED], ids=lambda status: status.value)
-def test_the_shards_of_a_finished_run_are_asked_for_again(status, source, daemon):
+def test_the_shards_of_a_finished_run_are_requested_again(status, source, daemon):
     source.create(3)
     (request,) = daemon.tick().run_requests
     daemon.run(dict(request.tags), status)
-    assert daemon.spans() == [(A, C)]
+    assert daemon.requested_ranges() == [(A, C)]
 
 
-def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
+def test_a_tick_is_skipped_with_a_reason_if_every_shard_is_in_a_run(source, daemon):
     source.create(3)
     (request,) = daemon.tick().run_requests
     daemon.run(dict(request.tags))
@@ -234,12 +234,12 @@ def test_a_tick_that_finds_every_shard_in_a_run_says_so(source, daemon):
     assert data.skip_reason.skip_message == "every readable shard has an unfinished run"
 
 
-def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, instance):
+def test_a_run_of_another_asset_holds_no_shard(source, stream, project, instance):
     source.create(2)
 
     @dg.asset(partitions_def=shard_partitions(stream))
     def parsed() -> None:
-        """An asset of the user's own over the same shards."""
+        """A user's asset with the same partitions."""
 
     both = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[parsed]))
     daemon = Daemon(StreamProject(stream, both), instance)
@@ -251,10 +251,10 @@ def test_a_run_of_another_asset_makes_no_shard_busy(source, stream, project, ins
         asset_selection=frozenset({parsed.key}),
     )
 
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
-def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instance):
+def test_a_run_without_an_asset_selection_holds_its_shards(source, daemon, instance):
     source.create(2)
     daemon.tick()
     instance.create_run_for_job(
@@ -262,10 +262,10 @@ def test_a_run_that_names_no_asset_makes_its_shards_busy(source, daemon, instanc
         tags={PARTITION: A},
         status=Status.STARTED,
     )
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
-def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, daemon, instance):
+def test_a_users_job_over_other_assets_holds_no_shard(source, daemon, instance):
     source.create(2)
     daemon.tick()
 
@@ -277,17 +277,17 @@ def test_a_job_of_the_users_own_over_other_things_makes_no_shard_busy(source, da
         nothing()
 
     instance.create_run_for_job(other, tags={PARTITION: A}, status=Status.STARTED)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
-def test_a_job_of_the_users_own_over_the_raw_asset_makes_its_shards_busy(source, stream, project, instance):
+def test_a_users_job_over_the_raw_asset_holds_its_shards(source, stream, project, instance):
     source.create(2)
     job = dg.define_asset_job("mine", selection=[raw_key(stream)])
     both = dg.Definitions.merge(project.definitions, dg.Definitions(jobs=[job]))
     daemon = Daemon(StreamProject(stream, both), instance)
     daemon.tick()
     instance.create_run_for_job(both.resolve_job_def("mine"), tags={PARTITION: A}, status=Status.STARTED)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
@@ -304,16 +304,16 @@ def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project
     other.split(C)
     theirs.finish(C)
 
-    assert ours.spans() == [(A, C)]
-    assert theirs.spans() == [(D, E)]
+    assert ours.requested_ranges() == [(A, C)]
+    assert theirs.requested_ranges() == [(D, E)]
 
 
-# Turns
+# Rotation of the ranges
 
 
 @pytest.fixture
 def scattered(source, daemon: Daemon) -> list[str]:
-    """Five shards that are no neighbours: A, C, E, G and I; those between are in runs."""
+    """The shards A, C, E, G and I, which are not adjacent, because those between are in runs."""
     source.create(10)
     daemon.add_partitions(A, B, C, D, E, F, G, H, I, J)
     for shard_id in (B, D, F, H, J):
@@ -322,46 +322,46 @@ def scattered(source, daemon: Daemon) -> list[str]:
 
 
 @pytest.mark.usefixtures("scattered")
-def test_a_tick_asks_for_few_runs(daemon):
-    assert daemon.spans() == [(A,), (C,), (E,)]
+def test_a_tick_requests_a_limited_number_of_runs(daemon):
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
     assert RUNS_PER_TICK == 3
 
 
-def test_with_more_spans_than_runs_all_get_their_turn(daemon, scattered):
-    """Runs may be over before the next tick, so that no shard is ever busy."""
-    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.spans()]
+def test_all_ranges_are_requested_in_turn(daemon, scattered):
+    """Runs may end before the next tick, so that no shard is held."""
+    asked = [shard_id for _ in range(5) for (shard_id,) in daemon.requested_ranges()]
     assert asked == scattered * 3
 
 
 @pytest.mark.usefixtures("scattered")
-def test_the_cursor_of_an_older_version_is_the_last_shard_alone(daemon):
+def test_the_cursor_of_an_older_version_is_the_last_shard(daemon):
     daemon.cursor = E
-    assert daemon.spans() == [(G,), (I,), (A,)]
+    assert daemon.requested_ranges() == [(G,), (I,), (A,)]
 
 
 @pytest.mark.usefixtures("scattered")
 @pytest.mark.parametrize("cursor", ["{", '{"last_asked": 7}', '{"backoff": {"shards": []}}'])
-def test_a_damaged_cursor_begins_at_the_first(daemon, cursor):
+def test_a_damaged_cursor_restarts_at_the_first_range(daemon, cursor):
     daemon.cursor = cursor
-    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
 
 
 @pytest.mark.usefixtures("scattered")
-def test_a_cursor_that_names_no_partition_begins_at_the_first(daemon):
+def test_a_cursor_with_an_unknown_partition_restarts_at_the_first_range(daemon):
     daemon.cursor = "shardId-000000000077"
-    assert daemon.spans() == [(A,), (C,), (E,)]
+    assert daemon.requested_ranges() == [(A,), (C,), (E,)]
 
 
 @pytest.mark.usefixtures("scattered")
-def test_a_tick_without_a_run_keeps_the_turns(daemon):
+def test_a_tick_without_a_request_keeps_the_order(daemon):
     daemon.tick()
     busy = daemon.run({FIRST: A, LAST: J})
-    assert daemon.spans() == []
+    assert daemon.requested_ranges() == []
     daemon.instance.report_run_canceled(busy)
-    assert daemon.spans() == [(G,), (I,), (A,)]
+    assert daemon.requested_ranges() == [(G,), (I,), (A,)]
 
 
-# What it touches
+# Calls and queries of a tick
 
 
 def test_a_tick_never_reads_the_stream(source, daemon, faults):
@@ -378,7 +378,7 @@ def test_a_tick_never_reads_the_stream(source, daemon, faults):
     }
 
 
-def test_a_tick_looks_through_the_partitions_as_often_however_many_there_are(source, daemon, monkeypatch):
+def test_the_number_of_partition_queries_does_not_grow_with_the_shards(source, daemon, monkeypatch):
     looks = []
 
     class Keys(list):
@@ -393,7 +393,7 @@ def test_a_tick_looks_through_the_partitions_as_often_however_many_there_are(sou
     assert len(looks) < 10
 
 
-def test_a_tick_does_not_read_the_many_partitions_of_shards_that_ended(source, daemon, monkeypatch):
+def test_a_tick_does_not_read_the_partitions_of_finished_shards(source, daemon, monkeypatch):
     daemon.add_partitions(*(f"shardId-000-{number:08}" for number in range(5000)))
     source.create(2)
     daemon.tick()
@@ -407,13 +407,11 @@ def test_a_tick_does_not_read_the_many_partitions_of_shards_that_ended(source, d
 
     monkeypatch.setattr(dg.DagsterInstance, "get_paginated_dynamic_partitions", counted)
     monkeypatch.delattr(dg.DagsterInstance, "get_dynamic_partitions")
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
     assert len(read) <= FIRST_PAGE
 
 
-def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keeps_its_shards(
-    source, daemon, monkeypatch
-):
+def test_a_run_over_a_range_that_begins_at_an_unread_partition_holds_its_shards(source, daemon, monkeypatch):
     monkeypatch.setattr(newest, "FIRST_PAGE", 1)
     source.create(2)
     source.split(B)
@@ -421,10 +419,10 @@ def test_a_run_over_a_range_that_begins_before_the_partitions_that_are_read_keep
     daemon.tick()
     daemon.finish(A, B)
     daemon.run({FIRST: A, LAST: C})
-    assert daemon.spans() == [(D, F)]
+    assert daemon.requested_ranges() == [(D, F)]
 
 
-def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
+def test_a_new_shard_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
     monkeypatch.setattr(newest, "FIRST_PAGE", 1)
     source.create(5)
     daemon.tick()
@@ -435,14 +433,14 @@ def test_a_shard_that_is_new_beside_many_old_partitions_is_added_once(source, da
     assert not daemon.tick().dynamic_partitions_requests
 
 
-def test_a_tick_does_not_make_the_table(source, daemon, tmp_path):
+def test_a_tick_does_not_create_the_table(source, daemon, tmp_path):
     source.create(2)
     daemon.tick()
     assert not (tmp_path / "table" / "_delta_log").exists()
 
 
 @pytest.mark.usefixtures("kinesis")
-def test_a_missing_stream_is_told_in_one_line(stream, daemon):
+def test_a_missing_stream_is_reported_in_one_line(stream, daemon):
     with pytest.raises(StreamNotFound) as caught:
         daemon.tick()
     told = str(caught.value)
@@ -450,7 +448,7 @@ def test_a_missing_stream_is_told_in_one_line(stream, daemon):
     assert "\n" not in told
 
 
-def test_a_recreated_stream_is_refused_by_name(source, stream, daemon):
+def test_a_recreated_stream_is_refused(source, stream, daemon):
     source.create(2)
     source.split(A)
     daemon.finish(A)

@@ -1,4 +1,4 @@
-"""The sensor's back-off: when it asks again for shards whose runs failed."""
+"""The sensor's backoff for shards whose runs failed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ A, B, C, D, E = (f"shardId-{number:012d}" for number in range(5))
 
 @pytest.fixture
 def clock(daemon: Daemon) -> Clock:
-    """What the ticks go by."""
+    """The clock of the ticks."""
     daemon.clock = Clock()
     return daemon.clock
 
 
 def ended(daemon: Daemon, tags: dict[str, str], status: Status, *materialized: str) -> dg.DagsterRun:
-    """A run that ended in that status, after it had materialized some shards."""
+    """Record a run that materialized some shards and ended with a status."""
     run = daemon.run(tags)
     for shard_id in materialized:
-        daemon.tell(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
+        daemon.report_event(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
     daemon.end(run, status)
     return run
 
@@ -60,50 +60,50 @@ def test_only_the_runs_of_the_last_minutes_are_remembered():
     assert seen.since(9999.0) == 1001.0
 
 
-def test_of_a_fresh_cursor_only_the_last_minutes_are_looked_at():
+def test_only_runs_of_the_last_minutes_are_read_without_a_cursor():
     assert Backoff().since(1000.0) == 1000.0 - OVERLAP
 
 
 # Ticks
 
 
-def test_a_shard_whose_run_failed_is_asked_for_again_after_its_wait_and_not_before(source, daemon, clock):
+def test_a_shard_whose_run_failed_is_requested_again_after_its_wait(source, daemon, clock):
     source.create(1)
     asked = []
     for _ in range(3):
-        (span,) = daemon.spans()
+        (span,) = daemon.requested_ranges()
         ended(daemon, {PARTITION: A}, Status.FAILURE)
         waited = 0
-        while not daemon.spans():
+        while not daemon.requested_ranges():
             clock.advance(15)
             waited += 15
         asked.append((span, waited))
     assert asked == [((A,), 30), ((A,), 60), ((A,), 120)]
 
 
-def test_its_neighbours_are_asked_for_at_once(source, daemon, clock):
+def test_other_shards_of_a_failed_run_are_requested_at_once(source, daemon, clock):
     source.create(5)
     daemon.tick()
     ended(daemon, {FIRST: A, LAST: E}, Status.FAILURE, A, B, D, E)
 
-    assert daemon.spans() == [(A, B), (D, E)]
+    assert daemon.requested_ranges() == [(A, B), (D, E)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, E)]
+    assert daemon.requested_ranges() == [(A, E)]
 
 
-def test_of_a_run_that_tells_of_a_shard_more_than_once_the_last_counts(source, daemon, clock):
+def test_the_last_of_several_events_of_a_shard_counts(source, daemon, clock):
     del clock
     source.create(3)
     daemon.tick()
     run = daemon.run({FIRST: A, LAST: C})
     key = raw_key(daemon.project.stream)
     for shard_id in (A, B, C):
-        daemon.tell(run, dg.AssetMaterialization(key, partition=shard_id))
-        daemon.tell(run, dg.AssetObservation(key, partition=shard_id))
-    daemon.tell(run, dg.AssetMaterialization(key, partition=B))
+        daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
+        daemon.report_event(run, dg.AssetObservation(key, partition=shard_id))
+    daemon.report_event(run, dg.AssetMaterialization(key, partition=B))
     daemon.end(run, Status.FAILURE)
-    assert daemon.spans() == [(B,)]
+    assert daemon.requested_ranges() == [(B,)]
 
 
 def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, clock):
@@ -111,22 +111,22 @@ def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, 
     daemon.tick()
     ended(daemon, {FIRST: A, LAST: C}, Status.FAILURE)
 
-    assert daemon.spans() == [(D,)]
+    assert daemon.requested_ranges() == [(D,)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, D)]
+    assert daemon.requested_ranges() == [(A, D)]
 
 
-def test_a_success_begins_anew(source, daemon, clock):
+def test_a_success_resets_the_backoff(source, daemon, clock):
     source.create(1)
     daemon.tick()
     for status in (Status.FAILURE, Status.FAILURE, Status.SUCCESS, Status.FAILURE):
         ended(daemon, {PARTITION: A}, status)
     daemon.tick()
     clock.advance(29)
-    assert daemon.spans() == []
+    assert daemon.requested_ranges() == []
     clock.advance(1)
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
 
 
 def test_a_canceled_run_does_not_count(source, daemon, clock):
@@ -135,10 +135,10 @@ def test_a_canceled_run_does_not_count(source, daemon, clock):
     ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
     ended(daemon, {FIRST: A, LAST: B}, Status.CANCELED)
 
-    assert daemon.spans() == [(A,)]
+    assert daemon.requested_ranges() == [(A,)]
 
     clock.advance(30)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
 def test_a_run_of_another_stream_does_not_count(source, daemon, clock, make_project, tmp_path):
@@ -150,10 +150,10 @@ def test_a_run_of_another_stream_does_not_count(source, daemon, clock, make_proj
     theirs.tick()
     daemon.tick()
     ended(theirs, {FIRST: A, LAST: B}, Status.FAILURE)
-    assert daemon.spans() == [(A, B)]
+    assert daemon.requested_ranges() == [(A, B)]
 
 
-def test_the_reason_names_the_shards_that_wait_until_when_and_why(source, daemon, clock):
+def test_the_skip_reason_names_the_waiting_shards_with_time_and_cause(source, daemon, clock):
     source.create(2)
     daemon.tick()
     run = ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, B)
@@ -165,7 +165,7 @@ def test_the_reason_names_the_shards_that_wait_until_when_and_why(source, daemon
     )
 
 
-def test_a_reason_stays_short_with_many_shards(source, daemon, clock):
+def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):
     del clock
     source.create(8)
     daemon.tick()
@@ -187,8 +187,8 @@ def test_a_finished_shard_is_forgotten(source, daemon, clock):
     assert Cursor.parse(daemon.cursor).backoff.shards == {}
 
 
-def test_a_tick_asks_for_the_events_of_failed_runs_alone(source, daemon, clock, monkeypatch):
-    """Whatever the number of shards, an ordinary tick makes no query for each."""
+def test_a_tick_queries_the_events_of_failed_runs_only(source, daemon, clock, monkeypatch):
+    """An ordinary tick makes no query per shard."""
     del clock
     source.create(5)
     daemon.tick()

@@ -1,4 +1,4 @@
-"""What `dev` does while Dagster runs; test_commands has it whole."""
+"""The supervision of Spark by `dev`. tests/integration/cli/test_demo.py tests the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinesis_assets.errors import SparkServerFailed
 
 
 class Supervisor:
-    """Counts how often it is asked; fails from a number on."""
+    """Counts its checks, and fails from a given number on."""
 
     def __init__(self, most=1000):
         self.looks = 0
@@ -32,7 +32,7 @@ def dagster():
         yield process
 
 
-def test_spark_is_looked_after_until_dagster_has_ended(dagster):
+def test_spark_is_supervised_until_dagster_has_ended(dagster):
     class Ending(Supervisor):
         def check(self):
             super().check()
@@ -44,6 +44,6 @@ def test_spark_is_looked_after_until_dagster_has_ended(dagster):
     assert keeper.looks >= 5
 
 
-def test_a_spark_that_is_given_up_ends_dev(dagster):
+def test_dev_ends_if_spark_cannot_be_restarted(dagster):
     with pytest.raises(SparkServerFailed, match="given up"):
         dev._wait_for_dagster(dagster, Supervisor(most=2), check_interval=0.01)

@@ -1,4 +1,4 @@
-"""The demonstration's orders."""
+"""The orders of the demonstration."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kinesis_assets.demo.orders import STREAM, order, put_orders
 from kinesis_assets.emulator import LocalKinesis
 
 
-def test_an_order_is_always_the_same():
+def test_orders_are_deterministic():
     assert [order(number) for number in range(100)] == [order(number) for number in range(100)]
 
 
-def test_no_two_orders_are_the_same():
+def test_orders_are_different():
     assert len({json.dumps(order(number)) for number in range(1_000)}) == 1_000
 
 
@@ -28,7 +28,7 @@ def test_an_order_is_json_of_about_one_kilobyte():
     assert max(sizes) < 1_600
 
 
-def test_an_order_adds_up():
+def test_the_total_of_an_order_is_the_sum_of_its_items():
     for number in range(100):
         told = order(number)
         assert told["total_cents"] == sum(
@@ -45,7 +45,7 @@ def kinesis():
         client.close()
 
 
-def test_what_was_put_is_told_as_it_was_acknowledged(kinesis):
+def test_put_orders_are_returned_as_acknowledged(kinesis):
     told = [each for batch in put_orders(kinesis, 7, 1_203) for each in batch]
 
     stored = []
@@ -62,7 +62,7 @@ def test_what_was_put_is_told_as_it_was_acknowledged(kinesis):
     assert {shard_id for shard_id, _, _ in told} == {f"shardId-{number:012d}" for number in range(3)}
 
 
-def test_numbers_go_on_from_where_they_are_asked_to(kinesis):
+def test_numbers_continue_from_the_given_one(kinesis):
     first = [digest for batch in put_orders(kinesis, 0, 10) for _, _, digest in batch]
     again = [digest for batch in put_orders(kinesis, 5, 10) for _, _, digest in batch]
     assert again[:5] == first[5:]

@@ -1,4 +1,4 @@
-"""The proof sees whatever may go wrong between a stream and a table."""
+"""The verification of the demonstration detects lost, duplicated and changed records."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 Row = tuple[str, str, bytes]
 
-# The same numbers and bytes in both shards: only all three together name a record.
+# Both shards have the same numbers and bytes: only shard, number and bytes together identify a record.
 ROWS: list[Row] = [(shard, str(number), b"%d" % number) for shard in ("a", "b") for number in range(1, 6)]
 ACKNOWLEDGED = [(shard, number, hashlib.sha256(data).hexdigest()) for shard, number, data in ROWS]
 
 
 @pytest.fixture
 def table(tmp_path: Path):
-    """Writes rows to a table, two commits if there are many."""
+    """Writes rows to a table, in two commits if there are several."""
 
     def write(rows: list[Row]) -> Path:
         for part in (rows[:4], rows[4:]):
@@ -37,7 +37,7 @@ def table(tmp_path: Path):
     return write
 
 
-def test_it_holds_for_exactly_what_was_acknowledged(table):
+def test_it_accepts_exactly_the_acknowledged_records(table):
     proof = prove(table(ROWS[::-1]), ACKNOWLEDGED)
     assert proof.holds
     assert (proof.acknowledged, proof.rows, proof.exact) == (10, 10, 10)
@@ -67,7 +67,7 @@ def test_it_holds_for_exactly_what_was_acknowledged(table):
         "there and also changed",
     ],
 )
-def test_it_does_not_hold(rows, counts, table):
+def test_it_rejects_any_other_rows(rows, counts, table):
     proof = prove(table(rows), ACKNOWLEDGED)
     assert not proof.holds
     assert (proof.acknowledged, proof.rows, proof.exact) == counts

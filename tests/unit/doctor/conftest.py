@@ -1,4 +1,4 @@
-"""A stream with its table, and a Dagster instance."""
+"""Fixtures for tests of the doctor."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ward(kinesis, stream: str, settings, table: PositionedTable) -> Ward:
-    """The test's own stream, which it creates, and a table that is not there yet."""
+    """A stream that the test creates, and a table that does not exist yet."""
     return Ward(kinesis, StreamClient(stream, replace(settings, timing=READING)), table)
 
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """A Dagster instance of the test's own."""
+    """An ephemeral Dagster instance for each test."""
     del tmp_path
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
@@ -35,4 +35,4 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture(autouse=True)
 def sdk_clients(shared_sdk_clients: None) -> None:
-    """No test here is about the SDK's client."""
+    """Share SDK clients between tests, because no test here is about them."""

@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it does not."""
+"""Findings of the doctor: which problems it reports, and what it accepts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
 @pytest.fixture
 def numbers(ward) -> list[str]:
-    """Two shards, read in three commits; the sequence numbers of the first shard's records."""
+    """Read two shards in three commits; return the sequence numbers of the first shard."""
     ward.create(2)
     put = []
     for _ in range(3):
@@ -53,7 +53,7 @@ def numbers(ward) -> list[str]:
     return put
 
 
-# All is well
+# Table, positions and stream
 
 
 @pytest.mark.usefixtures("numbers")
@@ -76,27 +76,27 @@ def test_a_healthy_table_has_no_problem(ward, instance):
     }
 
 
-def test_a_table_that_is_not_there_is_told(ward):
+def test_a_missing_table_is_reported(ward):
     ward.create()
     ((check, _, sentence),) = ward.problems()
     assert check == "table"
     assert "the first run creates it; nothing else was checked" in sentence
 
 
-def test_a_stream_that_is_not_there_is_told(ward):
+def test_a_missing_stream_is_reported(ward):
     ((check, _, sentence),) = ward.problems()
     assert check == "stream"
     assert "not found" in sentence
 
 
-def test_a_stream_that_no_run_has_seen_is_no_problem(ward):
+def test_a_stream_before_its_first_run_is_not_a_problem(ward):
     ward.create()
     ward.table.create_if_missing()
     assert ward.levels() == {"table": {"ok"}, "positions": {"info"}}
 
 
 @pytest.mark.usefixtures("numbers")
-def test_positions_that_cannot_be_read_are_told(ward):
+def test_unreadable_positions_are_reported(ward):
     path = Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.commit_id}.json")
     path.write_text("{")
     ((check, _, sentence),) = ward.problems()
@@ -105,7 +105,7 @@ def test_positions_that_cannot_be_read_are_told(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_stream_that_was_created_again_is_told(ward):
+def test_a_recreated_stream_is_reported(ward):
     ward.kinesis.delete_stream(StreamName=ward.client.stream)
     time.sleep(1.1)  # creation times are whole seconds
     ward.create()
@@ -116,7 +116,7 @@ def test_a_stream_that_was_created_again_is_told(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
+def test_a_range_that_does_not_start_at_the_end_of_the_previous_one_is_reported(ward):
     now = ward.positions
     stats = msgspec.structs.replace(now.added[A], start=Position.after("1"))
     ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
@@ -126,7 +126,7 @@ def test_a_range_that_does_not_begin_where_the_last_one_ended_is_found(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_position_that_is_not_where_its_range_ended_is_found(ward):
+def test_a_position_that_differs_from_the_end_of_its_range_is_reported(ward):
     now = ward.positions
     stats = msgspec.structs.replace(now.added[A], through=now.added[A].start)
     ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
@@ -134,7 +134,7 @@ def test_a_position_that_is_not_where_its_range_ended_is_found(ward):
     assert (check, shard) == ("continuity", A)
 
 
-def test_rows_that_do_not_lie_in_their_range_are_found(ward, numbers):
+def test_rows_outside_their_range_are_reported(ward, numbers):
     now = ward.positions
     stats = msgspec.structs.replace(now.added[A], first_sequence_number=numbers[0])
     ward.rewrite(msgspec.structs.replace(now, added=now.added | {A: stats}))
@@ -143,7 +143,7 @@ def test_rows_that_do_not_lie_in_their_range_are_found(ward, numbers):
     assert "are not between" in sentence
 
 
-def test_a_position_that_moved_without_a_row_is_found(ward, numbers):
+def test_a_position_that_moved_without_rows_is_reported(ward, numbers):
     shard = msgspec.structs.replace(ward.positions.shards[A], position=Position.after(numbers[-1] + "0"))
     forged = ward.forge(shards=ward.positions.shards | {A: shard})
     ((check, shard_id, sentence),) = ward.problems()
@@ -151,7 +151,7 @@ def test_a_position_that_moved_without_a_row_is_found(ward, numbers):
     assert sentence.startswith(f"generation {forged.generation}: it moved from")
 
 
-def test_a_position_that_moved_past_a_recorded_gap_is_no_problem(ward, numbers):
+def test_a_position_that_moved_across_a_recorded_gap_is_not_a_problem(ward, numbers):
     shard = ward.positions.shards[A]
     gap = Gap(
         after=shard.position, since=None, next_sequence_number=None, until=ward.positions.identity.created
@@ -162,7 +162,7 @@ def test_a_position_that_moved_past_a_recorded_gap_is_no_problem(ward, numbers):
     assert ward.levels()["shards"] == {"info"}
 
 
-def test_a_position_that_was_set_by_hand_is_no_problem(ward, numbers):
+def test_a_position_set_by_a_seek_is_not_a_problem(ward, numbers):
     shard, place = ward.positions.shards[A], Position.after(numbers[0])
     seek = Seek(at=ward.positions.identity.created, by="me", before=shard.position, after=place)
     moved = msgspec.structs.replace(shard, position=place, seeks=(seek,))
@@ -171,7 +171,7 @@ def test_a_position_that_was_set_by_hand_is_no_problem(ward, numbers):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_hole_in_the_generations_is_found(ward):
+def test_a_missing_generation_is_reported(ward):
     ward.forge(generation=99)
     ((check, _, sentence),) = ward.problems()
     assert check == "continuity"
@@ -179,14 +179,14 @@ def test_a_hole_in_the_generations_is_found(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_shard_whose_position_is_gone_is_found(ward):
+def test_a_missing_position_of_a_shard_is_reported(ward):
     shards = {shard_id: shard for shard_id, shard in ward.positions.shards.items() if shard_id != A}
     ward.forge(shards=shards)
     assert [(check, shard) for check, shard, _ in ward.problems()] == [("continuity", A)]
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
+def test_a_lost_positions_file_is_reported(ward):
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
     ((check, _, sentence),) = ward.problems()
     assert check == "continuity"
@@ -194,21 +194,21 @@ def test_a_positions_file_of_the_chain_that_was_lost_is_found(ward):
 
 
 def pass_time(ward, duration):
-    """Let time pass by this machine's clock."""
+    """Advance the clock of the machine."""
     clock = ShiftedClock()
     clock.advance(duration.total_seconds() / 3600)
     ward.table.policy = replace(ward.table.policy, clock=clock)
 
 
-def test_a_chain_may_begin_where_it_was_pruned(ward, numbers):
+def test_a_pruned_chain_is_not_a_problem(ward, numbers):
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
     pass_time(ward, CHAIN_KEPT)
     assert ward.problems() == []
 
 
-def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, numbers):
-    """Maintenance prunes what is younger where the commits are very many."""
+def test_a_chain_pruned_before_its_usual_age_is_reported_as_info(ward, numbers):
+    """Maintenance prunes earlier if there are very many commits."""
     del numbers
     Path(ward.table.uri, "_kinesis", "positions", f"{ward.positions.previous}.json").unlink()
     pass_time(ward, CHAIN_NEEDED)
@@ -221,21 +221,21 @@ def test_a_chain_that_begins_later_than_by_its_age_is_told(ward, numbers):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_new_shard_is_told(ward):
+def test_a_new_shard_is_reported_as_info(ward):
     ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
     assert ward.problems() == []
     assert [finding.shard for finding in ward.findings() if finding.level == "info"][:2] == [C, D]
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_shard_that_vanished_unread_is_a_problem(ward, faults):
+def test_an_unread_shard_that_is_no_longer_listed_is_a_problem(ward, faults):
     ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     assert [(check, shard) for check, shard, _ in ward.problems()] == [("shards", A)]
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_shard_that_is_finished_here_and_open_there_is_a_problem(ward):
+def test_a_finished_shard_that_is_open_in_the_stream_is_a_problem(ward):
     shard = ward.positions.shards[A]
     ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, finished=True)})
     ((check, shard_id, sentence),) = ward.problems()
@@ -245,7 +245,7 @@ def test_a_shard_that_is_finished_here_and_open_there_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_stale_list_is_requested_again(ward, faults):
+def test_a_stale_shard_list_is_requested_again(ward, faults):
     ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
     ward.run()
     faults.stale_list(times=2)
@@ -253,7 +253,7 @@ def test_a_stale_list_is_requested_again(ward, faults):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_list_that_stays_stale_is_a_problem(ward, faults):
+def test_a_shard_list_that_stays_stale_is_a_problem(ward, faults):
     ward.kinesis.split_shard(StreamName=ward.client.stream, ShardToSplit=A, NewStartingHashKey=str(1 << 126))
     ward.run()
     faults.stale_list()
@@ -279,7 +279,7 @@ def test_records_that_may_have_expired_unread_are_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_table_that_was_set_back_is_a_problem(ward):
+def test_a_restored_table_is_a_problem(ward):
     ward.delta.restore(ward.delta.version() - 1)
     assert [check for check, _, _ in ward.problems()] == ["restore"]
     ward.put(1)
@@ -288,7 +288,7 @@ def test_a_table_that_was_set_back_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_version_that_was_overwritten_by_a_write_is_a_problem(ward):
+def test_a_table_overwritten_by_a_write_is_a_problem(ward):
     write_deltalake(ward.table.uri, ward.delta.to_pyarrow_table(), mode="overwrite")
     ((check, _, sentence),) = ward.problems()
     assert check == "restore"
@@ -296,7 +296,7 @@ def test_a_version_that_was_overwritten_by_a_write_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_restore_that_was_accepted_is_no_problem_until_the_next_one(ward):
+def test_an_accepted_restore_is_not_a_problem_until_the_next_one(ward):
     ward.delta.restore(ward.delta.version() - 1)
     ward.amendment(accepted=ward.delta.version())
     assert ward.levels()["restore"] == {"info"}
@@ -314,8 +314,8 @@ def entry_of(ward, version):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
-    """A store that ignores the condition of a put: the commit after was based on the version that is gone."""
+def test_a_log_entry_overwritten_by_another_commit_is_a_problem(ward):
+    """A store that ignores conditional puts loses a version on which the next commit is based."""
     ward.put(1)
     ward.run()
     lost, version = ward.positions.commit_id, ward.delta.version()
@@ -330,7 +330,7 @@ def test_a_version_that_another_commit_overwrote_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_amendment_whose_version_was_overwritten_is_a_problem(ward):
+def test_an_overwritten_log_entry_of_an_amendment_is_a_problem(ward):
     for _ in range(3):
         ward.amendment()
     version = ward.delta.version() - 1
@@ -340,7 +340,7 @@ def test_an_amendment_whose_version_was_overwritten_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_versions_whose_commits_were_pruned_are_no_problem(ward):
+def test_log_entries_of_pruned_commits_are_not_a_problem(ward):
     ward.put(1)
     ward.run()
     first = ward.positions.previous
@@ -351,7 +351,7 @@ def test_versions_whose_commits_were_pruned_are_no_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_log_that_begins_later_than_the_commits_is_no_problem(ward):
+def test_a_log_that_starts_after_the_first_commits_is_not_a_problem(ward):
     ward.put(1)
     ward.run()
     ward.delta.create_checkpoint()
@@ -364,7 +364,7 @@ def test_a_log_that_begins_later_than_the_commits_is_no_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_table_of_another_stream_is_a_problem_that_names_both(ward):
+def test_a_table_of_another_stream_is_a_problem_with_both_arns(ward):
     ours = ward.client.describe().identity.arn
     other = ours.replace("us-east-1", "eu-west-1")
     ward.delta.alter.set_table_properties({OWNER: other}, raise_if_not_exists=False)
@@ -378,24 +378,24 @@ def test_a_table_of_another_stream_is_a_problem_that_names_both(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_gap_that_a_replay_filled_is_told_as_filled(ward):
+def test_a_gap_that_a_replay_filled_is_reported_as_filled(ward):
     shard = ward.positions.shards[A]
     gap = Gap(
         after=shard.position, since=shard.last_arrival, next_sequence_number=None, until=shard.last_arrival
     )
     ward.forge(shards=ward.positions.shards | {A: msgspec.structs.replace(shard, gaps=(gap,))})
-    told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
-    assert told == [f"a gap is recorded: {gap}"]
+    reported = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
+    assert reported == [f"a gap is recorded: {gap}"]
     ward.amendment(cleared={A: (ClearedGap.of(gap),)})
-    told = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
-    assert told == [f"a gap was recorded, and a replay has filled it: {gap}"]
+    reported = [finding.sentence for finding in ward.findings() if finding.check == "shards"]
+    assert reported == [f"a gap was recorded, and a replay has filled it: {gap}"]
 
 
 # Files
 
 
 @pytest.mark.usefixtures("numbers")
-def test_files_that_no_version_names_are_told_with_the_age_of_the_oldest(ward):
+def test_files_without_a_version_are_reported_with_the_age_of_the_oldest(ward):
     folder = Path(ward.table.uri, "arrival_date=2026-01-01")
     folder.mkdir()
     for hours in (1, 3, 2):
@@ -410,8 +410,8 @@ def test_files_that_no_version_names_are_told_with_the_age_of_the_oldest(ward):
 
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("checkpoint", [False, True], ids=["commits", "checkpoint"])
-def test_a_file_that_an_older_version_names_is_no_orphan(ward, checkpoint):
-    ward.delta.delete("shard_id = 'none of them' OR sub_sequence_number = 0")
+def test_a_file_of_an_older_version_is_not_reported(ward, checkpoint):
+    ward.delta.delete("shard_id = 'none' OR sub_sequence_number = 0")
     if checkpoint:
         ward.delta.create_checkpoint()
         for entry in Path(ward.table.uri, "_delta_log").glob("0*[0-9].json"):
@@ -420,7 +420,7 @@ def test_a_file_that_an_older_version_names_is_no_orphan(ward, checkpoint):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_file_that_the_log_names_and_that_is_gone_is_a_problem(ward):
+def test_a_missing_file_of_the_current_version_is_a_problem(ward):
     (first, *_) = sorted(Path(ward.table.uri).glob("arrival_date=*/*.parquet"))
     first.unlink()
     ((check, _, sentence),) = ward.problems()
@@ -431,8 +431,8 @@ def test_a_file_that_the_log_names_and_that_is_gone_is_a_problem(ward):
 # Events
 
 
-def told(ward, instance) -> list[tuple[str, str]]:
-    """Batch and shard of each materialization."""
+def materialized(ward, instance) -> list[tuple[str, str]]:
+    """The batch and shard of each materialization."""
     events = materializations_since(instance, ward.client.stream, 0.0)
     return sorted((str(event.metadata["batch_id"].value), str(event.partition)) for event in events)
 
@@ -449,40 +449,40 @@ def test_missing_events_are_added_once(ward, instance):
     batch = str(ward.run(by="no such run").batch_id)
     assert ward.problems(instance=instance, add_events=True) == []
     ward.findings(instance=instance, add_events=True)
-    assert told(ward, instance) == [(batch, A), (batch, B)]
+    assert materialized(ward, instance) == [(batch, A), (batch, B)]
     assert ward.levels(instance=instance)["events"] == {"ok"}
 
 
-def test_without_leave_missing_events_are_a_problem_and_stay_missing(ward, instance):
+def test_missing_events_are_a_problem_and_are_not_added_by_default(ward, instance):
     ward.create()
     ward.put(3)
     ward.run()
     ((check, shard, sentence),) = ward.problems(instance=instance)
     assert (check, shard) == ("events", A)
     assert "3 rows were committed without an event" in sentence
-    assert told(ward, instance) == []
+    assert materialized(ward, instance) == []
 
 
-def test_events_of_a_run_that_is_unfinished_are_left_to_it(ward, instance):
+def test_missing_events_of_an_unfinished_run_are_not_added(ward, instance):
     ward.create()
     ward.put(3)
     with instance:
         run = instance.create_run_for_job(_job(), status=dg.DagsterRunStatus.STARTED)
         ward.run(by=run.run_id)
         assert ward.levels(instance=instance, add_events=True)["events"] == {"info"}
-        assert told(ward, instance) == []
+        assert materialized(ward, instance) == []
 
 
 @pytest.fixture
 def home():
-    """An instance on disk, where a sensor can tick."""
+    """An instance on disk, which has the state of a sensor."""
     with dg.instance_for_test() as instance:
         yield instance
 
 
 @pytest.fixture
 def dead(ward, home):
-    """A run that committed and is dead by the last tick of the stream's sensor; it had one heartbeat."""
+    """A run that committed after one heartbeat, and that the sensor of the stream recorded as dead."""
     ward.create()
     ward.put(3)
     raw = raw_key(ward.client.stream)
@@ -512,30 +512,30 @@ def dead(ward, home):
     return run
 
 
-def test_a_dead_run_is_a_problem_with_what_to_do_and_its_events_are_added(ward, home, dead):
+def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(ward, home, dead):
     ((check, _, sentence),) = ward.problems(instance=home, add_events=True)
     assert check == "runs"
     assert f"run {dead.run_id} shows no sign of life" in sentence
     assert "Terminate it in the UI" in sentence
-    assert len(told(ward, home)) == 1
+    assert len(materialized(ward, home)) == 1
 
 
-def test_a_run_that_ended_since_is_no_longer_dead(ward, home, dead):
+def test_a_dead_run_that_has_ended_is_not_a_problem(ward, home, dead):
     home.report_run_failed(dead)
     assert ward.problems(instance=home, add_events=True) == []
 
 
-def test_a_run_with_another_heartbeat_since_is_no_longer_dead(ward, home, dead):
+def test_a_run_with_a_new_heartbeat_is_not_a_problem(ward, home, dead):
     os.utime(Path(ward.table.uri, HEARTBEATS_FOLDER, dead.run_id), (1, 1))
     assert ward.problems(instance=home, add_events=True) == []
-    assert told(ward, home) == []
+    assert materialized(ward, home) == []
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_event_of_rows_that_nobody_committed_is_a_problem(ward, instance):
+def test_an_event_without_a_commit_is_a_problem(ward, instance):
     ward.findings(instance=instance, add_events=True)
     batch_id = str(new_id())
-    for rows in (7, 0):  # an event without rows tells of no commit
+    for rows in (7, 0):  # an event without rows does not refer to a commit
         metadata = {"batch_id": batch_id, "rows": rows}
         instance.report_runless_asset_event(
             dg.AssetMaterialization(raw_key(ward.client.stream), partition=A, metadata=metadata)
@@ -546,7 +546,7 @@ def test_an_event_of_rows_that_nobody_committed_is_a_problem(ward, instance):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, instance):
+def test_an_event_with_another_number_of_rows_than_its_commit_is_a_problem(ward, instance):
     ward.findings(instance=instance, add_events=True)
     metadata = {"batch_id": str(ward.positions.batch_id), "rows": 99}
     instance.report_runless_asset_event(
@@ -558,7 +558,7 @@ def test_an_event_that_tells_of_other_rows_than_the_commit_is_a_problem(ward, in
 
 
 @pytest.mark.usefixtures("numbers")
-def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monkeypatch):
+def test_events_of_commits_beyond_the_limit_are_not_added(ward, instance, monkeypatch):
     monkeypatch.setattr("kinesis_assets.dagster.event_audit.MAX_FILES", 2)
     older = ward.table.snapshot().positions_at(
         ward.table.snapshot().positions_at(ward.positions.previous).previous
@@ -575,15 +575,15 @@ def test_of_commits_that_are_too_far_back_no_event_is_added(ward, instance, monk
     assert finding.sentence.startswith(
         f"1 commits up to batch {older.batch_id} have no event in this instance"
     )
-    assert len(told(ward, instance)) == 5
+    assert len(materialized(ward, instance)) == 5
     assert ward.problems(instance=instance) == []
 
 
 @pytest.mark.usefixtures("numbers")
-def test_what_is_filled_in_while_the_doctor_looks_is_no_problem(ward, instance):
+def test_a_replay_during_the_examination_is_not_a_problem(ward, instance):
     ward.findings(instance=instance, add_events=True)
 
-    def meanwhile(_):
+    def replay_meanwhile(_):
         for _ in range(2):
             batch_id = new_id()
             ward.amendment(batch_id=batch_id, filled={A: ward.positions.added[A]})
@@ -593,7 +593,7 @@ def test_what_is_filled_in_while_the_doctor_looks_is_no_problem(ward, instance):
             )
         return Scan({}, {})
 
-    findings = ward.findings(instance=instance, read_rows=meanwhile)
+    findings = ward.findings(instance=instance, read_rows=replay_meanwhile)
     assert [finding.level for finding in findings if finding.check == "events"] == ["ok"]
 
 
@@ -605,29 +605,29 @@ def no_rows(_) -> Scan:
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_floor_before_there_was_a_stream_excuses_no_batch(ward):
+def test_a_floor_before_the_creation_of_the_stream_explains_no_missing_rows(ward):
     ward.amendment(floor=ward.positions.identity.created.date() - timedelta(days=2))
     assert [check for check, _, _ in ward.problems(read_rows=no_rows)] == ["rows"] * 6
 
 
 @pytest.mark.usefixtures("numbers")
-def test_batches_that_are_older_than_the_floor_are_well_if_they_are_gone(ward):
+def test_missing_batches_below_the_floor_are_accepted(ward):
     ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=2))
     assert ward.levels(read_rows=no_rows)["rows"] == {"ok"}
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_floor_that_was_lowered_by_hand_is_no_problem_and_what_it_took_before_is_accounted_for(ward):
+def test_a_lowered_floor_is_not_a_problem_and_still_explains_earlier_expired_rows(ward):
     high = ward.positions.identity.created.date() + timedelta(days=2)
     ward.amendment(floor=high)
     lower_floor(ward.table, ward.positions.identity, high - timedelta(days=9), datetime.now(UTC), by="ada")
     assert ward.problems(read_rows=no_rows) == []
-    (told,) = (each.sentence for each in ward.findings() if each.check == "continuity")
-    assert f"the floor was lowered from {high} to {high - timedelta(days=9)} by ada" in told
+    (reported,) = (each.sentence for each in ward.findings() if each.check == "continuity")
+    assert f"the floor was lowered from {high} to {high - timedelta(days=9)} by ada" in reported
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_floor_that_went_back_without_a_word_is_a_problem(ward):
+def test_a_floor_that_decreased_without_a_record_is_a_problem(ward):
     today = ward.positions.identity.created.date()
     ward.amendment(floor=today)
     ward.amendment(floor=today - timedelta(days=1))
@@ -639,7 +639,7 @@ def test_a_floor_that_went_back_without_a_word_is_a_problem(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_floor_in_the_future_is_a_problem_with_the_way_out(ward):
+def test_a_floor_in_the_future_is_a_problem_with_the_option_to_fix_it(ward):
     ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=365))
     ((check, _, sentence),) = ward.problems()
     assert check == "floor"
@@ -647,7 +647,7 @@ def test_a_floor_in_the_future_is_a_problem_with_the_way_out(ward):
 
 
 @pytest.mark.usefixtures("numbers")
-def test_what_cannot_be_proven_is_told_without_being_a_problem_and_acquits_no_restore(ward):
+def test_uncertain_rows_are_reported_as_info_and_do_not_hide_a_restore(ward):
     ward.delta.restore(ward.delta.version() - 1)
     ward.amendment(floor=ward.positions.identity.created.date() + timedelta(days=2))
     batch_id = ward.positions.batch_id

@@ -1,4 +1,4 @@
-"""Which of some records the table holds, and how little is read to know it."""
+"""Lookup of existing rows by their keys, and which data files it opens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(number: int, sub: int = 0, at: datetime = NOON) -> Record:
 
 @pytest.fixture
 def commit(table):
-    """Commits rows to the table, one file for each call."""
+    """Commit rows to the table, as one file per call."""
     summary = StreamSummary(STREAM, NOON, 24)
     freeze(table, StreamListing(summary, [Shard("a", (), ("0", "9"), "1")]), {})
 
@@ -57,14 +57,14 @@ def lacking(table, shard_id: str, records: Sequence[Record], **changed) -> list[
     )
 
 
-def test_a_record_is_known_by_shard_and_both_numbers(table, commit):
+def test_a_row_is_identified_by_shard_sequence_number_and_sub_sequence_number(table, commit):
     commit("a", [record(1), record(2, 0), record(2, 1)])
     commit("b", [record(3)])
-    asked = [record(1), record(2, 0), record(2, 1), record(2, 2), record(3)]
-    assert lacking(table, "a", asked) == [False, False, False, True, True]
+    page = [record(1), record(2, 0), record(2, 1), record(2, 2), record(3)]
+    assert lacking(table, "a", page) == [False, False, False, True, True]
 
 
-def test_rows_of_other_writers_are_known_too(table, commit):
+def test_rows_in_files_rewritten_by_other_writers_are_found(table, commit):
     commit("a", [record(1), record(2)])
     commit("a", [record(3)])
     DeltaTable(table.uri).optimize.compact()
@@ -74,18 +74,18 @@ def test_rows_of_other_writers_are_known_too(table, commit):
 
 def test_files_without_statistics_are_read(table, commit):
     commit("a", [record(1)])
-    unknown = dict.fromkeys(("first_arrival", "last_arrival", "first_shard_id", "last_shard_id"))
-    assert lacking(table, "a", [record(1)], **unknown) == [False]
+    no_statistics = dict.fromkeys(("first_arrival", "last_arrival", "first_shard_id", "last_shard_id"))
+    assert lacking(table, "a", [record(1)], **no_statistics) == [False]
 
 
-def test_a_page_over_midnight_is_looked_for_on_both_days(table, commit):
+def test_a_page_across_midnight_is_looked_up_in_both_partitions(table, commit):
     late, early = NOON + timedelta(hours=11, minutes=59), NOON + timedelta(hours=12, minutes=1)
     commit("a", [record(1, at=late), record(2, at=early)])
-    asked = [record(1, at=late), record(2, at=early), record(3, at=early)]
-    assert lacking(table, "a", asked) == [False, False, True]
+    page = [record(1, at=late), record(2, at=early), record(3, at=early)]
+    assert lacking(table, "a", page) == [False, False, True]
 
 
-def test_only_files_that_may_have_rows_of_the_page_are_opened(table, commit):
+def test_only_files_that_may_contain_rows_of_the_page_are_opened(table, commit):
     commit("a", [record(1)])
     commit("a", [record(2, at=NOON + timedelta(minutes=1))])
     commit("b", [record(3)])
@@ -104,17 +104,17 @@ def test_only_files_that_may_have_rows_of_the_page_are_opened(table, commit):
 
 
 @pytest.mark.parametrize(
-    ("minutes", "may"),
+    ("minutes", "expected"),
     [((-2, -1), False), ((-1, 0), True), ((1, 2), True), ((2, 3), False), ((-9, None), True)],
 )
-def test_a_file_may_hold_arrivals_within_its_own(minutes, may):
+def test_a_file_may_contain_arrivals_that_overlap_its_statistics(minutes, expected):
     first, last = (None if minute is None else NOON + timedelta(minutes=minute) for minute in minutes)
     assert first is not None
-    assert FILE.may_hold_arrivals(first, last) is may
+    assert FILE.may_hold_arrivals(first, last) is expected
 
 
 @pytest.mark.parametrize(
-    ("shard_id", "may"), [("shard-1", False), ("shard-2", True), ("shard-4", True), ("shard-5", False)]
+    ("shard_id", "expected"), [("shard-1", False), ("shard-2", True), ("shard-4", True), ("shard-5", False)]
 )
-def test_a_file_may_hold_shards_within_its_own(shard_id, may):
-    assert FILE.may_hold_shard(shard_id) is may
+def test_a_file_may_contain_shards_within_its_statistics(shard_id, expected):
+    assert FILE.may_hold_shard(shard_id) is expected

@@ -1,4 +1,4 @@
-"""What a replay fills in, and what it leaves alone."""
+"""Replay: which missing rows it adds, where it ends, concurrent changes, errors and gaps."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ def text(time: datetime) -> str:
 
 
 def numbers_in(bench) -> dict[tuple[str, int], int]:
-    """The numbers in the table, by sequence and sub-sequence number."""
+    """The items in the table, by sequence number and sub-sequence number."""
     return {(row["sequence_number"], row["sub_sequence_number"]): int(row["data"]) for row in bench.rows}
 
 
 def positions_file(bench) -> tuple[int, bytes]:
-    """The token that the log points at, and the bytes of its file."""
+    """The commit id that the log points at, and the content of its positions file."""
     commit_id = bench.positions.commit_id
     with bench.table.files.open_input_file(f"_kinesis/positions/{commit_id}.json") as source:
         return commit_id, source.read()
 
 
-def change_past(bench, floor: date | None = None) -> None:
-    """Change the past as a rewind or the table's retention does."""
+def commit_amendment(bench, floor: date | None = None) -> None:
+    """Commit an amendment as a rewind or the retention of the table does."""
     identity, amendment = bench.client.describe().identity, bench.amendment
     changed = Amendment(
         format=1,
@@ -95,24 +95,24 @@ def change_past(bench, floor: date | None = None) -> None:
     bench.table.snapshot().commit([], identity=identity, amendment=changed)
 
 
-def before_filling(act: Callable[[], None], times: int = 1):
-    """A filling after which something else happens, the first times."""
+def fill_then(act: Callable[[], None], times: int = 1):
+    """A fill function that calls `act` after result, the first `times` times."""
     left = [times]
 
     def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-        filling = fill_as_in_spark(job, ranges)
+        result = fill_as_in_spark(job, ranges)
         if left[0]:
             left[0] -= 1
             act()
-        return filling
+        return result
 
     return fill
 
 
-# What it fills in
+# Which rows are added
 
 
-def test_a_hole_is_filled_exactly(bench):
+def test_exactly_the_missing_rows_are_added(bench):
     bench.create()
     bench.put(*range(20))
     bench.run()
@@ -127,27 +127,27 @@ def test_a_hole_is_filled_exactly(bench):
     assert result.version == bench.version
 
 
-def test_rows_without_a_key_and_aggregates_that_are_not_judged_are_filled_in_as_they_were(bench):
+def test_rows_without_a_key_and_unchecked_aggregates_are_restored_unchanged(bench):
     bench.create()
     arn = bench.client.describe().identity.arn
     bench.kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
     bench.kinesis.update_stream_record_distribution_strategy(StreamARN=arn, RecordDistributionStrategy="AUTO")
-    apart = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", str((1 << 128) - 1))])
+    other_hash_keys = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", str((1 << 128) - 1))])
     bench.kinesis.put_records(
-        StreamName=bench.stream, Records=[{"Data": b"0"}, {"Data": apart, "PartitionKey": "k"}]
+        StreamName=bench.stream, Records=[{"Data": b"0"}, {"Data": other_hash_keys, "PartitionKey": "k"}]
     )
     bench.run()
-    landed = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
-    assert sorted(landed) == [(b"0", None, None), (b"1", "k", None), (b"2", "k", None)]
+    ingested = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
+    assert sorted(ingested) == [(b"0", None, None), (b"1", "k", None), (b"2", "k", None)]
     bench.lose(0, 2)
 
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 2)}
 
     filled = [(row["data"], row["partition_key"], row["error"]) for row in bench.rows]
-    assert sorted(filled) == sorted(landed)
+    assert sorted(filled) == sorted(ingested)
 
 
-def test_where_nothing_is_missing_nothing_is_committed(bench):
+def test_a_replay_without_missing_rows_commits_nothing(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -159,7 +159,7 @@ def test_where_nothing_is_missing_nothing_is_committed(bench):
     assert (result.version, bench.version) == (None, version)
 
 
-def test_the_positions_are_the_same_bytes_before_and_after(bench):
+def test_a_replay_does_not_change_the_positions_file(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -171,7 +171,7 @@ def test_the_positions_are_the_same_bytes_before_and_after(bench):
     assert positions_file(bench) == before
 
 
-def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
+def test_added_rows_have_their_own_batch_and_statistics_in_the_amendment(bench):
     bench.create()
     numbers = bench.put(*range(10, 20))
     first = bench.run()
@@ -182,27 +182,27 @@ def test_filled_rows_have_a_batch_of_their_own_with_a_proof(bench):
     amendment = bench.amendment
     assert amendment.batch_id == result.batch_id != first.batch_id
     assert amendment.by == "someone"
-    proof = amendment.filled[A]
-    assert (proof.rows, proof.bytes) == (2, 4)
-    assert (proof.first_sequence_number, proof.last_sequence_number) == (numbers[2], numbers[5])
+    stats = amendment.filled[A]
+    assert (stats.rows, stats.bytes) == (2, 4)
+    assert (stats.first_sequence_number, stats.last_sequence_number) == (numbers[2], numbers[5])
     outcome = result.outcomes[A]
-    assert outcome.stats == proof
+    assert outcome.stats == stats
     filled = [row for row in bench.rows if row["batch_id"] == result.batch_id]
     assert sorted(int(row["data"]) for row in filled) == [12, 15]
 
 
-def test_the_checksum_is_that_of_the_filled_rows(bench):
+def test_the_checksum_covers_exactly_the_added_rows(bench):
     bench.create()
     bench.put(*range(10))
-    everything = bench.run().outcomes[A].stats.checksum
+    total = bench.run().outcomes[A].stats.checksum
     bench.lose(*range(9))
-    kept = bench.replay().outcomes[A].stats.checksum
+    added = bench.replay().outcomes[A].stats.checksum
     (row,) = (row for row in bench.rows if row["data"] == b"9")
     rest = checksum(type("Row", (), row))
-    assert kept + rest == everything
+    assert added + rest == total
 
 
-def test_a_span_of_sequence_numbers_is_inclusive_on_both_ends(bench):
+def test_a_range_of_sequence_numbers_includes_both_ends(bench):
     bench.create()
     numbers = bench.put(*range(10))
     bench.run()
@@ -214,7 +214,7 @@ def test_a_span_of_sequence_numbers_is_inclusive_on_both_ends(bench):
     assert bench.items == [0, 3, 4, 5, 8, 9]
 
 
-def test_a_span_of_times_takes_its_start_and_not_its_end(bench):
+def test_a_range_of_times_includes_its_start_but_not_its_end(bench):
     bench.create()
     bench.put(0)
     start = bench.later(minutes=10)
@@ -231,7 +231,7 @@ def test_a_span_of_times_takes_its_start_and_not_its_end(bench):
     assert bench.items == [1, 2]
 
 
-def test_only_the_named_shards_are_filled(bench):
+def test_only_the_given_shards_are_replayed(bench):
     bench.create(2)
     bench.put(0, 1)
     bench.put(2, 3, part=0.9)
@@ -244,7 +244,7 @@ def test_only_the_named_shards_are_filled(bench):
     assert bench.items == [0, 2, 3]
 
 
-def test_parents_and_children_are_filled_together(bench):
+def test_parents_and_children_are_replayed_together(bench):
     bench.create()
     bench.put(0, 1)
     bench.split(A)
@@ -270,7 +270,7 @@ def test_a_second_replay_adds_nothing(bench):
     assert bench.items == list(range(5))
 
 
-def test_a_compacted_table_is_compared_as_well(bench):
+def test_rows_in_compacted_files_are_recognized(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -284,7 +284,7 @@ def test_a_compacted_table_is_compared_as_well(bench):
     assert bench.items == list(range(9))
 
 
-def test_records_of_two_days_are_filled_each_into_its_own(bench):
+def test_added_rows_get_the_arrival_date_of_their_records(bench):
     bench.create()
     bench.put(0, 1)
     bench.run()
@@ -300,13 +300,13 @@ def test_records_of_two_days_are_filled_each_into_its_own(bench):
     assert {int(row["data"]): row["arrival_date"] for row in bench.rows} == days
 
 
-def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
+def test_a_failed_write_ends_readers_that_wait_for_memory(bench, monkeypatch):
     for number in range(len(bench.create(4))):
         bench.put(number, part=number / 4)
     bench.run()
     bench.lose(*range(4))
 
-    def full(*_):
+    def disk_full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def replay():
@@ -315,14 +315,14 @@ def test_a_write_that_fails_ends_readers_that_wait_for_room(bench, monkeypatch):
         ended.set()
 
     ended = threading.Event()
-    monkeypatch.setattr(fill_module, "MemoryLimiter", lambda _: MemoryLimiter(1))  # for one page at a time
-    monkeypatch.setattr(fill_module.DataFileWriter, "write", full)
+    monkeypatch.setattr(fill_module, "MemoryLimiter", lambda _: MemoryLimiter(1))  # one page at a time
+    monkeypatch.setattr(fill_module.DataFileWriter, "write", disk_full)
     threading.Thread(target=replay, daemon=True).start()
     assert ended.wait(20)
     assert bench.items == []
 
 
-def test_shards_are_looked_up_in_the_table_side_by_side(bench, monkeypatch):
+def test_shards_are_looked_up_in_the_table_concurrently(bench, monkeypatch):
     for number in range(len(bench.create(2))):
         bench.put(number, part=number / 2)
     bench.run()
@@ -340,10 +340,10 @@ def test_shards_are_looked_up_in_the_table_side_by_side(bench, monkeypatch):
     assert bench.items == [0, 1]
 
 
-# Where it ends
+# Where a replay ends
 
 
-def test_it_ends_at_the_committed_position(bench):
+def test_a_replay_ends_at_the_committed_position(bench):
     bench.create()
     bench.put(*range(10))
     bench.run(max_records=6)
@@ -356,7 +356,7 @@ def test_it_ends_at_the_committed_position(bench):
     assert bench.items == list(range(10))
 
 
-def test_it_ends_inside_an_aggregate_where_the_position_does(bench):
+def test_a_replay_ends_at_a_position_inside_an_aggregate(bench):
     bench.create()
     bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
     bench.run(max_records=4)
@@ -370,7 +370,7 @@ def test_it_ends_inside_an_aggregate_where_the_position_does(bench):
     assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_sequence_number_inside_the_committed_aggregate_ends_at_the_position_too(bench):
+def test_a_replay_of_a_partly_read_aggregate_ends_at_the_position(bench):
     bench.create()
     (number,) = bench.put(aggregate([UserRecord("k", b"%d" % n, "0") for n in range(6)]))
     bench.run(max_records=4)
@@ -381,7 +381,7 @@ def test_a_sequence_number_inside_the_committed_aggregate_ends_at_the_position_t
     assert bench.items == [0, 1, 2, 3]
 
 
-def test_a_shard_that_no_run_has_read_is_told_so(bench):
+def test_a_shard_that_no_run_has_read_is_reported_as_unread(bench):
     bench.create()
     bench.put(0)
     bench.plan()  # freezes the start
@@ -390,7 +390,7 @@ def test_a_shard_that_no_run_has_read_is_told_so(bench):
     assert bench.items == []
 
 
-def test_a_span_behind_the_position_has_nothing_in_it(bench):
+def test_a_range_after_the_position_is_empty(bench):
     bench.create()
     numbers = bench.put(0, 1)
     bench.run(max_records=1)
@@ -399,17 +399,17 @@ def test_a_span_behind_the_position_has_nothing_in_it(bench):
     assert bench.items == [0]
 
 
-def test_nothing_below_the_tables_own_floor_is_filled(bench):
+def test_rows_below_the_floor_are_not_added(bench):
     bench.create()
     midnight = datetime.combine(bench.now.date() + timedelta(days=2), datetime.min.time(), UTC)
-    bench.later(seconds=(midnight - bench.now).total_seconds() - 3600)  # whatever the time of day is now
+    bench.later(seconds=(midnight - bench.now).total_seconds() - 3600)  # at any time of day
     bench.put(0)
     bench.later(seconds=3660)
     numbers = bench.put(1)
     bench.run()
     first = next(number for (number, _), item in numbers_in(bench).items() if item == 0)
     bench.lose(0, 1)
-    change_past(bench, floor=midnight.date())
+    commit_amendment(bench, floor=midnight.date())
 
     by_number = bench.replay(first, numbers[0], A)
 
@@ -421,13 +421,13 @@ def test_nothing_below_the_tables_own_floor_is_filled(bench):
     assert bench.amendment.floor == midnight.date()
 
 
-def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
+def test_rows_deleted_below_a_floor_are_added_after_it_is_lowered(bench):
     bench.create()
     bench.put(0, 1)
     bench.run()
     bench.lose(0, 1)
     identity = bench.client.describe().identity
-    change_past(bench, floor=bench.now.date() + timedelta(days=365))
+    commit_amendment(bench, floor=bench.now.date() + timedelta(days=365))
     bench.replay()
     assert bench.items == []
     lower_floor(bench.table, identity, bench.now.date() - timedelta(days=90), bench.now, by="ada")
@@ -437,19 +437,19 @@ def test_what_a_floor_too_high_took_out_is_filled_in_once_it_is_lowered(bench):
     assert bench.amendment.floor == bench.now.date() - timedelta(days=90)
 
 
-# Beside others
+# Concurrent replays, runs and amendments
 
 
-def test_two_replays_at_once_double_nothing(bench):
+def test_concurrent_replays_add_no_duplicates(bench):
     bench.create()
     bench.put(*range(10))
     bench.run()
     bench.lose(2, 3, 8)
-    both_have_filled = threading.Barrier(2)
+    both_filled = threading.Barrier(2)
     results = []
 
     def one() -> None:
-        fill = before_filling(lambda: both_have_filled.wait(30))
+        fill = fill_then(lambda: both_filled.wait(30))
         results.append(bench.replay(fill=fill))
 
     threads = [threading.Thread(target=one) for _ in range(2)]
@@ -462,7 +462,7 @@ def test_two_replays_at_once_double_nothing(bench):
     assert bench.items == list(range(10))
 
 
-def test_a_run_that_commits_meanwhile_disturbs_nothing(bench):
+def test_a_run_that_commits_during_a_replay_does_not_restart_it(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -475,7 +475,7 @@ def test_a_run_that_commits_meanwhile_disturbs_nothing(bench):
         tries.append(1)
         ran.append(bench.run())
 
-    result = bench.replay(fill=before_filling(meanwhile, times=9))
+    result = bench.replay(fill=fill_then(meanwhile, times=9))
 
     assert len(tries) == 1
     assert ran[0].outcomes[A].rows == 2
@@ -484,7 +484,7 @@ def test_a_run_that_commits_meanwhile_disturbs_nothing(bench):
     assert bench.items == list(range(7))
 
 
-def test_a_run_that_was_planned_before_commits_after(bench):
+def test_a_run_planned_before_a_replay_commits_after_it(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -498,7 +498,7 @@ def test_a_run_that_was_planned_before_commits_after(bench):
     assert bench.items == list(range(6))
 
 
-def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
+def test_a_replay_restarts_after_a_concurrent_amendment(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -508,7 +508,7 @@ def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
-            change_past(bench)
+            commit_amendment(bench)
         return fill_as_in_spark(job, ranges)
 
     result = bench.replay(fill=fill)
@@ -518,7 +518,7 @@ def test_it_begins_again_where_the_past_was_changed_meanwhile(bench):
     assert bench.items == list(range(5))
 
 
-def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeypatch):
+def test_an_amendment_immediately_before_the_commit_restarts_the_replay(bench, monkeypatch):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -526,13 +526,13 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
     commit = table_module.TableSnapshot.commit
     overtaken = []
 
-    def late(self, files, **rest):
+    def overtake(self, files, **rest):
         if files and not overtaken:
             overtaken.append(True)
-            change_past(bench)
+            commit_amendment(bench)
         commit(self, files, **rest)
 
-    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", overtake)
     bench.replay()
 
     assert overtaken
@@ -540,7 +540,7 @@ def test_the_past_that_changes_right_before_the_commit_refuses_it(bench, monkeyp
     assert bench.amendment.previous is not None
 
 
-def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
+def test_a_floor_raised_below_the_added_rows_does_not_restart_the_replay(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -550,7 +550,7 @@ def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
 
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
-        change_past(bench, floor)
+        commit_amendment(bench, floor)
         return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
@@ -560,7 +560,7 @@ def test_a_floor_that_rises_below_its_rows_does_not_disturb_it(bench):
     assert bench.items == list(range(5))
 
 
-def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(bench):
+def test_a_floor_raised_above_the_added_rows_restarts_the_replay_without_them(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -571,7 +571,7 @@ def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(ben
     def fill(job, ranges):
         batches.append(job.landing.batch_id)
         if len(batches) == 1:
-            change_past(bench, floor)
+            commit_amendment(bench, floor)
         return fill_as_in_spark(job, ranges)
 
     bench.replay(fill=fill)
@@ -579,19 +579,19 @@ def test_a_floor_that_rises_above_its_rows_makes_it_begin_again_without_them(ben
     assert bench.items == [0, 1, 3, 4]
 
 
-def test_a_past_that_changes_every_time_ends_it(bench):
+def test_a_replay_fails_if_each_try_is_overtaken_by_an_amendment(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
     bench.lose(2)
 
     with pytest.raises(PastChanged, match="Nothing of this batch was committed"):
-        bench.replay(fill=before_filling(partial(change_past, bench), times=100))
+        bench.replay(fill=fill_then(partial(commit_amendment, bench), times=100))
     assert bench.items == [0, 1, 3, 4]
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, others):
+def test_a_commit_whose_response_is_lost_is_found(bench, monkeypatch, others):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -599,15 +599,15 @@ def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, ot
     commit = table_module.TableSnapshot.commit
     lost = []
 
-    def without_answer(self, files, **rest):
+    def lose_response(self, files, **rest):
         commit(self, files, **rest)
         if files and not lost:
             lost.append(True)
             if others:
-                change_past(bench)
-            raise OSError("the answer was lost")
+                commit_amendment(bench)
+            raise OSError("connection reset")
 
-    monkeypatch.setattr(table_module.TableSnapshot, "commit", without_answer)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", lose_response)
     result = bench.replay()
 
     assert states(result) == {A: (ReplayState.FILLED, 1)}
@@ -615,14 +615,14 @@ def test_a_commit_whose_answer_was_lost_is_seen_as_landed(bench, monkeypatch, ot
     assert bench.items == list(range(5))
 
 
-def test_a_commit_that_never_comes_about_is_told(bench, monkeypatch):
+def test_a_commit_that_always_fails_is_reported(bench, monkeypatch):
     bench.create()
     bench.put(*range(5))
     bench.run()
     bench.lose(2)
 
     def refused(*_, **__):
-        raise OSError("no")
+        raise OSError("connection refused")
 
     monkeypatch.setattr(table_module.TableSnapshot, "commit", refused)
     with pytest.raises(CommitFailed):
@@ -630,7 +630,7 @@ def test_a_commit_that_never_comes_about_is_told(bench, monkeypatch):
     assert bench.items == [0, 1, 3, 4]
 
 
-def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
+def test_a_replay_fails_if_the_stream_is_recreated_during_it(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -642,29 +642,29 @@ def test_a_stream_that_is_recreated_meanwhile_is_not_mixed_in(bench):
         bench.create()
 
     with pytest.raises(StreamRecreated):
-        bench.replay(fill=before_filling(recreate))
+        bench.replay(fill=fill_then(recreate))
     assert bench.items == [0, 1, 3, 4]
 
 
-# What is not read in time
+# Replays that run out of time
 
 
 @pytest.fixture
 def hours(bench, faults):
-    """Answers come record by record, and take hours by all clocks: `each` so many, as the test sets it."""
-    clock, of = ShiftedClock(), SimpleNamespace(each=0.0)
+    """One record per response; each takes `each` hours by all clocks, as set by the test."""
+    clock, hours = ShiftedClock(), SimpleNamespace(each=0.0)
     bench.set_machine_clock(clock)
 
-    def later(*_):
-        clock.advance(of.each)
+    def respond_late(*_):
+        clock.advance(hours.each)
 
     faults.page_size(1)
-    faults.answer("GetRecords", later)
-    of.pass_by = clock.advance
-    return of
+    faults.answer("GetRecords", respond_late)
+    hours.pass_by = clock.advance
+    return hours
 
 
-def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, hours):
+def test_an_unfinished_shard_is_reported_with_the_number_to_continue_from(bench, hours):
     bench.create()
     numbers = bench.put(*range(6))
     bench.run()
@@ -682,7 +682,7 @@ def test_what_is_not_read_in_time_is_told_and_can_be_gone_on_with(bench, hours):
     assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
+def test_a_task_that_starts_late_has_the_same_deadline(bench, hours):
     bench.create()
     bench.put(*range(40))
     bench.run()
@@ -690,13 +690,13 @@ def test_a_task_that_begins_late_ends_as_early_as_others(bench, hours):
     hours.each = 0.4
 
     def fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-        hours.pass_by(3)  # until there was a core for it
+        hours.pass_by(3)  # the task waits for a core
         return fill_as_in_spark(job, ranges)
 
     assert states(bench.replay(fill=fill)) == {A: (ReplayState.FAILED, 1)}
 
 
-def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, faults):
+def test_a_task_that_starts_after_the_deadline_reads_nothing_and_reports_it(bench, hours, faults):
     bench.create()
     first, *_ = bench.put(0)
     bench.run()
@@ -713,8 +713,8 @@ def test_a_task_that_begins_too_late_reads_nothing_and_is_told(bench, hours, fau
     assert faults.count("GetRecords") == before
 
 
-def test_what_is_lost_is_told_though_the_rest_is_not_read_in_time(bench, hours):
-    """Who goes on from where it ended does not come by it again."""
+def test_lost_data_is_reported_even_if_the_replay_is_unfinished(bench, hours):
+    """A replay that continues from the reported number does not read the lost range again."""
     bench.create()
     start = bench.now
     first, *_ = bench.put(0)
@@ -724,16 +724,16 @@ def test_what_is_lost_is_told_though_the_rest_is_not_read_in_time(bench, hours):
     bench.run()
     bench.later(hours=2)
     hours.each = 2.5
-    for told, error in (("keeps 24 h", bench.replay(text(start))), (first, bench.replay(first, None, A))):
-        assert isinstance(error.errors[A], ReplayUnfinished)
-        assert told in str(error.errors[A])
-        assert "within 7:00:00" in str(error.errors[A])
+    for reason, result in (("keeps 24 h", bench.replay(text(start))), (first, bench.replay(first, None, A))):
+        assert isinstance(result.errors[A], ReplayUnfinished)
+        assert reason in str(result.errors[A])
+        assert "within 7:00:00" in str(result.errors[A])
 
 
-# What cannot be read again
+# Data and shards that can no longer be read
 
 
-def test_records_that_the_stream_keeps_no_longer_are_told_by_time(bench):
+def test_expired_records_of_a_time_range_are_reported_as_lost(bench):
     bench.create()
     start = bench.now
     bench.put(0)
@@ -752,7 +752,7 @@ def test_records_that_the_stream_keeps_no_longer_are_told_by_time(bench):
     assert bench.items == [1]
 
 
-def test_a_record_that_the_stream_keeps_no_longer_is_told_by_number(bench):
+def test_an_expired_record_of_a_sequence_number_range_is_reported(bench):
     bench.create()
     (first,) = bench.put(0)
     bench.run()
@@ -769,7 +769,7 @@ def test_a_record_that_the_stream_keeps_no_longer_is_told_by_number(bench):
     assert bench.items == [1]
 
 
-def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
+def test_trim_horizon_does_not_require_expired_records(bench):
     bench.create()
     bench.put(0)
     bench.run()
@@ -782,7 +782,7 @@ def test_the_oldest_there_is_asks_for_no_more_than_that(bench):
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 1)}
 
 
-def test_a_failing_shard_holds_no_other(bench, faults):
+def test_a_failing_shard_does_not_fail_the_others(bench, faults):
     bench.create(2)
     bench.put(0, 1)
     bench.put(2, 3, part=0.9)
@@ -797,7 +797,7 @@ def test_a_failing_shard_holds_no_other(bench, faults):
     assert bench.items == [0, 2, 3]
 
 
-def test_a_shard_that_is_listed_no_more_is_an_error_only_if_the_span_may_have_been_in_it(bench):
+def test_a_shard_no_longer_listed_is_an_error_only_if_the_range_may_include_it(bench):
     bench.create()
     start = bench.now
     bench.put(0)
@@ -813,7 +813,7 @@ def test_a_shard_that_is_listed_no_more_is_an_error_only_if_the_span_may_have_be
     assert isinstance(bench.replay(text(start)).errors[A], ShardVanished)
 
 
-def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
+def test_a_list_without_a_known_shard_is_requested_again(bench, faults):
     bench.create()
     bench.put(1, 2)
     bench.later(seconds=5)
@@ -828,13 +828,13 @@ def test_one_list_that_lacks_a_shard_is_requested_again(bench, faults):
 
 
 def without(shard_id: str):
-    """Lists that lack a shard."""
+    """A fault that removes a shard from each list."""
     return lambda _, answer: answer.but(
         Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != shard_id]
     )
 
 
-def test_a_shard_that_each_list_leaves_out_fails_alone(bench, faults):
+def test_only_a_closed_shard_missing_from_each_list_fails(bench, faults):
     bench.create(2)
     start = bench.now
     bench.put(1)
@@ -844,8 +844,8 @@ def test_a_shard_that_each_list_leaves_out_fails_alone(bench, faults):
     bench.lose(1, 2)
     bench.later(hours=23)
     faults.answer("ListShards", without(A))
-    for rows, span in ((1, "TRIM_HORIZON"), (0, text(start))):
-        result = bench.replay(span)
+    for rows, replay_from in ((1, "TRIM_HORIZON"), (0, text(start))):
+        result = bench.replay(replay_from)
         assert list(result.errors) == [A]
         assert isinstance(result.errors[A], ShardVanished)
         assert "left it out each time" in str(result.errors[A])
@@ -857,7 +857,7 @@ def test_a_shard_that_each_list_leaves_out_fails_alone(bench, faults):
 
 
 @pytest.mark.parametrize("hours", [1, 47])
-def test_an_open_shard_that_each_list_leaves_out_fails_alone(bench, faults, hours):
+def test_only_an_open_shard_missing_from_each_list_fails(bench, faults, hours):
     bench.create(2)
     bench.put(1)
     bench.put(2, part=0.9)
@@ -872,7 +872,7 @@ def test_an_open_shard_that_each_list_leaves_out_fails_alone(bench, faults, hour
     assert bench.items == [2]
 
 
-def test_a_shard_that_each_list_leaves_out_and_of_which_nothing_was_read_delays_no_other(bench, faults):
+def test_an_unread_shard_missing_from_each_list_does_not_delay_the_others(bench, faults):
     bench.create(2)
     bench.put(1)
     bench.run(max_records=1)
@@ -881,7 +881,7 @@ def test_a_shard_that_each_list_leaves_out_and_of_which_nothing_was_read_delays_
     assert states(bench.replay()) == {A: (ReplayState.FILLED, 1), B: (ReplayState.UNREAD, 0)}
 
 
-def test_lists_that_are_incomplete_do_not_say_that_a_shard_is_unknown(bench, faults):
+def test_incomplete_lists_do_not_make_a_shard_unknown(bench, faults):
     bench.create(2)
     bench.put(1)
     bench.run()
@@ -890,7 +890,7 @@ def test_lists_that_are_incomplete_do_not_say_that_a_shard_is_unknown(bench, fau
         bench.replay("TRIM_HORIZON", None, C)
 
 
-def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
+def test_a_shard_that_expired_early_after_a_lower_retention_is_gone(bench):
     bench.create()
     bench.kinesis.increase_stream_retention_period(StreamName=bench.stream, RetentionPeriodHours=48)
     bench.put(0)
@@ -902,7 +902,7 @@ def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
     assert bench.replay().outcomes[A].state is ReplayState.GONE
 
 
-# What cannot be meant
+# Invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -918,12 +918,12 @@ def test_a_shard_that_expired_early_as_the_retention_was_lowered_is_gone(bench):
         ("007", None),
     ],
 )
-def test_a_span_that_cannot_be_meant_is_refused(start, end):
+def test_an_invalid_range_is_refused(start, end):
     with pytest.raises(InvalidInput):
         ReplayWindow.of(start, end)
 
 
-def test_a_sequence_number_needs_one_shard(bench):
+def test_a_sequence_number_requires_exactly_one_shard(bench):
     bench.create(2)
     numbers = bench.put(0)
     bench.run()
@@ -932,7 +932,7 @@ def test_a_sequence_number_needs_one_shard(bench):
             bench.replay(start, end)
 
 
-def test_another_shards_number_is_refused_before_anything_is_read(bench):
+def test_a_sequence_number_of_another_shard_is_refused_before_any_read(bench):
     bench.create(2)
     numbers = bench.put(0, part=0.9)
     bench.put(1)
@@ -957,23 +957,23 @@ def test_a_start_in_the_future_is_refused(bench):
         bench.replay(text(bench.now + timedelta(hours=1)))
 
 
-# Beside the other ways to set positions
+# Positions
 
 
-def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
+def test_a_replay_ends_at_a_position_that_is_a_time(bench):
     bench.create()
     bench.put(0)
     time = bench.later(minutes=10)
     bench.put(1)
     bench.run()
     bench.lose(0, 1)
-    standing = bench.positions
-    moved = msgspec.structs.replace(standing.shards[A], position=Position.at_timestamp(time))
+    current = bench.positions
+    moved = msgspec.structs.replace(current.shards[A], position=Position.at_timestamp(time))
     bench.table.snapshot().commit(
         [],
-        identity=standing.identity,
+        identity=current.identity,
         positions=msgspec.structs.replace(
-            standing, commit_id=new_id(), previous=standing.commit_id, shards={A: moved}
+            current, commit_id=new_id(), previous=current.commit_id, shards={A: moved}
         ),
     )
 
@@ -982,8 +982,8 @@ def test_a_position_that_was_set_to_a_time_ends_it_there(bench):
     assert bench.items == [0]
 
 
-def test_a_position_between_two_milliseconds_is_that_of_the_earlier_one(bench):
-    """Arrivals are whole milliseconds: a run begins at the earlier one, so a replay must end there."""
+def test_a_position_between_two_milliseconds_is_rounded_down(bench):
+    """Arrivals are whole milliseconds. A run starts at the earlier one, so a replay must end there."""
     bench.create()
     bench.put(1)
     bench.later(seconds=0.25)
@@ -995,7 +995,7 @@ def test_a_position_between_two_milliseconds_is_that_of_the_earlier_one(bench):
     assert bench.items == [1, 2]
 
 
-def test_no_page_is_asked_for_after_the_position(bench, faults):
+def test_no_page_after_the_position_is_requested(bench, faults):
     bench.create()
     bench.put(*range(3))
     bench.run()
@@ -1010,43 +1010,43 @@ def test_no_page_is_asked_for_after_the_position(bench, faults):
     assert faults.count("GetRecords") == 1
 
 
-# Beside a restore
+# Concurrent restores of the table
 
 
-def test_a_restore_of_the_rows_that_it_fills_in_makes_it_begin_again(bench):
-    """The table is set back to before the rows were lost, while they are filled in."""
+def test_a_replay_restarts_if_a_restore_brings_back_the_missing_rows(bench):
+    """The table is restored to a version before the loss, while the rows are added."""
     bench.create()
     bench.put(*range(5))
     bench.run()
-    whole = bench.version
+    intact = bench.version
     bench.lose(2, 3)
 
-    result = bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(whole)))
+    result = bench.replay(fill=fill_then(lambda: DeltaTable(bench.table.uri).restore(intact)))
 
     assert bench.items == [0, 1, 2, 3, 4]
     assert states(result) == {A: (ReplayState.WHOLE, 0)}
 
 
-def test_a_restore_at_the_very_commit_makes_it_begin_again(bench, monkeypatch):
+def test_a_replay_restarts_after_a_restore_during_its_commit(bench, monkeypatch):
     bench.create()
     bench.put(*range(5))
     bench.run()
-    whole = bench.version
+    intact = bench.version
     bench.lose(2, 3)
-    commit_whole = table_module.TableSnapshot.commit
+    original_commit = table_module.TableSnapshot.commit
 
-    def late(snapshot, files, **rest):
-        monkeypatch.setattr(table_module.TableSnapshot, "commit", commit_whole)
-        DeltaTable(bench.table.uri).restore(whole)
-        commit_whole(snapshot, files, **rest)
+    def restore_first(snapshot, files, **rest):
+        monkeypatch.setattr(table_module.TableSnapshot, "commit", original_commit)
+        DeltaTable(bench.table.uri).restore(intact)
+        original_commit(snapshot, files, **rest)
 
-    monkeypatch.setattr(table_module.TableSnapshot, "commit", late)
+    monkeypatch.setattr(table_module.TableSnapshot, "commit", restore_first)
     bench.replay()
 
     assert bench.items == [0, 1, 2, 3, 4]
 
 
-def test_a_restore_that_takes_rows_out_meanwhile_is_filled_in_too(bench):
+def test_rows_deleted_by_a_concurrent_restore_are_added_too(bench):
     bench.create()
     bench.put(*range(3))
     bench.run()
@@ -1055,30 +1055,30 @@ def test_a_restore_that_takes_rows_out_meanwhile_is_filled_in_too(bench):
     bench.run()
     bench.lose(0)
 
-    bench.replay(fill=before_filling(lambda: DeltaTable(bench.table.uri).restore(before)))
+    bench.replay(fill=fill_then(lambda: DeltaTable(bench.table.uri).restore(before)))
 
     assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_restore_that_was_accepted_and_gone_on_from_meanwhile_makes_it_begin_again(bench):
+def test_a_replay_restarts_after_a_concurrent_restore_that_was_adopted(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
-    whole = bench.version
+    intact = bench.version
     bench.lose(2, 3)
 
     def restored_and_accepted():
-        DeltaTable(bench.table.uri).restore(whole)
+        DeltaTable(bench.table.uri).restore(intact)
         adopt(bench.client, bench.table, by="ann", apply=True)
         bench.put(5)
         bench.run()
 
-    bench.replay(fill=before_filling(restored_and_accepted))
+    bench.replay(fill=fill_then(restored_and_accepted))
 
     assert bench.items == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_replay_beside_runs_reads_no_entry_of_the_log_that_they_have_examined(bench, monkeypatch):
+def test_a_replay_does_not_read_log_entries_that_concurrent_runs_have_checked(bench, monkeypatch):
     bench.create()
     bench.put(*range(5))
     bench.run()
@@ -1096,27 +1096,27 @@ def test_a_replay_beside_runs_reads_no_entry_of_the_log_that_they_have_examined(
             bench.run()
         monkeypatch.setattr(rewrites, "read_entry", counted)
 
-    bench.replay(fill=before_filling(runs))
+    bench.replay(fill=fill_then(runs))
 
     assert bench.items == list(range(9))
     assert read == [bench.version - 1]
 
 
-def test_a_log_that_lost_the_versions_meanwhile_makes_it_begin_again(bench):
+def test_a_replay_restarts_if_the_log_is_cleaned_up_during_it(bench):
     bench.create()
     bench.put(*range(5))
     bench.run()
-    whole = bench.version
+    intact = bench.version
     bench.lose(2, 3)
 
     def restored_and_cleaned_up():
         table = DeltaTable(bench.table.uri)
-        table.restore(whole)
+        table.restore(intact)
         table.create_checkpoint()
         for entry in Path(bench.table.uri, "_delta_log").glob("0*[0-9].json"):
             entry.unlink()
 
-    bench.replay(fill=before_filling(restored_and_cleaned_up))
+    bench.replay(fill=fill_then(restored_and_cleaned_up))
 
     assert bench.items == [0, 1, 2, 3, 4]
 
@@ -1125,7 +1125,7 @@ def test_a_log_that_lost_the_versions_meanwhile_makes_it_begin_again(bench):
 
 
 def skipped(bench) -> str:
-    """A stream of which 2 and 3 were skipped by hand, between rows; the first number after the gap."""
+    """Skip items 2 and 3 with a seek; return the first sequence number after the gap."""
     bench.create()
     bench.put(0, 1)
     bench.run()
@@ -1146,8 +1146,8 @@ def skipped(bench) -> str:
     return fourth
 
 
-def left_gaps(bench) -> list[str | None]:
-    """The gaps of the shard that are not filled, by their next sequence number."""
+def open_gaps(bench) -> list[str | None]:
+    """The next sequence numbers of the gaps of the shard that are not cleared."""
     amendment = bench.amendment
     return [
         gap.next_sequence_number
@@ -1156,37 +1156,37 @@ def left_gaps(bench) -> list[str | None]:
     ]
 
 
-def test_a_gap_that_is_filled_from_its_beginning_is_cleared_and_its_record_stays(bench):
+def test_a_completely_replayed_gap_is_cleared_in_an_amendment(bench):
     fourth = skipped(bench)
-    assert left_gaps(bench) == [fourth]
+    assert open_gaps(bench) == [fourth]
     positions = bench.positions
 
     result = bench.replay(by="ann")
 
     assert result.outcomes[A].gaps_filled == 1
     assert bench.items == [0, 1, 2, 3, 4, 5]
-    assert left_gaps(bench) == []
+    assert open_gaps(bench) == []
     assert bench.positions == positions
     assert (bench.amendment.by, bench.amendment.filled.keys()) == ("ann", {A})
 
 
-def test_a_gap_whose_rows_are_there_already_is_cleared_without_a_row(bench):
+def test_a_gap_whose_rows_exist_already_is_cleared_without_adding_rows(bench):
     fourth = skipped(bench)
     (gap,) = bench.at(A).gaps
     bench.replay(text(gap.until), None, A)
-    assert (bench.items, left_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
+    assert (bench.items, open_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
     result = bench.replay(gap.after.sequence_number, fourth, A)
     assert states(result) == {A: (ReplayState.WHOLE, 0)}
-    assert left_gaps(bench) == []
+    assert open_gaps(bench) == []
     version = bench.version
     bench.replay()
-    assert (left_gaps(bench), bench.version) == ([], version)
+    assert (open_gaps(bench), bench.version) == ([], version)
 
 
-def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
+def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
     arrived = datetime(2026, 2, 2, tzinfo=UTC)
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
-    filling = ShardFillResult(
+    result = ShardFillResult(
         shard_id=A,
         stats=RangeStats(
             start=Position.parse("TRIM_HORIZON"),
@@ -1203,28 +1203,28 @@ def test_a_gap_of_which_records_were_left_out_for_their_arrival_is_not_filled():
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
-        assert filled_gaps([gap], filling, not_before=not_before, up_to_position=False) == filled
+        assert filled_gaps([gap], result, not_before=not_before, up_to_position=False) == filled
 
 
-@pytest.mark.parametrize("span", ["begins inside", "ends inside"])
-def test_a_gap_that_is_read_in_part_is_not_cleared(bench, span):
+@pytest.mark.parametrize("replayed", ["starts inside", "ends inside"])
+def test_a_partly_read_gap_is_not_cleared(bench, replayed):
     fourth = skipped(bench)
     (gap,) = bench.at(A).gaps
-    if span == "ends inside":
+    if replayed == "ends inside":
         bench.replay("TRIM_HORIZON", str(int(gap.after.sequence_number) + 1), A)
     else:
         bench.replay(text(gap.until), None, A)
-    assert left_gaps(bench) == [fourth]
+    assert open_gaps(bench) == [fourth]
 
 
-def test_a_gap_of_which_records_may_have_expired_is_not_cleared(bench):
+def test_a_gap_whose_records_may_have_expired_is_not_cleared(bench):
     fourth = skipped(bench)
-    bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 are gone, the skipped ones are not
+    bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 have expired, the skipped items have not
     bench.replay()
-    assert left_gaps(bench) == [fourth]
+    assert open_gaps(bench) == [fourth]
 
 
-def test_a_gap_that_a_later_move_back_opens_again_is_not_cleared_any_more(bench):
+def test_a_cleared_gap_is_open_again_after_a_seek_back_into_it(bench):
     fourth = skipped(bench)
     bench.replay()
     numbers = sorted(number for number, _ in numbers_in(bench))
@@ -1236,11 +1236,11 @@ def test_a_gap_that_a_later_move_back_opens_again_is_not_cleared_any_more(bench)
         by="ann",
         apply=True,
     )
-    assert left_gaps(bench) == [numbers[3]]
-    assert fourth not in left_gaps(bench)
+    assert open_gaps(bench) == [numbers[3]]
+    assert fourth not in open_gaps(bench)
 
 
-def test_a_gap_before_the_place_that_a_move_goes_back_to_stays_cleared(bench):
+def test_a_cleared_gap_before_the_target_of_a_seek_stays_cleared(bench):
     fourth = skipped(bench)
     bench.replay()
     seek(
@@ -1251,4 +1251,4 @@ def test_a_gap_before_the_place_that_a_move_goes_back_to_stays_cleared(bench):
         by="ann",
         apply=True,
     )
-    assert (len(bench.at(A).gaps), left_gaps(bench)) == (1, [])
+    assert (len(bench.at(A).gaps), open_gaps(bench)) == (1, [])

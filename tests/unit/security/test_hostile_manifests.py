@@ -1,4 +1,4 @@
-"""A hostile Spark Connect server: what it returns as a task's result runs no code and commits nothing."""
+"""A hostile Spark Connect server: its results of tasks execute no code and commit nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Manifest = dict[str, Any]
 
 
 class HostileSpark:
-    """Runs a job's tasks here, one after the other, and returns what it makes of their manifests."""
+    """Runs the tasks of a job in this process, and tampers with their manifests."""
 
     def __init__(self, tamper: Callable[[Manifest], object]) -> None:
         self._tamper = tamper
@@ -122,15 +122,15 @@ def unchanged(landing: Manifest) -> Manifest:
     return landing
 
 
-def test_a_manifest_as_it_came_is_committed(bench: Bench) -> None:
+def test_an_unchanged_manifest_is_committed(bench: Bench) -> None:
     assert [outcome.rows for outcome in bench.run(unchanged).outcomes.values()] == [2, 2]
 
 
-# What is no manifest
+# Content that is no manifest
 
 
 class Bomb:
-    """Creates a file where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -140,7 +140,9 @@ class Bomb:
 
 
 @pytest.mark.parametrize("operation", ["run", "replay"])
-def test_a_pickle_in_the_place_of_a_manifest_is_not_run(bench: Bench, tmp_path: Path, operation: str) -> None:
+def test_a_pickle_in_place_of_a_manifest_is_not_executed(
+    bench: Bench, tmp_path: Path, operation: str
+) -> None:
     bomb = tmp_path / "bomb"
     content = pickle.dumps(Bomb(bomb))
     with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
@@ -153,7 +155,7 @@ def test_a_pickle_in_the_place_of_a_manifest_is_not_run(bench: Bench, tmp_path: 
     [b"", b"\xc1", b"\x90", b"\x80\x80", b"\x91" * 100_000, "text", msgspec.msgpack.encode({"files": 1})],
     ids=["empty", "no MessagePack", "a list", "two", "deep", "text", "another type"],
 )
-def test_what_is_no_manifest_fails_in_one_line_and_commits_nothing(
+def test_invalid_content_is_reported_in_one_line_and_commits_nothing(
     unread: Bench, content: bytes | str
 ) -> None:
     before = unread.version
@@ -171,7 +173,7 @@ def test_a_manifest_that_is_too_large_is_not_decoded(bench: Bench, monkeypatch: 
         bench.run(unchanged)
 
 
-# What cannot be true
+# Manifests with invalid content
 
 
 def set_(name: str, value: object, part: str = "shards") -> Callable[[Manifest], Manifest]:
@@ -215,12 +217,12 @@ def read_through(landing: Manifest, number: str) -> None:
 
 
 def start_of(shard: Manifest) -> str:
-    """The number of the record that the first run has committed: the one before a shard's first here."""
+    """Return the number of the record that the first run committed, which is before the shard's range."""
     return str(int(shard["stats"]["first_sequence_number"]) - 1)
 
 
 def idle(shard: Manifest) -> None:
-    """As if nothing was read of a shard, though it moved."""
+    """Report that nothing was read of a shard, although it moved."""
     shard.update(first_arrival=None, last_arrival=None)
     shard["stats"].update(rows=0, bytes=0, checksum=0, first_sequence_number=None, last_sequence_number=None)
 
@@ -243,7 +245,7 @@ def numbers_of_no_rows(landing: Manifest) -> None:
 
 
 def shift_rows(landing: Manifest) -> None:
-    """Rows of one shard are told as the other's: the sum is right."""
+    """Report rows of one shard as the other's, with the right sum."""
     landing["files"][0]["rows_by_shard"].update({A: 1, B: 3})
 
 
@@ -321,9 +323,7 @@ LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
-def test_a_manifest_that_cannot_be_true_commits_nothing(
-    unread: Bench, lie: Callable[[Manifest], Manifest]
-) -> None:
+def test_an_invalid_manifest_commits_nothing(unread: Bench, lie: Callable[[Manifest], Manifest]) -> None:
     before = unread.version
     with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
         unread.run(lie)
@@ -338,9 +338,7 @@ def test_the_run_after_an_invalid_manifest_commits_the_records(bench: Bench) -> 
 
 @pytest.mark.parametrize("field", ["tip_time", "last_arrival"])
 @pytest.mark.parametrize("time", [TOMORROW, "9999-12-31T23:59:59Z"], ids=["tomorrow", "the last day"])
-def test_a_time_that_is_still_to_come_is_stored_as_the_services_time(
-    bench: Bench, field: str, time: str
-) -> None:
+def test_a_time_in_the_future_is_stored_as_the_services_time(bench: Bench, field: str, time: str) -> None:
     bench.run(set_(field, time))
     summary = bench.client.describe()
     positions = bench.table.snapshot().positions(summary.identity)
@@ -373,7 +371,7 @@ FILLING_LIES: dict[str, Callable[[Manifest], Manifest]] = {
 
 
 @pytest.mark.parametrize("lie", FILLING_LIES.values(), ids=FILLING_LIES.keys())
-def test_a_replays_manifest_that_cannot_be_true_commits_nothing(
+def test_an_invalid_manifest_of_a_replay_commits_nothing(
     holed: Bench, lie: Callable[[Manifest], Manifest]
 ) -> None:
     before = holed.version
@@ -397,14 +395,14 @@ def failed(*error: str) -> Callable[[Manifest], Manifest]:
     return with_(lambda landing: landing["shards"][0].update(end=None, error=error))
 
 
-def test_a_shards_error_comes_back_as_its_class(bench: Bench) -> None:
+def test_the_error_of_a_shard_keeps_its_class(bench: Bench) -> None:
     error: ShardError = bench.run(failed("ReadFailed", A, "no answer")).errors[A]
     assert type(error) is ReadFailed
     assert str(error) == f"{A}: no answer"
 
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
-def test_no_other_class_is_made_of_an_error(unread: Bench, name: str) -> None:
+def test_an_error_of_an_unknown_class_is_refused(unread: Bench, name: str) -> None:
     with pytest.raises(
         LandingFailed, match=f"nothing was committed: {name!r} is not the class of a shard's error"
     ):
@@ -416,6 +414,6 @@ def test_another_shards_error_is_refused(unread: Bench) -> None:
         unread.run(failed("ReadFailed", B, "x"))
 
 
-def test_an_error_of_a_server_is_one_line_without_control_characters(bench: Bench) -> None:
+def test_an_error_of_the_server_is_one_line_without_control_characters(bench: Bench) -> None:
     error = bench.run(failed("ReadFailed", A, "a\n\x1b[31mb\x07")).errors[A]
     assert str(error) == f"{A}: a b\\x07"

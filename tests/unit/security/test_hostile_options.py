@@ -1,4 +1,4 @@
-"""What is typed or written in a YAML: what cannot be meant is one line and exit 2, and nothing is touched."""
+"""Invalid options and YAML fields are bad input in one line, and change nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def each(cases: dict[str, str]) -> pytest.MarkDecorator:
 def refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., str]:
-    """Runs a command in an empty folder: it exits with 2, says one line, and leaves the folder empty."""
+    """Runs a command in an empty folder: it must exit with 2 and one line, and create nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
@@ -69,7 +69,7 @@ def refused(
 
 @pytest.mark.parametrize("command", ["run", "positions"])
 @each(NAMES)
-def test_what_is_no_streams_name_is_bad_input(refused: Any, command: str, given: str) -> None:
+def test_an_invalid_stream_name_is_bad_input(refused: Any, command: str, given: str) -> None:
     assert "invalid stream name" in refused(command, f"--stream={given}", "--table=orders")
 
 
@@ -79,7 +79,7 @@ def test_a_stream_without_a_yaml_is_bad_input(refused: Any, given: str) -> None:
 
 
 @each(NAMES)
-def test_what_is_no_shard_is_bad_input(
+def test_an_invalid_shard_is_bad_input(
     refused: Any, kinesis: Any, settings: ClientSettings, stream: str, given: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -88,20 +88,20 @@ def test_what_is_no_shard_is_bad_input(
 
 
 @each(TABLES)
-def test_what_is_no_table_is_bad_input(refused: Any, given: str) -> None:
+def test_an_invalid_table_is_bad_input(refused: Any, given: str) -> None:
     refused("run", "--stream=orders", f"--table={given}")
 
 
 @each(NAMES)
-def test_what_is_no_start_is_bad_input(refused: Any, given: str) -> None:
+def test_an_invalid_start_is_bad_input(refused: Any, given: str) -> None:
     refused("run", "--stream=orders", "--table=orders", f"--start={given}")
 
 
 @pytest.mark.parametrize("given", [f"http://user:{PASSWORD}@127.0.0.1:1", "nowhere", "http://a\nb"])
-def test_what_is_no_endpoint_is_bad_input(refused: Any, given: str) -> None:
+def test_an_invalid_endpoint_is_bad_input(refused: Any, given: str) -> None:
     refused("run", "--stream=orders", "--table=orders", f"--endpoint-url={given}")
 
 
 @pytest.mark.parametrize("given", ["../x", "us-east-1'", "a b"])
-def test_what_is_no_region_is_bad_input(refused: Any, given: str) -> None:
+def test_an_invalid_region_is_bad_input(refused: Any, given: str) -> None:
     refused("run", "--stream=orders", "--table=orders", f"--region={given}")

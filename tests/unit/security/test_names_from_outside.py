@@ -1,4 +1,4 @@
-"""Names that a service gives reach no path, no SQL and no partition but as what they are, or not at all."""
+"""Names from a service are escaped or refused before they reach a path, SQL or a partition."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ HOSTILE = {
 NAMES = pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
 
 
-def is_told_in_a_short_line(error: KinesisAssetsError) -> bool:
+def assert_short_line(error: KinesisAssetsError) -> bool:
     return len(str(error)) < 600 and all(letter.isprintable() for letter in str(error))
 
 
 @pytest.fixture
 def run(settings: ClientSettings, stream: str, table: PositionedTable) -> Callable[[], RunResult]:
-    """One run over all shards."""
+    """Executes a run over all shards."""
 
     def run() -> RunResult:
         client = StreamClient(stream, replace(settings, timing=READING))
@@ -82,7 +82,7 @@ MEMBERS = ("ShardId", "ParentShardId", "AdjacentParentShardId")
 
 @NAMES
 @pytest.mark.parametrize("member", MEMBERS)
-def test_a_shard_of_no_such_name_is_an_error_before_anything_is_touched(
+def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
     kinesis: Any, stream: str, run: Any, faults: Faults, tmp_path: Path, name: str, member: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=2)
@@ -94,14 +94,14 @@ def test_a_shard_of_no_such_name_is_an_error_before_anything_is_touched(
     faults.answer("ListShards", renamed)
     with pytest.raises(ShardListIncomplete, match=stream) as caught:
         run()
-    assert is_told_in_a_short_line(caught.value)
+    assert assert_short_line(caught.value)
     assert list(tmp_path.iterdir()) == []
     assert faults.count("GetRecords") == 0
 
 
 @pytest.mark.parametrize("number", ["", "-1", "1; --", "\u0663", "1e5", "0x1", " 1", "9" * 5000, "007"])
 @pytest.mark.parametrize("member", ["HashKeyRange", "SequenceNumberRange"])
-def test_a_shard_whose_numbers_are_none_is_an_error(
+def test_invalid_sequence_numbers_of_a_shard_are_an_error(
     kinesis: Any, settings: ClientSettings, stream: str, faults: Faults, member: str, number: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -114,7 +114,7 @@ def test_a_shard_whose_numbers_are_none_is_an_error(
     faults.answer("ListShards", changed)
     with pytest.raises(ShardListIncomplete) as caught:
         StreamClient(stream, settings).list_shards()
-    assert is_told_in_a_short_line(caught.value)
+    assert assert_short_line(caught.value)
 
 
 @pytest.mark.parametrize("member", ["ShardId", "HashKeyRange", "SequenceNumberRange"])
@@ -136,7 +136,7 @@ def test_a_shard_without_a_member_is_an_error(
 
 
 @NAMES
-def test_what_is_no_streams_name_is_refused_wherever_it_is_given(settings: ClientSettings, name: str) -> None:
+def test_an_invalid_stream_name_is_refused_everywhere(settings: ClientSettings, name: str) -> None:
     options = {"stream": name, "until": "2026-01-31T12:00:00Z", "region_name": "us-east-1"}
     for use in (
         lambda: StreamClient(name, settings),
@@ -145,11 +145,11 @@ def test_what_is_no_streams_name_is_refused_wherever_it_is_given(settings: Clien
     ):
         with pytest.raises(InvalidInput) as caught:
             use()
-        assert is_told_in_a_short_line(caught.value)
+        assert assert_short_line(caught.value)
 
 
 @NAMES
-def test_an_arn_of_no_such_stream_is_an_error_before_anything_is_touched(
+def test_an_invalid_arn_is_an_error_before_anything_is_changed(
     kinesis: Any, stream: str, run: Any, faults: Faults, tmp_path: Path, name: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -163,7 +163,7 @@ def test_an_arn_of_no_such_stream_is_an_error_before_anything_is_touched(
     faults.answer("DescribeStreamSummary", renamed)
     with pytest.raises(CallFailed, match="returned the ARN") as caught:
         run()
-    assert is_told_in_a_short_line(caught.value)
+    assert assert_short_line(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,7 +175,7 @@ def put(kinesis: Any, stream: str, *partition_keys: str) -> None:
         kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey=key, ExplicitHashKey="0")
 
 
-def test_partition_keys_land_as_they_are_in_the_tables_folder_alone(
+def test_partition_keys_are_stored_unchanged_and_create_no_paths(
     kinesis: Any, stream: str, run: Any, faults: Faults, table: PositionedTable, tmp_path: Path
 ) -> None:
     keys = sorted(HOSTILE.values())
@@ -195,7 +195,7 @@ def test_partition_keys_land_as_they_are_in_the_tables_folder_alone(
     assert folders == {"_delta_log", "_kinesis", f"arrival_date={day}"}
 
 
-def test_partition_keys_that_the_service_takes_land_byte_for_byte(
+def test_partition_keys_that_the_service_accepts_are_stored_unchanged(
     kinesis: Any, stream: str, run: Any, table: PositionedTable
 ) -> None:
     keys = ["../x", "'; --", '"', "a\nb", "a\0b", " ", "\ufeff", "e\u0301", "\xe9", "𝄞" * 256, "\\u0041"]
@@ -207,7 +207,7 @@ def test_partition_keys_that_the_service_takes_land_byte_for_byte(
 
 
 @NAMES
-def test_a_sequence_number_that_is_none_fails_its_shard_alone(
+def test_an_invalid_sequence_number_fails_its_shard_only(
     kinesis: Any, stream: str, run: Any, faults: Faults, table: PositionedTable, name: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=2)
@@ -224,12 +224,12 @@ def test_a_sequence_number_that_is_none_fails_its_shard_alone(
     assert outcomes[first].error is None
     error = outcomes[second].error
     assert isinstance(error, ReadFailed)
-    assert is_told_in_a_short_line(error)
+    assert assert_short_line(error)
     assert [row["partition_key"] for row in rows(table)] == ["of the first"]
 
 
 @NAMES
-def test_what_a_service_says_of_an_error_is_told_in_one_line(
+def test_an_error_message_of_the_service_is_one_line(
     kinesis: Any, settings: ClientSettings, stream: str, faults: Faults, name: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -243,7 +243,7 @@ def test_what_a_service_says_of_an_error_is_told_in_one_line(
 
 
 @NAMES
-def test_a_text_in_a_predicate_means_itself_alone(
+def test_a_text_in_a_predicate_is_escaped(
     kinesis: Any,
     settings: ClientSettings,
     stream: str,
@@ -274,14 +274,14 @@ def test_a_text_in_a_predicate_means_itself_alone(
     "name",
     ["a\0b", "a\nb", "x" * 10_000, "50%", "~nobody-has-this-name/x", "\udcff", "s3://b/../x", "s3://b/x?y=z"],
 )
-def test_a_table_that_no_library_could_open_is_refused(name: str) -> None:
+def test_a_table_uri_that_libraries_cannot_open_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         PositionedTable(name)
-    assert is_told_in_a_short_line(caught.value)
+    assert assert_short_line(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a b", "'; DROP TABLE x", 'a"b', "$(x)", "é", "a?b#c", "arrival_date=1"])
-def test_a_folder_of_an_odd_name_is_one_folder_to_all_libraries(
+def test_a_folder_with_a_special_name_is_the_same_to_all_libraries(
     kinesis: Any, settings: ClientSettings, stream: str, tmp_path: Path, name: str
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -295,7 +295,7 @@ def test_a_folder_of_an_odd_name_is_one_folder_to_all_libraries(
     assert PositionedTable(table.folder.uri).folder == table.folder
 
 
-def test_a_path_through_a_link_and_back_is_one_folder_to_all_libraries(tmp_path: Path) -> None:
+def test_a_path_through_a_link_is_the_same_to_all_libraries(tmp_path: Path) -> None:
     (tmp_path / "far" / "away").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
     table = PositionedTable(f"{tmp_path}/link/../table")

@@ -1,4 +1,4 @@
-"""No secret is in what the package raises, shows or sends: reprs, errors, Dagster's configuration."""
+"""No repr, error, event or configuration of the package contains a secret."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.testing import Faults
-    from support.token_service import Signers
+    from support.token_service import SignedRequests
 
 TOKEN = "SESSIONTOKEN/+=="  # noqa: S105  # these mean nothing, but must be found nowhere
 SECRET = "SECRET/KEY+OF/the+tests"  # noqa: S105
@@ -47,22 +47,22 @@ SECRETS = (TOKEN, SECRET, PASSWORD)
 WITH_PASSWORD = f"http://user:{PASSWORD}@127.0.0.1:4567"
 
 
-def found_in(*shown: object) -> list[str]:
-    """The secrets in what is shown."""
+def secrets_in(*shown: object) -> list[str]:
+    """Return the secrets that some texts contain."""
     text = " ".join(each if isinstance(each, str) else repr(each) for each in shown)
     return [secret for secret in SECRETS if secret in text]
 
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials in the environment, as most containers have them."""
+    """Credentials in the environment, as in most containers."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENVIRONMENT")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
 
 
 @pytest.mark.usefixtures("credentials")
-def test_nothing_of_a_run_shows_or_sends_a_secret(
+def test_a_run_shows_and_sends_no_secret(
     kinesis: Any, settings: ClientSettings, stream: str, table: PositionedTable
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -78,7 +78,7 @@ def test_nothing_of_a_run_shows_or_sends_a_secret(
     plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
     result = execute_run(land, client, table, plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
-    assert not found_in(client, client.settings, vars(client), plan, result, table, vars(table))
+    assert not secrets_in(client, client.settings, vars(client), plan, result, table, vars(table))
     (job,) = sent
     assert not [secret for secret in SECRETS if secret.encode() in job]
     written = [file.read_bytes() for file in _files(table)]
@@ -98,10 +98,10 @@ def _files(table: PositionedTable) -> list[Any]:
 def test_definitions_show_no_secret() -> None:
     definitions = build_kinesis_stream("orders", table="s3://lake/orders", profile_name="reader")
     manager = (definitions.resources or {})[io_manager_key("orders")]
-    assert not found_in(manager, manager.kinesis, manager.opened, definitions)
+    assert not secrets_in(manager, manager.kinesis, manager.opened, definitions)
 
 
-# What carries a password is refused, and not repeated.
+# URLs with a password are refused without repeating it.
 
 
 def refusals() -> dict[str, Any]:
@@ -124,8 +124,8 @@ def refusals() -> dict[str, Any]:
 def test_a_password_in_a_url_is_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         refusals()[place]()
-    assert not found_in("".join(traceback.format_exception(caught.value)), caught.value)
-    assert not found_in(str(caught.value.__context__))
+    assert not secrets_in("".join(traceback.format_exception(caught.value)), caught.value)
+    assert not secrets_in(str(caught.value.__context__))
 
 
 @pytest.mark.parametrize("url", [WITH_PASSWORD, f"ftp//user:{PASSWORD}@nowhere"])
@@ -135,10 +135,10 @@ def test_a_password_in_the_environments_endpoint_is_refused_and_not_repeated(
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", url)
     with pytest.raises(InvalidInput) as caught:
         StreamClient("orders", ClientSettings())
-    assert not found_in(str(caught.value), caught.value.__cause__)
+    assert not secrets_in(str(caught.value), caught.value.__cause__)
 
 
-def test_an_endpoint_from_an_environment_variable_is_looked_at_when_it_is_known(
+def test_an_endpoint_from_an_environment_variable_is_checked_when_it_is_resolved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resource = KinesisResource(endpoint_url=dg.EnvVar("ENDPOINT_OF_THE_TESTS"))
@@ -147,10 +147,10 @@ def test_an_endpoint_from_an_environment_variable_is_looked_at_when_it_is_known(
         resource.process_config_and_initialize().stream("orders")
 
 
-# What a service says of a refused signature
+# Errors about signatures
 
 
-def test_a_refused_signature_is_told_without_the_session_token(
+def test_a_denied_signature_is_reported_without_the_session_token(
     kinesis: Any, settings: ClientSettings, stream: str, faults: Faults
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -160,14 +160,14 @@ def test_a_refused_signature_is_told_without_the_session_token(
     with pytest.raises(CallFailed, match="InvalidSignatureException: The Canonical") as caught:
         StreamClient(stream, settings).list_shards()
     assert "\n" not in str(caught.value)
-    # As Dagster and logging would show it, with its causes.
-    assert not found_in("".join(traceback.format_exception(caught.value)))
+    # The traceback with its causes, as Dagster and logging show it.
+    assert not secrets_in("".join(traceback.format_exception(caught.value)))
 
 
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize("use", [PositionedTable.snapshot, PositionedTable.create_if_missing])
-def test_a_store_that_refuses_a_signature_is_told_in_a_line_without_the_session_token(
-    use: Any, store: Signers, monkeypatch: pytest.MonkeyPatch
+def test_a_signature_denied_by_the_store_is_reported_without_the_session_token(
+    use: Any, store: SignedRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.url)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
@@ -175,7 +175,7 @@ def test_a_store_that_refuses_a_signature_is_told_in_a_line_without_the_session_
         use(PositionedTable("s3://lake/orders"))
     assert store.token == TOKEN
     assert "\n" not in str(caught.value)
-    assert not found_in(str(caught.value), caught.value)
+    assert not secrets_in(str(caught.value), caught.value)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +190,13 @@ def test_a_store_that_refuses_a_signature_is_told_in_a_line_without_the_session_
     "error_of",
     [InvalidInput, lambda said: ReadFailed("shard", said), lambda said: TableUnreachable("s3://lake", said)],
 )
-def test_every_error_is_one_line_without_what_a_library_repeats(said: str, error_of: Any) -> None:
+def test_errors_of_libraries_are_shortened_to_one_line(said: str, error_of: Any) -> None:
     error: KinesisAssetsError = error_of(f"failed: {said}")
-    assert not found_in(str(error), error, pickle.dumps(error.args).decode("latin-1"))
+    assert not secrets_in(str(error), error, pickle.dumps(error.args).decode("latin-1"))
     assert "failed: " in str(error)
     assert not {"\n", "\x1b"} & {*str(error)}
 
 
-def test_an_address_without_a_password_is_told_as_it_is() -> None:
+def test_a_url_without_a_password_is_shown_unchanged() -> None:
     told = "GET http://127.0.0.1:4567/a failed; mail a@b.c; s3://lake/team@home"
     assert str(InvalidInput(told)) == told

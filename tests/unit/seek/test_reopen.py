@@ -1,4 +1,4 @@
-"""Shards that are recorded as read to their end, and are open: a seek reads on from where they stand."""
+"""Open shards that are recorded as finished: a seek reopens them at their position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kinesis_assets.table.commit_ids import new_id
 
 @pytest.fixture
 def finish_by_mistake(bench):
-    """Records shards as read to their end, as a version might that believed one response."""
+    """Record shards as read to their end, as a version that trusts a single response might."""
 
     def finish(*shard_ids):
         now = bench.positions
@@ -45,9 +45,7 @@ def command_of(error):
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
 @pytest.mark.parametrize("records", [0, 3])
-def test_the_command_that_the_error_names_reopens_the_shard_and_nothing_is_lost(
-    bench, finish_by_mistake, start, records
-):
+def test_the_command_in_the_error_reopens_the_shard_without_loss(bench, finish_by_mistake, start, records):
     (shard_id,) = bench.create()
     bench.plan(start=start)
     if records:
@@ -67,7 +65,7 @@ def test_the_command_that_the_error_names_reopens_the_shard_and_nothing_is_lost(
     assert bench.items == [*range(records), 10]
 
 
-def test_reopening_says_so_and_takes_nothing_out(bench, finish_by_mistake):
+def test_reopening_is_reported_and_deletes_no_rows(bench, finish_by_mistake):
     (shard_id,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
@@ -77,7 +75,7 @@ def test_reopening_says_so_and_takes_nothing_out(bench, finish_by_mistake):
     assert bench.items == [1]
 
 
-def test_two_shards_are_reopened_one_after_the_other(bench, finish_by_mistake):
+def test_two_shards_can_be_reopened_one_after_the_other(bench, finish_by_mistake):
     first, second = bench.create(2)
     numbers = {
         shard_id: bench.put(shard_id[-1].encode(), shard_id=shard_id)[0] for shard_id in (first, second)
@@ -90,7 +88,7 @@ def test_two_shards_are_reopened_one_after_the_other(bench, finish_by_mistake):
     assert bench.run().errors == {}
 
 
-def test_a_skip_in_a_shard_that_is_open_reopens_it_with_the_gap_recorded(bench, finish_by_mistake):
+def test_a_move_forward_reopens_an_open_shard_and_records_the_gap(bench, finish_by_mistake):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -105,7 +103,7 @@ def test_a_skip_in_a_shard_that_is_open_reopens_it_with_the_gap_recorded(bench, 
     assert bench.items == [1, 3]
 
 
-def test_back_in_a_shard_that_is_open_reopens_it(bench, finish_by_mistake):
+def test_a_move_back_reopens_an_open_shard(bench, finish_by_mistake):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
     bench.run()
@@ -115,7 +113,7 @@ def test_back_in_a_shard_that_is_open_reopens_it(bench, finish_by_mistake):
     assert bench.items == [1, 2]
 
 
-def test_loss_since_the_wrong_end_is_told_after_reopening(bench, finish_by_mistake):
+def test_loss_since_the_mistaken_end_is_reported_after_reopening(bench, finish_by_mistake):
     (shard_id,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
@@ -127,7 +125,7 @@ def test_loss_since_the_wrong_end_is_told_after_reopening(bench, finish_by_mista
     assert isinstance(bench.run().errors[shard_id], DataLost)
 
 
-def test_a_shard_that_has_ended_is_not_reopened(bench):
+def test_a_closed_shard_is_not_reopened(bench):
     (parent,) = bench.create()
     (number,) = bench.put(1)
     bench.split(parent)
@@ -140,7 +138,7 @@ def test_a_shard_that_has_ended_is_not_reopened(bench):
     assert bench.at(parent).finished
 
 
-def test_a_list_that_is_older_than_what_is_recorded_reopens_nothing(bench, faults):
+def test_a_stale_list_reopens_no_shard(bench, faults):
     (parent,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
@@ -155,7 +153,7 @@ def test_a_list_that_is_older_than_what_is_recorded_reopens_nothing(bench, fault
 
 
 @pytest.mark.parametrize("hours", [1, 8760])
-def test_one_wrong_retention_is_not_stored_by_a_seek(bench, faults, hours):
+def test_a_seek_does_not_store_one_incorrect_retention(bench, faults, hours):
     first, second = bench.create(2)
     bench.put(1, shard_id=first)
     bench.run()

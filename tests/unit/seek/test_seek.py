@@ -1,8 +1,8 @@
-"""Positions set by hand: forward with the gap recorded, back with the rows taken out, never in between."""
+"""Seeks: moves forward, invalid arguments, and tables that a seek refuses."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -10,9 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import (
-    AttemptExpired,
     InvalidInput,
-    PositionConflict,
     SeekRefused,
     TableMissing,
     TableOfAnotherStream,
@@ -21,22 +19,18 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek import run as seek_module
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.seek.probe import TIME_TO_READ
-from kinesis_assets.table.amendments import FORMAT, Amendment, ClearedGap, next_amendment
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions_chain import ChainPolicy
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.testing import UserRecord, aggregate
-from support.shifted_clock import ShiftedClock
 
 
 def files(bench):
-    """Every file of the table's folder."""
+    """Return every file in the folder of the table."""
     return {str(path) for path in Path(bench.table.uri).rglob("*") if path.is_file()}
 
 
-def whole(*items):
-    """An aggregate of numbers."""
+def aggregate_of(*items):
+    """Aggregate these numbers."""
     return aggregate(UserRecord("k", str(item).encode()) for item in items)
 
 
@@ -48,10 +42,10 @@ def at_time(moment):
     return f"AT_TIMESTAMP:{moment.isoformat()}"
 
 
-# Forward
+# Moves forward
 
 
-def test_forward_records_the_gap_and_who_did_it_and_leaves_the_rows(bench):
+def test_a_move_forward_records_the_gap_and_the_user_and_keeps_the_rows(bench):
     (shard_id,) = bench.create()
     first, *_ = bench.put(1)
     bench.run()
@@ -72,7 +66,7 @@ def test_forward_records_the_gap_and_who_did_it_and_leaves_the_rows(bench):
     assert bench.items == [1]
 
 
-def test_the_run_after_a_skip_begins_there(bench):
+def test_the_next_run_starts_at_the_new_position(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -83,7 +77,7 @@ def test_the_run_after_a_skip_begins_there(bench):
     assert bench.items == [1, 4]
 
 
-def test_a_skip_to_latest_is_to_the_time_it_is(bench):
+def test_latest_is_stored_as_the_current_time(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -100,17 +94,17 @@ def test_a_skip_to_latest_is_to_the_time_it_is(bench):
     assert bench.items == [1, 3]
 
 
-def test_a_skip_inside_an_aggregate_goes_on_with_the_next_sub_record(bench):
+def test_a_move_forward_into_an_aggregate_continues_with_the_next_sub_record(bench):
     bench.create()
     bench.put(1)
     bench.run()
-    (number,) = bench.put(whole(2, 3, 4))
+    (number,) = bench.put(aggregate_of(2, 3, 4))
     bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}:1")
     bench.run()
     assert bench.items == [1, 4]
 
 
-def test_a_shard_that_was_never_read_can_be_skipped_and_nothing_is_known_before(bench):
+def test_an_unread_shard_can_be_moved_forward_with_a_gap_of_unknown_start(bench):
     (shard_id,) = bench.create()
     bench.run()
     (child, _) = bench.split(shard_id)
@@ -122,7 +116,7 @@ def test_a_shard_that_was_never_read_can_be_skipped_and_nothing_is_known_before(
     assert bench.items == [2]
 
 
-def test_a_skip_past_expired_records_ends_the_loss(bench):
+def test_a_move_forward_over_expired_records_resolves_the_loss(bench):
     bench.create()
     bench.put(1)
     bench.run()
@@ -138,7 +132,7 @@ def test_a_skip_past_expired_records_ends_the_loss(bench):
     assert bench.items == [1, 4]
 
 
-def test_a_loss_after_a_skip_is_told(bench):
+def test_loss_after_a_move_forward_is_reported(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
@@ -150,7 +144,7 @@ def test_a_loss_after_a_skip_is_told(bench):
     assert "may have expired unread" in str(bench.run().errors[shard_id])
 
 
-def test_a_finished_shard_cannot_be_skipped(bench):
+def test_a_finished_shard_cannot_be_moved_forward(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -161,7 +155,7 @@ def test_a_finished_shard_cannot_be_skipped(bench):
         bench.seek("LATEST", shard_id)
 
 
-def test_all_shards_leaves_the_finished_ones_as_they_are(bench):
+def test_a_move_of_all_shards_leaves_finished_shards_unchanged(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -177,280 +171,21 @@ def test_all_shards_leaves_the_finished_ones_as_they_are(bench):
     assert bench.at(shard_id).finished
 
 
-# Back
+# No change
 
 
-def test_back_takes_out_exactly_the_rows_after_and_the_next_run_lands_each_once_again(bench):
-    (shard_id,) = bench.create()
-    _, second, *_ = bench.put(1, 2, 3)
-    bench.run()
-    bench.put(4, 5)
-    bench.run()
-    bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}", by="ann")
-    assert bench.items == [1, 2]
-    (seek,) = bench.at(shard_id).seeks
-    assert (seek.rows_removed, seek.after) == (3, Position.after(second))
-    bench.run()
-    assert bench.items == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("to", "left"), [("AFTER {}:1", (1, 2, 3)), ("AT {}", (1,)), ("AFTER {}", range(1, 5))]
-)
-def test_back_inside_an_aggregate_takes_out_the_sub_records_after(bench, to, left):
-    bench.create()
-    bench.put(1)
-    (number,) = bench.put(whole(2, 3, 4))
-    bench.put(5)
-    bench.run()
-    kind, place = to.format(number).split()
-    bench.seek(f"{kind}_SEQUENCE_NUMBER:{place}")
-    assert bench.items == sorted(left)
-    bench.run()
-    assert bench.items == [1, 2, 3, 4, 5]
-
-
-def test_back_leaves_other_shards_as_they_are(bench):
-    first, second = bench.create(2)
-    bench.put(1, 2, shard_id=first)
-    bench.put(3, shard_id=second)
-    bench.run()
-    before = bench.at(second)
-    bench.seek("TRIM_HORIZON", first)
-    assert bench.items == [3]
-    assert bench.at(second) == before
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-def test_back_to_a_time_is_at_the_first_record_that_arrived_then(bench):
-    (shard_id,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=10)
-    (second,) = bench.put(2)
-    bench.later(seconds=10)
-    bench.put(3)
-    bench.run()
-    bench.seek(at_time(bench.now - timedelta(seconds=15)))
-    assert bench.items == [1]
-    assert bench.at(shard_id).position == at_number(second)
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-def test_all_shards_go_back_in_one_commit(bench):
-    first, second = bench.create(2)
-    bench.put(1, 2, shard_id=first)
-    bench.put(3, 4, shard_id=second)
-    bench.run()
-    version = bench.version
-    result = bench.seek("TRIM_HORIZON")
-    assert (bench.version, result.version) == (version + 1, version + 1)
-    assert bench.items == []
-    amendment = bench.table.snapshot().amendment(bench.positions.identity)
-    assert amendment is not None
-    assert (set(amendment.rewound), amendment.by) == ({first, second}, "ann")
-    bench.run()
-    assert bench.items == [1, 2, 3, 4]
-
-
-def test_back_where_there_is_no_row_to_take_out_is_a_commit_too(bench):
-    (shard_id,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=10)
-    bench.run(start="LATEST")
-    bench.seek("TRIM_HORIZON")
-    assert bench.at(shard_id).seeks[0].rows_removed == 0
-    bench.run()
-    assert bench.items == [1]
-
-
-def test_a_gap_that_is_read_again_is_none_any_more(bench):
-    (shard_id,) = bench.create()
-    first, _, third = bench.put(1, 2, 3)
-    bench.run(max_records=1)
-    bench.seek(f"AT_SEQUENCE_NUMBER:{third}")
-    bench.run()
-    assert bench.items == [1, 3]
-    bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}")
-    assert bench.at(shard_id).gaps == ()
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-def test_back_to_what_expires_soon_is_refused_in_favour_of_a_replay(bench):
-    bench.create()
-    first, _ = bench.put(1, 2)
-    bench.run()
-    bench.later(hours=23.5)
-    bench.put(3)
-    bench.run()
-    with pytest.raises(SeekRefused, match="replay"):
-        bench.seek(f"AT_SEQUENCE_NUMBER:{first}")
-    assert bench.items == [1, 2, 3]
-
-
-def test_back_to_the_beginning_keeps_the_rows_that_could_not_come_back(bench):
-    bench.create()
-    bench.put(1)
-    bench.later(hours=23.5)
-    bench.put(2)
-    bench.run()
-    bench.seek("TRIM_HORIZON")
-    assert bench.items == [1]
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_back_below_the_floor_of_the_table_is_refused(bench):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    identity = bench.positions.identity
-    floor = bench.now.date() + timedelta(days=1)
-    amendment = Amendment(
-        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
-    )
-    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
-    with pytest.raises(SeekRefused, match=f"keeps rows from {floor} on"):
-        bench.seek("TRIM_HORIZON")
-    assert bench.items == [1]
-
-
-def test_the_floor_stays_after_a_seek(bench):
-    bench.create()
-    _, second = bench.put(1, 2)
-    bench.run()
-    identity = bench.positions.identity
-    floor = bench.now.date()
-    amendment = Amendment(
-        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
-    )
-    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
-    bench.seek(f"AT_SEQUENCE_NUMBER:{second}")
-    now = bench.table.snapshot().amendment(identity)
-    assert now is not None
-    assert (now.floor, now.previous) == (floor, amendment.commit_id)
-
-
-def test_back_to_the_beginning_leaves_the_rows_of_an_older_stream_of_the_name(bench):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    bench.kinesis.delete_stream(StreamName=bench.stream)
-    bench.later(seconds=5)
-    bench.create()
-    bench.put(2)
-    bench.run(on_recreated="restart")
-    assert bench.items == [1, 2]
-    bench.seek("TRIM_HORIZON")
-    assert bench.items == [1]
-
-
-def test_a_shard_that_is_no_longer_listed_stays_or_is_refused_by_its_name(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
-    for _ in range(2):
-        bench.run()
-        bench.later(hours=13)
-    bench.put(2, shard_id=low)
-    assert not bench.run().errors
-    assert bench.items == [1, 2]
-    assert parent not in bench.shard_ids
-    with pytest.raises(SeekRefused, match="no longer lists this shard"):
-        bench.seek("TRIM_HORIZON", parent)
-    assert bench.seek("TRIM_HORIZON").moves[parent].direction is Direction.STAYS
-    assert bench.items == [1]
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-# Parents first
-
-
-def test_a_parent_is_not_read_again_before_its_children(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, high = bench.split(parent)
-    bench.put(2, shard_id=low)
-    bench.run()
-    with pytest.raises(SeekRefused, match=low):
-        bench.seek("TRIM_HORIZON", parent)
-    assert bench.at(parent).finished
-    bench.seek("TRIM_HORIZON", parent, low)
-    assert bench.items == []
-    assert not bench.at(parent).finished
-    assert bench.at(high).seeks == ()
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_a_child_that_keeps_a_row_holds_its_parent(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
-    bench.put(2, shard_id=low)
-    bench.later(seconds=5)
-    _, last = bench.put(3, 4, shard_id=low)
-    bench.run()
-    bench.seek(f"AT_SEQUENCE_NUMBER:{last}", low)
-    with pytest.raises(SeekRefused, match=low):
-        bench.seek("TRIM_HORIZON", parent)
-
-
-def test_all_shards_take_the_whole_lineage_back(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, high = bench.split(parent)
-    bench.put(2, shard_id=high)
-    bench.later(seconds=5)
-    grandchildren = bench.split(low)  # its parent has no record at all
-    bench.put(3, shard_id=grandchildren[1])
-    bench.run()
-    assert bench.at(low).finished
-    bench.seek("TRIM_HORIZON")
-    assert bench.items == []
-    assert not any(shard.finished for shard in bench.positions.shards.values())
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-def test_a_time_in_a_parent_takes_back_the_children_with_it(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=10)
-    moment = bench.now
-    bench.put(2)
-    bench.later(seconds=10)
-    low, _ = bench.split(parent)
-    bench.put(3, shard_id=low)
-    bench.run()
-    bench.seek(at_time(moment))
-    assert bench.items == [1]
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-# Without a change
-
-
-def test_a_dry_run_writes_nothing_and_tells_the_same(bench):
+def test_a_dry_run_writes_nothing_and_returns_the_same_moves(bench):
     bench.create()
     _, second, *_ = bench.put(1, 2, 3)
     bench.run()
     before, version = files(bench), bench.version
-    told = bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}", apply=False)
+    plan = bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}", apply=False)
     assert (files(bench), bench.version) == (before, version)
-    assert (told.applied, told.version) == (False, None)
-    assert told.moves == bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}").moves
+    assert (plan.applied, plan.version) == (False, None)
+    assert plan.moves == bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}").moves
 
 
-def test_a_seek_to_where_it_stands_changes_nothing(bench):
+def test_a_seek_to_the_current_position_changes_nothing(bench):
     (shard_id,) = bench.create()
     _, last = bench.put(1, 2)
     bench.run()
@@ -460,7 +195,7 @@ def test_a_seek_to_where_it_stands_changes_nothing(bench):
     assert files(bench) == before
 
 
-def test_a_seek_to_a_time_up_to_which_all_is_read_changes_nothing(bench):
+def test_a_seek_to_the_time_of_the_tip_changes_nothing(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.later(seconds=10)
@@ -468,7 +203,7 @@ def test_a_seek_to_a_time_up_to_which_all_is_read_changes_nothing(bench):
     assert bench.seek("LATEST").moves[shard_id].direction is Direction.STAYS
 
 
-def test_a_position_of_another_shard_is_bad_input(bench):
+def test_a_position_of_another_shard_is_invalid(bench):
     first, second = bench.create(2)
     (number,) = bench.put(1, shard_id=first)
     bench.run()
@@ -481,7 +216,7 @@ def test_a_position_of_another_shard_is_bad_input(bench):
 @pytest.mark.parametrize(
     "shard_id", ["shardId-9", "shardId-000000000000' OR '1'='1", "../" * 9, "x" * 10_000]
 )
-def test_a_shard_that_is_none_is_bad_input(bench, shard_id):
+def test_an_unknown_shard_id_is_invalid(bench, shard_id):
     bench.create()
     bench.put(1)
     bench.run()
@@ -491,7 +226,7 @@ def test_a_shard_that_is_none_is_bad_input(bench, shard_id):
     assert bench.items == [1]
 
 
-def test_a_sequence_number_means_one_shard(bench):
+def test_a_sequence_number_requires_a_shard_id(bench):
     first, _ = bench.create(2)
     (number,) = bench.put(1, shard_id=first)
     bench.run()
@@ -499,182 +234,30 @@ def test_a_sequence_number_means_one_shard(bench):
         bench.seek(f"AT_SEQUENCE_NUMBER:{number}")
 
 
-def test_a_time_to_come_is_bad_input(bench):
+def test_a_time_in_the_future_is_invalid(bench):
     bench.create()
     bench.run()
     with pytest.raises(InvalidInput, match="not in the past"):
         bench.seek(at_time(bench.now + timedelta(hours=1)))
 
 
-def test_a_stream_without_a_table_has_no_position_to_set(bench):
+def test_a_seek_without_a_table_fails(bench):
     bench.create()
     with pytest.raises(TableMissing):
         bench.seek("LATEST")
 
 
-# Beside others
-
-
-@pytest.fixture
-def before_commit(monkeypatch):
-    """Lets something happen between the seek's plan and its first try."""
-
-    def before_commit(happening):
-        left = [happening]
-        for name in ("commit", "remove"):
-            real = getattr(TableSnapshot, name)
-
-            def tried(snapshot, *args, real=real, **rest):
-                if left:
-                    left.pop()()
-                return real(snapshot, *args, **rest)
-
-            monkeypatch.setattr(TableSnapshot, name, tried)
-
-    return before_commit
-
-
-def test_rows_that_a_run_lands_meanwhile_are_taken_out_too(bench, before_commit):
-    (shard_id,) = bench.create()
-    first, _ = bench.put(1, 2)
-    bench.run()
-    bench.put(3)
-    before_commit(bench.run)
-    result = bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}")
-    assert result.moves[shard_id].rows_removed == 2
-    assert bench.items == [1]
-    bench.run()
-    assert bench.items == [1, 2, 3]
-
-
-def test_a_skip_that_a_run_has_overtaken_takes_nothing_out(bench, before_commit):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    second, _ = bench.put(2, 3)
-    before_commit(bench.run)
-    with pytest.raises(PositionConflict, match="Check its position first"):
-        bench.seek(f"AFTER_SEQUENCE_NUMBER:{second}")
-    assert bench.items == [1, 2, 3]
-
-
-def test_a_run_that_was_planned_before_a_seek_adds_nothing(bench):
-    (shard_id,) = bench.create()
-    first, _ = bench.put(1, 2)
-    bench.run()
-    bench.put(3)
-    plan = bench.plan()
-    bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}")
-    assert isinstance(bench.execute(plan).errors[shard_id], PositionConflict)
-    assert bench.items == [1]
-
-
-def test_a_run_that_was_planned_before_a_seek_there_and_back_adds_nothing(bench):
-    (shard_id,) = bench.create()
-    first, _ = bench.put(1, 2)
-    bench.run(max_records=1)
-    plan = bench.plan()
-    bench.run()
-    bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}")
-    assert bench.at(shard_id).position == plan.expected.shards[shard_id].position
-    assert isinstance(bench.execute(plan).errors[shard_id], PositionConflict)
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_of_a_run_over_a_child_and_a_seek_of_its_parent_one_wins(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
-    bench.run([parent])
-    bench.put(2, shard_id=low)
-    plan = bench.plan([low])
-    bench.seek("TRIM_HORIZON", parent)
-    assert isinstance(bench.execute(plan).errors[low], PositionConflict)
-    assert bench.items == []
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_two_seeks_at_once_are_one_after_the_other(bench, before_commit):
-    first, second = bench.create(2)
-    bench.put(1, shard_id=first)
-    bench.put(2, shard_id=second)
-    bench.run()
-    before_commit(lambda: bench.seek("TRIM_HORIZON", first, by="bob"))
-    bench.seek("TRIM_HORIZON", by="ann")
-    assert [seek.by for seek in bench.at(first).seeks] == ["bob"]
-    assert [seek.by for seek in bench.at(second).seeks] == ["ann"]
-    bench.run()
-    assert bench.items == [1, 2]
-
-
-def test_whoever_changes_old_rows_meanwhile_is_first(bench, before_commit):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    identity = bench.positions.identity
-    amendment = Amendment(format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now)
-    snapshot = bench.table.snapshot
-    real = TableSnapshot.commit
-    before_commit(lambda: real(snapshot(), [], identity=identity, amendment=amendment))
-    bench.seek("TRIM_HORIZON")
-    now = snapshot().amendment(identity)
-    assert now is not None
-    assert now.previous == amendment.commit_id
-
-
-@pytest.mark.parametrize("name", ["commit", "remove"])
-def test_a_seek_whose_answer_was_lost_is_done_once(bench, monkeypatch, name):
-    (shard_id,) = bench.create()
-    first, second = bench.put(1, 2)
-    bench.run(max_records=1)
-    if name == "remove":
-        bench.run()
-    real = getattr(TableSnapshot, name)
-    calls = []
-
-    def lost(*args, **rest):
-        calls.append(real(*args, **rest))
-        raise OSError("connection reset")
-
-    monkeypatch.setattr(TableSnapshot, name, lost)
-    number = first if name == "remove" else second
-    result = bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}")
-    monkeypatch.undo()
-    assert (len(calls), result.applied, result.version) == (1, True, bench.version)
-    assert len(bench.at(shard_id).seeks) == 1
-    assert bench.items == [1]
-
-
-# Its age
-
-
-def test_a_seek_that_stood_still_for_long_takes_nothing_out(bench, faults):
-    bench.create()
-    numbers = bench.put(1, 2, 3)
-    bench.run()
-    before = bench.version
-    clock = ShiftedClock()
-    bench.set_table_policy(clock=clock)
-    hours = TIME_TO_READ.total_seconds() / 3600
-    faults.before("GetRecords", lambda: clock.advance(hours), times=1)
-    with pytest.raises(AttemptExpired, match="nothing was changed"):
-        bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")
-    assert faults.count("GetRecords") > 0
-    assert bench.version == before
-
-
-# Another stream's rows
+# Refused tables
 
 
 @pytest.mark.parametrize("apply", [False, True])
-def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monkeypatch, apply):
+def test_a_move_back_is_refused_in_a_table_with_rows_of_another_stream_of_the_same_name(
+    bench, monkeypatch, apply
+):
     bench.create()
     first, *_ = bench.put(1, 2, 3)
     bench.table.create_if_missing()
-    with monkeypatch.context() as older:  # an older version made no claim and asked for none
+    with monkeypatch.context() as older:  # an older version neither wrote nor checked an owner
         older.setattr(TableSnapshot, "owner", "")
         older.setattr(TableSnapshot, "owners", frozenset())
         bench.run()
@@ -692,7 +275,7 @@ def test_a_move_back_deletes_no_row_of_a_namesake_in_the_same_table(bench, monke
 
 
 @pytest.mark.parametrize("apply", [False, True])
-def test_a_restored_table_is_not_moved(bench, apply):
+def test_a_seek_in_a_restored_table_is_refused(bench, apply):
     bench.create()
     bench.put(1)
     bench.run()
@@ -705,7 +288,7 @@ def test_a_restored_table_is_not_moved(bench, apply):
     assert bench.version == before + 2
 
 
-def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(bench, monkeypatch):
+def test_a_seek_is_refused_if_the_table_is_restored_after_the_plan(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.run()
@@ -714,81 +297,12 @@ def test_a_table_that_is_restored_between_the_plan_and_the_commit_is_not_moved(b
     bench.run()
     planned = seek_module._request
 
-    def then_restored(*arguments):
+    def plan_then_restore(*arguments):
         request = planned(*arguments)
         DeltaTable(bench.table.uri).restore(before)
         return request
 
-    monkeypatch.setattr(seek_module, "_request", then_restored)
+    monkeypatch.setattr(seek_module, "_request", plan_then_restore)
     with pytest.raises(TableRewritten):
         bench.seek("TRIM_HORIZON")
     assert bench.items == [1]
-
-
-# Shards in the archive
-
-
-def archive(bench, *shard_ids):
-    """Take finished shards to the archive, as if a list had lacked them."""
-    bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
-    now = bench.positions
-    archived = msgspec.structs.replace(
-        now, commit_id=new_id(), previous=now.commit_id, generation=now.generation + 1, added={}, batch_id=1
-    )
-    bench.table.snapshot().commit([], identity=now.identity, positions=archived, retired=shard_ids)
-    assert not bench.positions.shards.keys() & {*shard_ids}
-
-
-def test_a_shard_in_the_archive_is_set_back_with_its_children_and_read_again_once(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
-    bench.put(2, shard_id=low)
-    bench.run()
-    archive(bench, parent)
-    bench.seek("TRIM_HORIZON", parent, low)
-    assert bench.items == []
-    assert not bench.at(parent).finished
-    bench.run()
-    assert bench.items == [1, 2]
-    assert bench.at(parent).finished
-
-
-def test_a_move_back_keeps_the_filled_gaps_of_shards_in_the_archive(bench):
-    bench.create()
-    bench.put(1)
-    bench.run()
-    cleared = {"shardId-archived": (ClearedGap(Position.after("1")),)}
-    identity = bench.positions.identity
-    change = next_amendment(None, batch_id=1, at=datetime.now(UTC), by="ann", cleared=cleared)
-    bench.table.snapshot().commit([], identity=identity, amendment=change)
-    bench.seek("TRIM_HORIZON")
-    assert bench.items == []
-    assert bench.table.snapshot().amendment(identity).cleared == cleared
-
-
-def test_a_shard_is_not_set_back_before_its_children_in_the_archive(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
-    bench.put(2, shard_id=low)
-    bench.later(seconds=5)
-    bench.split(low)
-    bench.run()
-    archive(bench, low)
-    with pytest.raises(SeekRefused, match=low):
-        bench.seek("TRIM_HORIZON", parent)
-
-
-def test_all_shards_of_the_archive_stay_where_all_are_set(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    bench.split(parent)
-    bench.run()
-    archive(bench, parent)
-    moves = bench.seek("LATEST").moves
-    assert moves[parent].direction is Direction.STAYS
-    assert parent not in bench.positions.shards

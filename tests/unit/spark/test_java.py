@@ -1,4 +1,4 @@
-"""Java that Spark cannot run on is told in one line, before Spark is asked."""
+"""The check of the Java version before Spark is started."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kinesis_assets.spark.session import prepare
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """Makes the only java on the PATH one that tells a version."""
+    """Put a single java on the PATH, which prints the given text as its version."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-    def java(told, status=0):
+    def java(output, status=0):
         script = tmp_path / "bin" / "java"
         script.parent.mkdir()
-        script.write_text(f"#!/bin/sh\nprintf '%s\\n' '{told}' >&2\nexit {status}\n")
+        script.write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}' >&2\nexit {status}\n")
         script.chmod(0o755)
         return script
 
@@ -29,28 +29,28 @@ def java(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "output",
     [
         'openjdk version "17.0.15" 2025-04-15',
         'java version "21" 2023-09-19 LTS',
         'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "25-ea" 2025-09-16',
     ],
 )
-def test_java_of_17_or_newer_will_do(java, told):
-    java(told)
+def test_java_17_or_newer_is_accepted(java, output):
+    java(output)
     require_java()
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("output", "found"),
     [
         ('openjdk version "16.0.2" 2021-07-20', "Java 16"),
         ('openjdk version "11.0.27" 2025-04-15', "Java 11"),
         ('java version "1.8.0_451"', "Java 8"),
     ],
 )
-def test_older_java_is_told_by_its_version(java, told, found):
-    script = java(told)
+def test_older_java_is_refused_with_its_version_and_path(java, output, found):
+    script = java(output)
     with pytest.raises(JavaUnavailable) as caught:
         require_java()
     assert str(caught.value).startswith(f"Spark needs Java 17 or newer: found {found} at ")
@@ -58,26 +58,26 @@ def test_older_java_is_told_by_its_version(java, told, found):
     assert script.name in str(caught.value)
 
 
-def test_java_that_tells_no_version_is_no_usable_one(java):
+def test_java_that_prints_no_version_is_refused(java):
     java("Unable to locate a Java Runtime", status=1)
     with pytest.raises(JavaUnavailable, match=r"^Spark needs Java 17 or newer: found no usable Java"):
         require_java()
 
 
-def test_no_java_on_the_path_is_told(tmp_path, monkeypatch):
+def test_a_missing_java_is_reported(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaUnavailable, match=r"^Spark needs Java 17 or newer: no java on the PATH; .*$"):
         require_java()
 
 
-def test_java_home_without_java_is_told(tmp_path, monkeypatch):
+def test_java_home_without_java_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaUnavailable, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
         require_java()
 
 
-def test_java_home_is_looked_at_before_the_path(java, tmp_path, monkeypatch):
+def test_java_home_takes_precedence_over_the_path(java, tmp_path, monkeypatch):
     java('openjdk version "11.0.27"')
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -88,15 +88,17 @@ def test_java_home_is_looked_at_before_the_path(java, tmp_path, monkeypatch):
     require_java()
 
 
-def test_a_session_on_spark_connect_needs_no_java_here(monkeypatch, tmp_path):
+def test_a_spark_connect_session_needs_no_local_java(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     prepare({"spark.remote": "sc://127.0.0.1:1"})
 
 
-@pytest.mark.parametrize(("master", "told"), [("local[2,4]", sys.executable), ("spark://127.0.0.1:1", None)])
-def test_only_workers_on_this_machine_are_told_to_run_this_python(java, monkeypatch, master, told):
+@pytest.mark.parametrize(
+    ("master", "python"), [("local[2,4]", sys.executable), ("spark://127.0.0.1:1", None)]
+)
+def test_only_local_workers_use_this_python(java, monkeypatch, master, python):
     java('openjdk version "17.0.15" 2025-04-15')
-    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that it is put back
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # monkeypatch restores the variable after the test
     monkeypatch.delenv("PYSPARK_PYTHON")
     prepare({"spark.master": master})
-    assert os.environ.get("PYSPARK_PYTHON") == told
+    assert os.environ.get("PYSPARK_PYTHON") == python

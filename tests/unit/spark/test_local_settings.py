@@ -1,4 +1,4 @@
-"""What a Spark that is started here is told."""
+"""Default settings of a local Spark session."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_this_machine(tmp_path, monkeypatch):
+def isolated_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("config", [{}, {"spark.master": "local[2,4]"}])
-def test_a_spark_of_this_machine_gets_no_ui_and_a_quick_compiler(config):
+def test_local_spark_has_no_ui_and_a_fast_compiler(config):
     assert (
         local_settings(config).items()
         >= {
@@ -30,7 +30,7 @@ def test_a_spark_of_this_machine_gets_no_ui_and_a_quick_compiler(config):
 
 
 @pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
-def test_a_spark_of_this_machine_listens_on_loopback_and_authenticates(master):
+def test_local_spark_listens_on_loopback_and_authenticates(master):
     settings = local_settings({} if master is None else {"spark.master": master})
     assert (
         settings.items()
@@ -43,50 +43,52 @@ def test_a_spark_of_this_machine_listens_on_loopback_and_authenticates(master):
 
 
 @pytest.mark.parametrize("name", ["spark.driver.host", "spark.driver.bindAddress"])
-def test_whoever_gives_one_address_of_the_driver_gets_no_other_from_us(name):
+def test_a_configured_driver_address_disables_both_default_addresses(name):
     settings = local_settings({name: "192.0.2.1"})
     assert {name: settings.get(name) for name in ADDRESSES} == dict.fromkeys(ADDRESSES) | {name: "192.0.2.1"}
 
 
-def test_an_address_in_spark_defaults_is_left_to_them(tmp_path, monkeypatch):
+def test_a_driver_address_in_spark_defaults_disables_both_default_addresses(tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.host 192.0.2.1\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert local_settings({}).keys().isdisjoint(ADDRESSES)
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "yarn", "k8s://host", "spark://host:7077"])
-@pytest.mark.parametrize("place", ["session", "defaults", "submitted", "variable"])
-def test_a_cluster_is_given_no_setting_wherever_it_is_named(master, place, tmp_path, monkeypatch):
-    config = {"spark.master": master} if place == "session" else {}
-    if place == "defaults":
+@pytest.mark.parametrize("source", ["session", "defaults", "submitted", "variable"])
+def test_a_cluster_gets_no_default_settings_from_any_source_of_its_master(
+    master, source, tmp_path, monkeypatch
+):
+    config = {"spark.master": master} if source == "session" else {}
+    if source == "defaults":
         (tmp_path / "spark-defaults.conf").write_text(f"spark.master {master}\n")
         monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    elif place == "submitted":
+    elif source == "submitted":
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--name x --master {master} pyspark-shell")
-    elif place == "variable":
+    elif source == "variable":
         monkeypatch.setenv("MASTER", master)
     assert local_settings(config) == config
 
 
-def test_a_driver_that_spark_submit_has_started_is_given_no_setting(monkeypatch):
+def test_a_driver_started_by_spark_submit_gets_no_default_settings(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert local_settings({}) == {}
 
 
-def test_the_settings_of_the_session_go_before_ours():
+def test_session_settings_take_precedence_over_defaults():
     config = {"spark.ui.enabled": "true", JAVA_OPTIONS: "-Xss4m"}
     assert local_settings(config).items() >= config.items()
 
 
-@pytest.mark.parametrize("between", [" ", "=", "\t"])
-def test_what_spark_defaults_say_is_left_to_them(tmp_path, monkeypatch, between):
-    (tmp_path / "spark-defaults.conf").write_text(f"# ours\n\n{JAVA_OPTIONS}{between}-Xss4m\n")
+@pytest.mark.parametrize("separator", [" ", "=", "\t"])
+def test_spark_defaults_take_precedence_over_ours(tmp_path, monkeypatch, separator):
+    (tmp_path / "spark-defaults.conf").write_text(f"# ours\n\n{JAVA_OPTIONS}{separator}-Xss4m\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert JAVA_OPTIONS not in local_settings({})
     assert local_settings({})["spark.ui.enabled"] == "false"
 
 
-def test_an_archive_is_used_as_soon_as_there_is_one():
+def test_an_existing_class_data_archive_is_used():
     archive_path().parent.mkdir(parents=True)
     archive_path().touch()
     assert local_settings({})[JAVA_OPTIONS] == (
@@ -94,10 +96,10 @@ def test_an_archive_is_used_as_soon_as_there_is_one():
     )
 
 
-def test_an_archive_belongs_to_one_java(monkeypatch, tmp_path):
-    of_this = archive_path()
+def test_each_java_has_its_own_class_data_archive(monkeypatch, tmp_path):
+    archive_of_this_java = archive_path()
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch(mode=0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert archive_path() != of_this
+    assert archive_path() != archive_of_this_java

@@ -1,4 +1,4 @@
-"""The private names of PySpark, and what happens where a release lacks one. With Spark: test_server.py."""
+"""Private names of PySpark, and the fallback if a release lacks one. test_server.py uses a real server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kinesis_assets.spark.pyspark_internals import (
     server_setting,
 )
 
-NOBODY = "sc://localhost:1"
-"""No server listens there."""
+NO_SERVER = "sc://localhost:1"
+"""An address without a server."""
 
 
 @pytest.fixture(autouse=True)
-def warned_of_nothing():
+def clear_warnings():
     pyspark_internals._warn.cache_clear()
 
 
@@ -45,7 +45,7 @@ def test_the_java_process_of_a_session_can_be_waited_for(caplog):
 
 
 @pytest.mark.parametrize("missing", ["_gateway", "proc", "shutdown"])
-def test_without_a_private_name_there_is_no_java_process_and_a_warning(caplog, monkeypatch, missing):
+def test_a_missing_private_name_gives_no_java_process_and_a_warning(caplog, monkeypatch, missing):
     gateway = Gateway()
     context = SimpleNamespace(_gateway=gateway)
     if missing == "_gateway":
@@ -65,7 +65,7 @@ def jvm(service):
     return SimpleNamespace(_jvm=SimpleNamespace(**{SERVICE: SimpleNamespace(**{"MODULE$": service})}))
 
 
-def test_the_port_is_that_of_the_service(caplog):
+def test_the_port_is_read_from_the_connect_service(caplog):
     assert connect_port(jvm(SimpleNamespace(localPort=lambda: 15002))) == 15002
     assert caplog.text == ""
 
@@ -75,7 +75,7 @@ def test_the_port_is_that_of_the_service(caplog):
     [SimpleNamespace(), SimpleNamespace(_jvm=SimpleNamespace()), jvm(SimpleNamespace(localPort="a package"))],
     ids=["_jvm", "SparkConnectService", "localPort"],
 )
-def test_without_a_private_name_the_port_is_not_known_and_a_warning_says_so(caplog, spark):
+def test_a_missing_private_name_gives_no_port_and_a_warning(caplog, spark):
     assert connect_port(spark) is None
     assert "has no SparkConnectService.localPort" in caplog.text
 
@@ -88,7 +88,7 @@ def test_retries_are_limited(caplog):
 
 
 @pytest.mark.parametrize("missing", ["client", "DefaultPolicy"])
-def test_without_a_private_name_retries_are_not_limited_and_a_warning_says_so(caplog, monkeypatch, missing):
+def test_a_missing_private_name_gives_unlimited_retries_and_a_warning(caplog, monkeypatch, missing):
     spark = SimpleNamespace(client=SimpleNamespace(set_retry_policies=lambda _: None))
     if missing == "client":
         del spark.client
@@ -98,14 +98,14 @@ def test_without_a_private_name_retries_are_not_limited_and_a_warning_says_so(ca
     assert "has no SparkConnectClient.set_retry_policies" in caplog.text
 
 
-def test_without_its_private_name_unpickling_counts_as_not_restricted(monkeypatch):
+def test_a_missing_private_name_means_unrestricted_unpickling(monkeypatch):
     monkeypatch.delattr(accumulators, "specialAccumulatorSer", raising=False)
     assert not restricts_unpickling()
 
 
 def test_a_server_that_does_not_respond_is_a_connection_error(caplog):
     with pytest.raises(ConnectionError):
-        server_setting(NOBODY, "spark.app.name", 5)
+        server_setting(NO_SERVER, "spark.app.name", 5)
     assert caplog.text == ""
 
 
@@ -118,7 +118,7 @@ HIDDEN = [
 
 
 class Session:
-    """A session on a server that has one setting."""
+    """A session on a server with one setting."""
 
     ended = 0
 
@@ -130,15 +130,13 @@ class Session:
 
 
 @pytest.mark.parametrize(("owner", "name"), HIDDEN, ids=[name for _, name in HIDDEN])
-def test_without_a_private_name_a_session_reads_the_setting_and_a_warning_says_so(
-    caplog, monkeypatch, owner, name
-):
+def test_a_missing_private_name_reads_the_setting_in_a_session_and_warns(caplog, monkeypatch, owner, name):
     builder = SimpleNamespace(remote=lambda _: SimpleNamespace(create=Session))
     monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=builder))
     monkeypatch.setattr(Session, "ended", 0)
     monkeypatch.delattr(owner, name, raising=False)
-    assert server_setting(NOBODY, "spark.app.name", 60) == "mine"
-    assert server_setting(NOBODY, "spark.other", 60) == ""
+    assert server_setting(NO_SERVER, "spark.app.name", 60) == "mine"
+    assert server_setting(NO_SERVER, "spark.other", 60) == ""
     assert Session.ended == 2
     assert caplog.text.count("has no pyspark.sql.connect.proto") == 1
 
@@ -154,10 +152,10 @@ def test_a_session_that_cannot_be_created_in_time_is_a_connection_error(monkeypa
     monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=builder))
     monkeypatch.delattr(client, "DefaultChannelBuilder")
     with pytest.raises(ConnectionError, match="no server" if fails else "no response within 0.2 s"):
-        server_setting(NOBODY, "spark.app.name", 60 if fails else 0.2)
+        server_setting(NO_SERVER, "spark.app.name", 60 if fails else 0.2)
 
 
-def test_without_py4j_the_errors_of_spark_are_still_reported(monkeypatch):
+def test_spark_errors_are_reported_without_py4j(monkeypatch):
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     with pytest.raises(LandingFailed), session.wrap_spark_errors("clicks"):
         raise PySparkException("broken")

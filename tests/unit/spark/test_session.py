@@ -1,4 +1,4 @@
-"""How long a run's session lives; on a real server in test_server.py."""
+"""The lifetime of the Spark session of a run. test_server.py uses a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinesis_assets.spark.session import start_session_in_background
 CONFIG = {"spark.master": "local[1]"}
 
 
-def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path):
+def test_a_session_ends_with_the_stream_that_started_it(monkeypatch, tmp_path):
     started, ended = [], []
 
     def start(config):
@@ -34,7 +34,7 @@ def test_a_session_ends_with_the_manager_that_looked_at_it(monkeypatch, tmp_path
     assert ended == [session]
 
 
-def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
+def test_a_stream_without_a_session_ends_none(monkeypatch, tmp_path):
     ended = []
     monkeypatch.setattr(spark_resource, "end_session", ended.append)
     with StreamProject.from_settings("clicks", table=str(tmp_path / "clicks")).open_stream():
@@ -42,7 +42,7 @@ def test_a_manager_that_never_looked_at_it_ends_none(monkeypatch, tmp_path):
     assert ended == []
 
 
-def test_a_session_is_begun_in_the_background(monkeypatch):
+def test_a_session_is_started_in_the_background(monkeypatch):
     started, go, done = [], threading.Event(), threading.Event()
 
     def start(config):
@@ -59,22 +59,22 @@ def test_a_session_is_begun_in_the_background(monkeypatch):
     assert started == [CONFIG]
 
 
-def test_none_is_begun_where_a_server_is_named(monkeypatch):
+def test_no_session_is_started_in_the_background_for_a_remote_server(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://a")
-    monkeypatch.setattr(session, "ThreadPoolExecutor", None)  # whose call would fail
+    monkeypatch.setattr(session, "ThreadPoolExecutor", None)  # a call fails
     start_session_in_background(CONFIG)
 
 
-def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_path):
-    class Begun(Exception):
+def test_a_run_from_a_script_starts_a_session_before_dagster_plans(monkeypatch, tmp_path):
+    class Started(Exception):
         pass
 
-    def begin(config):
-        raise Begun(config, instance.get_runs())
+    def start(config):
+        raise Started(config, instance.get_runs())
 
-    monkeypatch.setattr(in_process, "start_session_in_background", begin)
+    monkeypatch.setattr(in_process, "start_session_in_background", start)
     project = StreamProject.from_settings("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Begun) as caught:
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Started) as caught:
         project.run(instance, {})
     assert caught.value.args == (CONFIG, [])
 
@@ -88,7 +88,9 @@ def test_a_run_from_a_script_begins_it_before_dagster_plans(monkeypatch, tmp_pat
         ({}, "", None),
     ],
 )
-def test_a_server_is_named_by_the_settings_or_else_by_the_variable(monkeypatch, config, variable, url):
+def test_the_remote_url_is_read_from_the_settings_and_then_from_the_variable(
+    monkeypatch, config, variable, url
+):
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     if variable is not None:
         monkeypatch.setenv("SPARK_REMOTE", variable)

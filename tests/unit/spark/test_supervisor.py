@@ -1,4 +1,4 @@
-"""A server that has ended is started anew, until that is of no use; see test_server for a real one."""
+"""The supervisor restarts a Spark server a bounded number of times. test_server.py uses a real server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinesis_assets.spark.supervisor import MAX_RESTARTS, STABLE_SECONDS, Superv
 
 
 class Server:
-    """Ends when it is told to; comes up as long as it can."""
+    """A server that a test can end, or make fail at each start."""
 
     def __init__(self):
         self.ended = False
@@ -34,68 +34,68 @@ def server():
     return Server()
 
 
-def test_a_server_that_runs_is_left_alone(server):
+def test_a_running_server_is_not_restarted(server):
     Supervisor(server, print).check()
     assert server.starts == 0
 
 
-def test_a_server_that_has_ended_is_started_and_that_is_said(server):
-    said = []
-    keeper = Supervisor(server, said.append)
+def test_a_server_that_has_ended_is_restarted_with_a_message(server):
+    messages = []
+    supervisor = Supervisor(server, messages.append)
     server.ended = True
-    keeper.check()
-    keeper.check()
+    supervisor.check()
+    supervisor.check()
     assert server.starts == 1
-    assert said == ["the Spark server ended with status 1. Restarting it"]
+    assert messages == ["the Spark server ended with status 1. Restarting it"]
 
 
-def test_a_server_that_ends_after_each_start_is_given_up(server):
-    keeper = Supervisor(server, print)
+def test_a_server_that_ends_after_each_start_is_not_restarted_indefinitely(server):
+    supervisor = Supervisor(server, print)
     for _ in range(MAX_RESTARTS):
         server.ended = True
-        keeper.check()
+        supervisor.check()
     server.ended = True
     with pytest.raises(
         SparkServerFailed, match=f"^the .* ended with status 1; given up after {MAX_RESTARTS} restarts$"
     ):
-        keeper.check()
+        supervisor.check()
     assert server.starts == MAX_RESTARTS
 
 
-def test_a_server_that_does_not_come_up_any_more_is_given_up(server):
+def test_a_server_that_fails_to_start_is_not_restarted_indefinitely(server):
     server.ended = server.broken = True
     with pytest.raises(SparkServerFailed, match=r"ended while it started; given up"):
         Supervisor(server, print).check()
     assert server.starts == MAX_RESTARTS
 
 
-def test_a_server_that_lasted_is_started_however_often(server):
+def test_a_server_that_ran_for_long_is_restarted_any_number_of_times(server):
     now = 0.0
-    keeper = Supervisor(server, print, lambda: now)
+    supervisor = Supervisor(server, print, lambda: now)
     for _ in range(2 * MAX_RESTARTS):
         now += STABLE_SECONDS
         server.ended = True
-        keeper.check()
+        supervisor.check()
     assert server.starts == 2 * MAX_RESTARTS
 
 
-# Which code
+# The hash of the code
 
 
-def test_code_has_another_name_when_a_module_differs_or_moves(tmp_path):
-    for name in ("a.py", "rooms/b.py", "c.txt", "defs/d.py"):
+def test_the_code_hash_changes_if_a_module_changes_or_moves(tmp_path):
+    for name in ("a.py", "package/b.py", "c.txt", "defs/d.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("one")
-    names = [code_hash(tmp_path)]
-    for name, content in {"rooms/b.py": "two", "e.py": "one"}.items():
+    hashes = [code_hash(tmp_path)]
+    for name, content in {"package/b.py": "two", "e.py": "one"}.items():
         (tmp_path / name).write_text(content)
-        names.append(code_hash(tmp_path))
+        hashes.append(code_hash(tmp_path))
     (tmp_path / "e.py").rename(tmp_path / "f.py")
-    names.append(code_hash(tmp_path))
-    assert len(set(names)) == len(names)
+    hashes.append(code_hash(tmp_path))
+    assert len(set(hashes)) == len(hashes)
 
 
-def test_code_is_the_same_whatever_else_lies_beside_it(tmp_path):
+def test_the_code_hash_ignores_other_files(tmp_path):
     (tmp_path / "a.py").write_text("one")
     name = code_hash(tmp_path)
     (tmp_path / "defs").mkdir()

@@ -1,4 +1,4 @@
-"""Shards in the archive: the commits that take them there, what refers to them, and crashes between."""
+"""Archived shards: which commits archive them, what refers to them, and crashes during archiving."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from support.attempts import (
     BEGINNING,
     STREAM,
     Attempt,
+    current_positions,
     freeze_all,
+    last_number,
     listing,
-    number_of,
     rows_by_shard,
     shards,
-    standing,
 )
 from support.watched_files import WatchedFiles
 
@@ -38,12 +38,12 @@ ENDED = {"a", "b"}
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """The process is killed here."""
 
 
 def read_on(table, counts, listed, *, ended=()):
-    """One attempt that reads some records of some shards, some of them to their end."""
-    attempt = Attempt(table, standing(table), counts)
+    """Commit some records of some shards; those in `ended` are read to their end."""
+    attempt = Attempt(table, current_positions(table), counts)
     moved = {
         shard_id: msgspec.structs.replace(shard, finished=shard_id in ended)
         for shard_id, shard in attempt.moved.items()
@@ -59,21 +59,24 @@ def read_on(table, counts, listed, *, ended=()):
     )
 
 
-def everything(table):
-    """The positions with the archive."""
-    return table.snapshot().with_archive(standing(table))
+def positions_with_archive(table):
+    """The current positions, including archived shards."""
+    return table.snapshot().with_archive(current_positions(table))
 
 
-def assert_rows_are_what_everything_says(table):
-    passed = {shard_id: number_of(everything(table), shard_id) for shard_id in everything(table).shards}
+def assert_rows_match_positions_and_archive(table):
+    last_numbers = {
+        shard_id: last_number(positions_with_archive(table), shard_id)
+        for shard_id in positions_with_archive(table).shards
+    }
     assert rows_by_shard(table) == {
-        shard_id: list(range(1, last + 1)) for shard_id, last in sorted(passed.items()) if last
+        shard_id: list(range(1, last + 1)) for shard_id, last in sorted(last_numbers.items()) if last
     }
 
 
 @pytest.fixture
 def ended(table):
-    """A table in which shards a and b were read to their end, and c was not; all are still listed."""
+    """A table with shards a and b read to their end, and c unfinished. All are still listed."""
     table = PositionedTable(table.uri, EAGER)
     freeze_all(table, shards("a", "b", "c"))
     read_on(table, {"a": 3, "b": 2, "c": 1}, "abc", ended=ENDED)
@@ -82,57 +85,57 @@ def ended(table):
 
 @pytest.fixture
 def archived(ended):
-    """The same, a and b being in the archive since they are no longer listed."""
-    while standing(ended).shards.keys() != {"c"}:
-        assert standing(ended).generation < 9
+    """The same table after a and b are no longer listed and were archived."""
+    while current_positions(ended).shards.keys() != {"c"}:
+        assert current_positions(ended).generation < 9
         read_on(ended, {"c": 1}, "c")
     return ended
 
 
-def test_finished_shards_stay_in_the_positions_while_they_are_listed(ended):
+def test_finished_shards_are_not_archived_while_they_are_listed(ended):
     for _ in range(9):
         read_on(ended, {"c": 1}, "abc")
-    assert standing(ended).shards.keys() == {"a", "b", "c"}
+    assert current_positions(ended).shards.keys() == {"a", "b", "c"}
     assert not Path(ended.uri, ARCHIVE_FOLDER).exists()
 
 
-def test_unfinished_shards_that_are_no_longer_listed_stay_in_the_positions(table):
+def test_unfinished_shards_are_not_archived_when_they_are_no_longer_listed(table):
     table = PositionedTable(table.uri, EAGER)
     freeze_all(table, shards("a", "b", "c"))
     for _ in range(9):
         read_on(table, {"c": 1}, "c")
-    assert standing(table).shards.keys() == {"a", "b", "c"}
+    assert current_positions(table).shards.keys() == {"a", "b", "c"}
 
 
-def test_archived_shards_keep_all_that_is_known_of_them(ended):
-    before = standing(ended).shards
-    while standing(ended).shards.keys() != {"c"}:
+def test_archived_shards_keep_all_their_fields(ended):
+    before = current_positions(ended).shards
+    while current_positions(ended).shards.keys() != {"c"}:
         read_on(ended, {"c": 1}, "c")
-    found = everything(PositionedTable(ended.uri)).shards
+    found = positions_with_archive(PositionedTable(ended.uri)).shards
     assert {shard_id: found[shard_id] for shard_id in ENDED} == {
         shard_id: before[shard_id] for shard_id in ENDED
     }
-    assert_rows_are_what_everything_says(ended)
+    assert_rows_match_positions_and_archive(ended)
 
 
-def test_a_stale_list_that_shows_archived_shards_does_not_begin_them_again(archived):
+def test_a_stale_shard_list_does_not_restart_archived_shards(archived):
     for _ in range(5):
         read_on(archived, {"c": 1}, "abc")
-    now = PositionedTable(archived.uri).snapshot().recall(standing(archived), ENDED).shards
+    now = PositionedTable(archived.uri).snapshot().recall(current_positions(archived), ENDED).shards
     assert all(now[shard_id].finished and now[shard_id].position != BEGINNING for shard_id in ENDED)
 
 
-def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_conflict(table):
+def test_an_attempt_conflicts_if_another_run_finished_and_archived_its_shard(table):
     table = PositionedTable(table.uri, EAGER)
     freeze_all(table, shards("a", "b", "c"))
-    attempt = Attempt(table, standing(table), {"a": 5, "c": 2})
+    attempt = Attempt(table, current_positions(table), {"a": 5, "c": 2})
     read_on(table, {"a": 3, "b": 2}, "abc", ended=ENDED)
-    while "a" in standing(table).shards:
-        assert standing(table).generation < 9
-        seen = msgspec.structs.replace(standing(table).shards["c"], tip_time=datetime.now(UTC))
+    while "a" in current_positions(table).shards:
+        assert current_positions(table).generation < 9
+        seen = msgspec.structs.replace(current_positions(table).shards["c"], tip_time=datetime.now(UTC))
         commit(
             table,
-            expected=standing(table),
+            expected=current_positions(table),
             listing=listing(shards("c")),
             batch_id=new_id(),
             moved={"c": seen},
@@ -150,32 +153,32 @@ def test_an_attempt_on_a_shard_that_others_finished_and_archived_meanwhile_is_a_
     )
     assert isinstance(result.conflicts["a"], PositionConflict)
     assert result.conflicts.keys() == {"a"}
-    assert_rows_are_what_everything_says(table)
+    assert_rows_match_positions_and_archive(table)
 
 
 def links(table):
-    """Each two positions that follow on each other, as the doctor reads them."""
+    """Each pair of consecutive positions, as the doctor reads them."""
     snapshot = PositionedTable(table.uri).snapshot()
-    now = snapshot.with_archive(standing(table))
+    now = snapshot.with_archive(current_positions(table))
     while now.previous is not None:
         before = snapshot.with_archive(snapshot.positions_at(now.previous))
         yield before, now
         now = before
 
 
-def test_shards_that_went_to_the_archive_are_no_break_of_the_chain(archived):
-    for _ in range(4):  # and come back for a while
+def test_archiving_shards_does_not_break_the_chain(archived):
+    for _ in range(4):  # listed again for a while
         read_on(archived, {"c": 1}, "abc")
-    assert [*map(list, (chain_breaks(*link) for link in links(archived)))] == [[]] * standing(
+    assert [*map(list, (chain_breaks(*link) for link in links(archived)))] == [[]] * current_positions(
         archived
     ).generation
 
 
-def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(ended):
+def test_a_shard_in_neither_the_positions_nor_the_archive_breaks_the_chain(ended):
     lost = msgspec.structs.replace(
-        standing(ended),
-        commit_id=standing(ended).commit_id + 1,
-        previous=standing(ended).commit_id,
+        current_positions(ended),
+        commit_id=current_positions(ended).commit_id + 1,
+        previous=current_positions(ended).commit_id,
         added={},
     )
     lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
@@ -191,20 +194,20 @@ def test_a_shard_that_is_neither_in_the_positions_nor_in_the_archive_is_a_break(
 
 
 def as_older(table, form):
-    """Leave the newest positions as an older version wrote them."""
-    older = msgspec.structs.replace(standing(table), format=form)
+    """Rewrite the newest positions in an older format."""
+    older = msgspec.structs.replace(current_positions(table), format=form)
     content = msgspec.json.encode(older) if form < 4 else positions_file.encode(older)
     Path(table.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(content)
     return older
 
 
 class Dying(WatchedFiles):
-    """Files of a process that dies at one of those that it writes beside the data.
+    """The files of a process that is killed at one of the files that it writes below `_kinesis/`.
 
     Args:
         files: The folder.
-        nth: Which of them.
-        moment: Before it is written, in the middle, or after.
+        nth: The index of that file.
+        moment: When the process is killed: before, halfway through, or after the write.
     """
 
     def __init__(self, files, nth, moment):
@@ -238,12 +241,12 @@ class _DyingSink:
 @pytest.mark.parametrize("form", [1, 3, 5])
 @pytest.mark.parametrize("moment", ["before", "half", "after"])
 @pytest.mark.parametrize("nth", [0, 1])
-def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_next_commit_upgrades(
+def test_after_a_crash_during_the_upgrade_the_old_positions_are_valid_and_the_next_commit_upgrades(
     ended, form, moment, nth
 ):
     older = as_older(ended, form)
     if form == 1:
-        # It knows nothing of what came since.
+        # Format 1 does not have these fields.
         older = msgspec.structs.replace(older, added={}, listed_at=None)
         Path(ended.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(msgspec.json.encode(older))
     dying = PositionedTable(ended.uri, EAGER)
@@ -261,18 +264,18 @@ def test_a_crash_at_any_file_of_the_upgrade_leaves_the_old_positions_and_the_nex
             added=attempt.added,
         )
     table = PositionedTable(ended.uri, EAGER)
-    assert standing(table) == older
-    assert_rows_are_what_everything_says(table)
+    assert current_positions(table) == older
+    assert_rows_match_positions_and_archive(table)
     read_on(table, {"c": 1}, "c")
     table = PositionedTable(ended.uri, EAGER)
-    assert standing(table).format > 5
-    assert standing(table).shards.keys() == {"c"}
-    assert everything(table).shards.keys() == {"a", "b", "c"}
-    assert_rows_are_what_everything_says(table)
+    assert current_positions(table).format > 5
+    assert current_positions(table).shards.keys() == {"c"}
+    assert positions_with_archive(table).shards.keys() == {"a", "b", "c"}
+    assert_rows_match_positions_and_archive(table)
 
 
-def test_an_upgrade_writes_two_files_and_no_more(ended):
-    """So those are all crashes that there are."""
+def test_an_upgrade_writes_exactly_two_files(ended):
+    """The test of crashes covers each of these files."""
     as_older(ended, 5)
     dying = PositionedTable(ended.uri, EAGER)
     dying.files = Dying(dying.files, 2, "before")
@@ -284,38 +287,38 @@ def test_an_upgrade_writes_two_files_and_no_more(ended):
 
 
 def maintained(table, days=0):
-    """The steps of a maintenance so many days from now, by the machine's clock and the service's alike."""
+    """Run maintenance some days from now, by the machine's and the service's clock."""
     now = datetime.now(UTC) + timedelta(days=days)
     stream = StreamSummary(STREAM, now, retention_hours=24)
     return list(maintain(table, stream, machine=lambda: now))
 
 
-def test_segments_that_no_commit_names_go_when_they_are_old_and_the_others_stay(archived):
+def test_maintenance_deletes_only_old_segments_that_no_commit_refers_to(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
-    named = set(folder.iterdir())
+    referenced = set(folder.iterdir())
     dying = PositionedTable(archived.uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     read_on(archived, {"c": 1}, "c", ended="c")
     dying.files = Dying(dying.files, 0, "after")
-    other = standing(archived)
+    other = current_positions(archived)
     with pytest.raises(Killed):
         dying.chain.write(
             msgspec.structs.replace(other, commit_id=other.commit_id + 1, previous=other.commit_id),
             retired={"c"},
         )
-    (orphan,) = set(folder.iterdir()) - named
+    (orphan,) = set(folder.iterdir()) - referenced
     maintained(archived)
     assert orphan.exists()
     steps = {(step.step, step.of): step.files for step in maintained(archived, CHAIN_KEPT.days + 1)}
     assert steps["prune", ARCHIVE_FOLDER] == 1
-    assert set(folder.iterdir()) == named
-    assert everything(PositionedTable(archived.uri)).shards.keys() == {"a", "b", "c"}
+    assert set(folder.iterdir()) == referenced
+    assert positions_with_archive(PositionedTable(archived.uri)).shards.keys() == {"a", "b", "c"}
 
 
-def test_what_is_left_of_the_chain_can_be_read_after_pruning(ended):
+def test_the_chain_is_readable_after_pruning(ended):
     table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=5, min_repeated=1000)))
     for _ in range(14):
         read_on(table, {"c": 1}, "abc")
-        before = standing(table)
+        before = current_positions(table)
         maintained(table, CHAIN_KEPT.days + 1)
-        assert standing(PositionedTable(ended.uri)) == before
+        assert current_positions(PositionedTable(ended.uri)) == before
         assert len(list(Path(ended.uri, POSITIONS_FOLDER).iterdir())) <= 2

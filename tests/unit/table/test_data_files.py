@@ -1,4 +1,4 @@
-"""Data files: what stands in them, and what Delta is told of them."""
+"""Data files: their rows, their statistics in Delta, and copies without some shards."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def numbers(files, file, shard_id=None):
 # Writing
 
 
-def test_file_has_the_records_their_batch_and_no_partition_column(table):
+def test_a_file_contains_the_records_and_their_batch_id_but_no_partition_column(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     written = read(table.files, file)
     assert written.schema.equals(FILE_SCHEMA)
@@ -62,7 +62,7 @@ def test_file_has_the_records_their_batch_and_no_partition_column(table):
     )
 
 
-def test_file_tells_its_size_rows_and_arrivals(table):
+def test_a_file_reports_its_size_rows_and_arrival_times(table):
     (file,) = land(table, 77, {"a": records(1, 3), "b": records(500, 2)})
     assert file.size == table.files.get_file_info(file.path).size
     assert file.rows_by_shard == {"a": 3, "b": 2}
@@ -74,7 +74,7 @@ def test_file_tells_its_size_rows_and_arrivals(table):
     )
 
 
-def test_batch_over_midnight_is_split_by_utc_arrival_date(table):
+def test_a_batch_across_midnight_is_split_by_utc_arrival_date(table):
     before, after = records(1, 3, MIDNIGHT - 0.01), records(5, 2, MIDNIGHT)
     files = land(table, 77, {"a": [*before, *after]})
     assert {file.arrival_date: numbers(table.files, file) for file in files} == {
@@ -84,32 +84,32 @@ def test_batch_over_midnight_is_split_by_utc_arrival_date(table):
     assert all(file.path.startswith(f"arrival_date={file.arrival_date}/") for file in files)
 
 
-def test_first_moment_of_a_day_is_that_day(table):
+def test_a_record_at_midnight_belongs_to_the_new_day(table):
     (file,) = land(table, 77, {"a": records(1000, 1, MIDNIGHT)})
     assert (file.arrival_date, file.first_arrival.isoformat()) == ("2026-02-03", "2026-02-03T00:00:00+00:00")
 
 
-def test_records_out_of_arrival_order_have_the_right_bounds(table):
+def test_arrival_bounds_are_correct_for_records_out_of_order(table):
     (file,) = land(table, 77, {"a": [*records(900, 1), *records(100, 1), *records(500, 1)]})
     assert [arrival.microsecond // 1000 for arrival in (file.first_arrival, file.last_arrival)] == [100, 900]
 
 
-def test_several_shards_share_a_file(table):
+def test_shards_share_a_file(table):
     (file,) = land(table, 77, {"a": records(1, 2), "b": records(1, 3)})
     assert numbers(table.files, file, "a") == [1, 2]
     assert numbers(table.files, file, "b") == [1, 2, 3]
 
 
-def test_nothing_written_is_no_file(table):
+def test_a_writer_without_records_creates_no_file(table):
     assert DataFileWriter(table.files, 77).close() == []
 
 
-def test_no_two_files_have_one_name(table):
+def test_file_names_are_unique(table):
     paths = [land(table, 77, {"a": records(1, 1)})[0].path for _ in range(20)]
     assert len(set(paths)) == 20
 
 
-def test_most_files_open_at_once_are_four_and_no_row_is_lost(table):
+def test_at_most_four_files_are_open_and_no_row_is_lost(table):
     writer = DataFileWriter(table.files, 77)
     days = [NOON + day * 86_400 for day in range(7)]
     for first, day in enumerate([*days, *days]):
@@ -120,10 +120,10 @@ def test_most_files_open_at_once_are_four_and_no_row_is_lost(table):
     assert {file.arrival_date for file in files} == {f"2026-02-{day:02}" for day in range(2, 9)}
 
 
-def test_large_row_groups_are_flushed_and_full_files_closed(table):
+def test_full_row_groups_are_flushed_and_full_files_are_closed(table):
     rows = {name: records(1, 2) for name in "abcdef"}
     files = land(table, 77, rows, FileLayout(row_group_bytes=1, file_bytes=1))
-    # A row group in flight does not count yet: its file takes one more at most.
+    # A row group in flight is not counted yet, so a file may get one more.
     assert all(len(file.rows_by_shard) <= 2 for file in files)
     assert Counter(
         {shard: rows for file in files for shard, rows in file.rows_by_shard.items()}
@@ -134,40 +134,40 @@ def test_large_row_groups_are_flushed_and_full_files_closed(table):
 
 
 @pytest.fixture
-def let(monkeypatch):
-    """Row groups are written once it is set, which it is after the test at the latest."""
-    let = threading.Event()
+def allow_writes(monkeypatch):
+    """An event that blocks the writing of row groups until it is set, at the latest after the test."""
+    allowed = threading.Event()
     write = files_module._OpenFile._write_row_group
 
     def late(*arguments):
-        assert let.wait(10)
+        assert allowed.wait(10)
         write(*arguments)
 
     monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
-    yield let
-    let.set()
+    yield allowed
+    allowed.set()
 
 
-def test_a_row_group_is_gathered_while_the_one_before_it_is_written(table, let):
+def test_a_row_group_is_collected_while_the_previous_one_is_written(table, allow_writes):
     batch = record_batch(STREAM.name, "a", records(1, 2))
     writer = DataFileWriter(table.files, 77, FileLayout(row_group_bytes=2 * batch.get_total_buffer_size()))
-    for _ in range(3):  # two are in flight, one waits for more
+    for _ in range(3):  # two are in flight, the third is being collected
         writer.write("a", batch)
-    let.set()
+    allow_writes.set()
     (file,) = writer.close()
     assert file.rows == 6
 
 
-def test_whoever_writes_waits_while_one_row_group_is_written_and_one_is_gathered(table, let, monkeypatch):
-    handed_on, begun, seen = [], [], Queue()
+def test_write_blocks_while_one_row_group_is_written_and_the_next_is_full(table, allow_writes, monkeypatch):
+    submitted, started, seen = [], [], Queue()
 
     class Thread(ThreadPoolExecutor):
-        """Notes the row groups handed on to it, and tells when one of them is waited for."""
+        """Records the submitted row groups, and reports when a caller waits for one."""
 
         def submit(self, do, *arguments):
             future = super().submit(do, *arguments)
             if do.__func__ is files_module._OpenFile._write_row_group:
-                handed_on.append(future)
+                submitted.append(future)
                 result = future.result
 
                 def noted():
@@ -180,7 +180,7 @@ def test_whoever_writes_waits_while_one_row_group_is_written_and_one_is_gathered
 
     def write_all():
         for number in range(1, 6):
-            begun.append(number)
+            started.append(number)
             writer.write("a", record_batch(STREAM.name, "a", records(number, 1)))
         seen.put("has written all")
 
@@ -190,50 +190,48 @@ def test_whoever_writes_waits_while_one_row_group_is_written_and_one_is_gathered
     writing = other.submit(write_all)
     other.shutdown(wait=False)
     assert seen.get(timeout=10) == "waits"
-    assert (len(handed_on), begun) == (1, [1, 2])
+    assert (len(submitted), started) == (1, [1, 2])
     assert not writing.done()
-    let.set()
+    allow_writes.set()
     writing.result(10)
     (file,) = writer.close()
     assert numbers(table.files, file) == [1, 2, 3, 4, 5]
 
 
-def test_a_file_is_opened_while_its_first_records_are_gathered(table, monkeypatch):
-    let = threading.Event()
+def test_a_file_is_opened_while_its_first_records_are_collected(table, monkeypatch):
+    allowed = threading.Event()
     begin = files_module._OpenFile._begin
 
     def late(file):
-        assert let.wait(10)
+        assert allowed.wait(10)
         begin(file)
 
     monkeypatch.setattr(files_module._OpenFile, "_begin", late)
     writer = DataFileWriter(table.files, 77)
     writer.write("a", record_batch(STREAM.name, "a", records(1, 2)))
-    let.set()
+    allowed.set()
     assert writer.close()[0].rows == 2
 
 
-def test_a_file_is_closed_while_others_are_written(table, monkeypatch):
-    let = threading.Event()
+def test_a_file_is_closed_while_another_is_written(table, monkeypatch):
+    allowed = threading.Event()
     end = files_module._OpenFile._end
 
     def late(*arguments):
-        assert let.wait(10)
+        assert allowed.wait(10)
         return end(*arguments)
 
     monkeypatch.setattr(files_module._OpenFile, "_end", late)
     writer = DataFileWriter(table.files, 77, FileLayout(open_files=1))
-    for day in range(2):  # the first one's file is closed for the second one's
+    for day in range(2):  # the second day's file replaces the first day's
         writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
-    let.set()
+    allowed.set()
     assert [file.rows for file in writer.close()] == [1, 1]
 
 
 @pytest.mark.parametrize(("row_group", "size"), [(1, 1), (1, 1 << 20), (3000, 1), (1 << 20, 1 << 20)])
 @pytest.mark.parametrize(("open_files", "days"), [(1, 3), (2, 3), (4, 1)])
-def test_each_row_is_written_once_however_slow_the_folder(
-    table, monkeypatch, row_group, size, open_files, days
-):
+def test_each_row_is_written_once_to_slow_storage(table, monkeypatch, row_group, size, open_files, days):
     chance = random.Random(7)
     for name in ("_begin", "_write_row_group", "_end"):
         do = getattr(files_module._OpenFile, name)
@@ -257,34 +255,34 @@ def test_each_row_is_written_once_however_slow_the_folder(
         assert sorted(found) == list(range(1, 31))
 
 
-def test_few_files_stand_open_and_one_of_them_is_closed_at_once(table, monkeypatch):
-    standing, most = set(), []
-    of = files_module._OpenFile
-    begin, end = of._begin, of._end
+def test_at_most_one_file_more_than_the_limit_is_open_while_files_are_closed(table, monkeypatch):
+    open_now, open_counts = set(), []
+    open_file = files_module._OpenFile
+    begin, end = open_file._begin, open_file._end
 
     def note_begin(file):
         begin(file)
-        standing.add(file)
-        most.append(len(standing))
+        open_now.add(file)
+        open_counts.append(len(open_now))
 
     def note_end(file, *arguments):
-        time.sleep(0.02)  # others would be begun meanwhile
+        time.sleep(0.02)  # time for other files to be opened
         ended = end(file, *arguments)
-        standing.remove(file)
+        open_now.remove(file)
         return ended
 
-    monkeypatch.setattr(of, "_begin", note_begin)
-    monkeypatch.setattr(of, "_end", note_end)
+    monkeypatch.setattr(open_file, "_begin", note_begin)
+    monkeypatch.setattr(open_file, "_end", note_end)
     writer = DataFileWriter(table.files, 77)
     for day in range(12):
         writer.write("a", record_batch(STREAM.name, "a", records(day + 1, 1, NOON + 86_400 * day)))
     assert sum(file.rows for file in writer.close()) == 12
-    assert max(most) <= FileLayout().open_files + 1
+    assert max(open_counts) <= FileLayout().open_files + 1
 
 
 @pytest.mark.parametrize("fails", ["_begin", "_write_row_group", "_end"])
 @pytest.mark.parametrize("more", [0, 1, 3])
-def test_what_a_file_cannot_do_is_told_by_close_at_the_latest(table, monkeypatch, fails, more):
+def test_an_error_of_a_file_is_raised_by_close_at_the_latest(table, monkeypatch, fails, more):
     def refused(*_):
         raise OSError(errno.ENOSPC, "no space")
 
@@ -299,7 +297,7 @@ def test_what_a_file_cannot_do_is_told_by_close_at_the_latest(table, monkeypatch
         land_all()
 
 
-def test_a_row_group_that_cannot_be_written_is_told_though_later_ones_can(table, monkeypatch):
+def test_a_failed_row_group_raises_even_if_later_ones_succeed(table, monkeypatch):
     write, count = files_module._OpenFile._write_row_group, iter(range(9))
 
     def first_fails(*arguments):
@@ -316,7 +314,7 @@ def test_a_row_group_that_cannot_be_written_is_told_though_later_ones_can(table,
         writer.close()
 
 
-def test_gathered_records_become_one_row_group(table):
+def test_collected_records_become_one_row_group(table):
     writer = DataFileWriter(table.files, 77)
     for first in range(1, 100):
         writer.write("a", record_batch(STREAM.name, "a", records(first, 1)))
@@ -325,7 +323,7 @@ def test_gathered_records_become_one_row_group(table):
         assert pq.ParquetFile(source).metadata.num_row_groups == 1
 
 
-# What Delta is told
+# Statistics in Delta
 
 
 @pytest.fixture
@@ -344,7 +342,7 @@ def filled(table):
     return table
 
 
-def test_statistics_say_what_the_files_hold(filled):
+def test_statistics_describe_the_rows_of_a_file(filled):
     actions = pa.table(DeltaTable(filled.uri).get_add_actions(flatten=True)).to_pylist()
     found = {action["partition.arrival_date"].isoformat(): action for action in actions}
     noon = found["2026-02-02"]
@@ -372,7 +370,7 @@ def test_statistics_say_what_the_files_hold(filled):
         ("batch_id", ">", 0, 6),
     ],
 )
-def test_filters_by_statistics_lose_no_row(filled, column, operator, value, rows):
+def test_filters_that_use_statistics_find_every_row(filled, column, operator, value, rows):
     found = DeltaTable(filled.uri).to_pyarrow_table(filters=[(column, operator, value)])
     assert found.num_rows == rows
 
@@ -406,19 +404,19 @@ def test_duckdb_finds_the_same_rows(filled, duck, condition, rows):
 # Verifying
 
 
-def test_whole_file_is_verified(table):
+def test_an_intact_file_passes_verification(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     verify(table.uri, table.files, file)
 
 
-def test_missing_file_is_invalid(table):
+def test_a_missing_file_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     table.files.delete_file(file.path)
     with pytest.raises(DataFileInvalid, match=f"{file.path}: {file.size} bytes were written, nothing found"):
         verify(table.uri, table.files, file)
 
 
-def test_truncated_file_is_invalid(table):
+def test_a_truncated_file_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     path = Path(table.uri, file.path)
     path.write_bytes(path.read_bytes()[:-1])
@@ -426,21 +424,21 @@ def test_truncated_file_is_invalid(table):
         verify(table.uri, table.files, file)
 
 
-def test_file_of_other_rows_is_invalid(table):
+def test_a_file_with_an_unexpected_number_of_rows_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
-    told = msgspec.structs.replace(file, rows_by_shard={"a": 4})
+    claimed = msgspec.structs.replace(file, rows_by_shard={"a": 4})
     with pytest.raises(DataFileInvalid, match="4 rows were written, 3 found"):
-        verify(table.uri, table.files, told)
+        verify(table.uri, table.files, claimed)
 
 
-def test_damaged_file_is_invalid(table):
+def test_a_damaged_file_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     Path(table.uri, file.path).write_bytes(b"\0" * file.size)
     with pytest.raises(DataFileInvalid):
         verify(table.uri, table.files, file)
 
 
-# Taking shards out
+# Removing shards
 
 
 @pytest.fixture
@@ -454,17 +452,17 @@ def three_shards(table):
     return file
 
 
-@pytest.mark.parametrize("out", [{"a"}, {"b"}, {"c"}, {"a", "c"}])
-def test_taking_shards_out_keeps_exactly_the_others(table, three_shards, out):
-    (copy,) = without_shards(table.files, three_shards, out)
-    kept = {"a", "b", "c"} - out
+@pytest.mark.parametrize("removed", [{"a"}, {"b"}, {"c"}, {"a", "c"}])
+def test_removing_shards_keeps_exactly_the_others(table, three_shards, removed):
+    (copy,) = without_shards(table.files, three_shards, removed)
+    kept = {"a", "b", "c"} - removed
     assert copy.rows_by_shard == dict.fromkeys(sorted(kept), 3000)
     for shard_id in "abc":
         assert numbers(table.files, copy, shard_id) == (list(range(1, 3001)) if shard_id in kept else [])
     verify(table.uri, table.files, copy)
 
 
-def test_copy_has_a_name_of_its_own_and_the_batch_date_and_columns_of_its_file(table, three_shards):
+def test_a_copy_has_a_new_name_and_the_batch_date_and_columns_of_the_original(table, three_shards):
     (copy,) = without_shards(table.files, three_shards, {"a"})
     assert copy.path != three_shards.path
     assert (copy.batch_id, copy.arrival_date) == (three_shards.batch_id, three_shards.arrival_date)
@@ -474,25 +472,25 @@ def test_copy_has_a_name_of_its_own_and_the_batch_date_and_columns_of_its_file(t
     assert read(table.files, copy).sort_by(order).equals(kept.sort_by(order))
 
 
-def test_file_that_shards_are_taken_out_of_is_left_as_it_is(table, three_shards):
+def test_removing_shards_does_not_change_the_original_file(table, three_shards):
     before = Path(table.uri, three_shards.path).read_bytes()
     without_shards(table.files, three_shards, {"a"})
     assert Path(table.uri, three_shards.path).read_bytes() == before
 
 
-def test_file_without_rows_of_the_shards_stays_itself(table, three_shards):
+def test_a_file_without_rows_of_the_removed_shards_is_not_copied(table, three_shards):
     assert without_shards(table.files, three_shards, {"d"}) == [three_shards]
     assert without_shards(table.files, three_shards, set()) == [three_shards]
 
 
-def test_file_with_rows_of_the_shards_alone_leaves_nothing(table, three_shards):
+def test_a_file_with_only_rows_of_the_removed_shards_has_no_copy(table, three_shards):
     assert without_shards(table.files, three_shards, {"a", "b", "c", "d"}) == []
 
 
 def test_a_copy_that_fails_leaves_no_thread(table, three_shards):
     table.files.delete_file(three_shards.path)
     before = set(threading.enumerate())
-    # With the error its frames are kept, and the copy in them.
+    # The error keeps its frames alive, and with them the copy.
     with pytest.raises(FileNotFoundError) as _kept:
         without_shards(table.files, three_shards, {"a"})
     for thread in set(threading.enumerate()) - before:
@@ -500,7 +498,7 @@ def test_a_copy_that_fails_leaves_no_thread(table, three_shards):
         assert not thread.is_alive(), thread
 
 
-def test_bounds_of_the_copy_are_those_of_its_rows(table):
+def test_arrival_bounds_of_a_copy_are_those_of_its_rows(table):
     (file,) = land(table, 77, {"a": records(1, 1), "b": records(500, 1)})
     (copy,) = without_shards(table.files, file, {"a"})
     assert copy.first_arrival == copy.last_arrival == file.last_arrival

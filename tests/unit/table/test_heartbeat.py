@@ -15,13 +15,13 @@ from support.attempts import freeze_all, shards
 
 
 @pytest.fixture(autouse=True)
-def made(table) -> None:
+def created_table(table) -> None:
     freeze_all(table, shards("a"))
 
 
 @pytest.fixture
 def writes(monkeypatch):
-    """Each write of a heartbeat; a test may put an error in for the next ones."""
+    """The writes of heartbeats in `written`; the next ones raise the errors in `refused`."""
     written: list[str] = []
     refused: list[OSError] = []
     write = heartbeat_module.write_new
@@ -37,7 +37,7 @@ def writes(monkeypatch):
     return noting
 
 
-def test_there_is_one_from_the_beginning_to_the_end(table):
+def test_a_heartbeat_is_written_at_the_start_and_marked_as_ended_at_the_end(table):
     heartbeat = Heartbeat(table, "run", seconds=60)
     assert heartbeats(table) == {}
     heartbeat.start()
@@ -48,7 +48,7 @@ def test_there_is_one_from_the_beginning_to_the_end(table):
     assert heartbeats(table) == {"run": ENDED}
 
 
-def test_one_that_begins_again_has_not_ended(table):
+def test_a_restarted_heartbeat_has_not_ended(table):
     for _ in range(2):
         heartbeat = Heartbeat(table, "run", seconds=60)
         heartbeat.start()
@@ -57,7 +57,7 @@ def test_one_that_begins_again_has_not_ended(table):
         heartbeat._thread.join(60)
 
 
-def test_the_next_one_deletes_those_that_ended_an_hour_ago(table):
+def test_starting_a_heartbeat_deletes_those_that_ended_more_than_an_hour_ago(table):
     for run_id in ("ended", "just ended", "silent"):
         Heartbeat(table, run_id, seconds=60)._write(b"" if run_id == "silent" else b"ended")
     folder = Path(table.uri, HEARTBEATS_FOLDER)
@@ -71,7 +71,7 @@ def test_the_next_one_deletes_those_that_ended_an_hour_ago(table):
     assert heartbeats(table).keys() == {"just ended", "silent", "run"}
 
 
-def test_it_goes_on_until_nothing_could_be_committed_any_more(table, writes):
+def test_heartbeats_continue_until_the_run_can_no_longer_commit(table, writes):
     heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
     heartbeat.start()
     heartbeat._thread.join(60)
@@ -79,7 +79,7 @@ def test_it_goes_on_until_nothing_could_be_committed_any_more(table, writes):
     assert heartbeats(table) == {"run": ENDED}
 
 
-def test_one_that_fails_is_followed_by_others(table, writes, caplog):
+def test_a_failed_write_is_logged_and_later_heartbeats_are_written(table, writes, caplog):
     writes.refused[:] = [OSError("slow down")] * 3
     heartbeat = Heartbeat(table, "run", seconds=0.05, interval=0.01)
     with caplog.at_level(logging.WARNING):
@@ -90,13 +90,13 @@ def test_one_that_fails_is_followed_by_others(table, writes, caplog):
     assert heartbeats(table).keys() == {"run"}
 
 
-def test_a_table_that_cannot_be_written_to_is_refused_at_the_beginning(table, writes):
+def test_starting_a_heartbeat_fails_if_the_table_is_not_writable(table, writes):
     writes.refused.append(PermissionError(13, "Permission denied"))
     with pytest.raises(TableNotWritable):
         Heartbeat(table, "run", seconds=60).start()
 
 
-def test_each_is_another_than_the_one_before(table, writes):
+def test_each_heartbeat_differs_from_the_previous_one(table, writes):
     heartbeat = Heartbeat(table, "run", seconds=60)
     seen = set()
     for _ in range(3):
@@ -109,7 +109,7 @@ def test_each_is_another_than_the_one_before(table, writes):
     assert len(seen) == 3
 
 
-def test_an_end_whose_object_is_gone_is_no_error(table):
+def test_ending_a_heartbeat_whose_object_was_deleted_is_not_an_error(table):
     heartbeat = Heartbeat(table, "run", seconds=60)
     heartbeat.start()
     Path(table.uri, HEARTBEATS_FOLDER, "run").unlink()

@@ -1,4 +1,4 @@
-"""Maintenance: what it takes away, what it never does, and that runs and it do not disturb each other."""
+"""Maintenance: compaction, checkpoints, vacuum, pruning and retention, also during runs."""
 
 from __future__ import annotations
 
@@ -43,40 +43,40 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
-    brought,
+    current_positions,
     freeze_all,
     land,
+    landed_from,
+    last_number,
     listing,
-    number_of,
     records,
     rows_by_shard,
     shards,
-    standing,
 )
 from support.shifted_clock import ShiftedClock
 
 DAY = 24 * 3600
 TODAY = datetime.fromtimestamp(NOON, UTC).date() + timedelta(days=10)
-"""Of the tests that say so: ten days after the records of `attempts` arrived."""
+"""The date of tests that stop the clocks: ten days after the records of `attempts` arrived."""
 
 
 @pytest.fixture
 def frozen(table):
-    """A table that has seen shards a and b, unread."""
+    """A table with the initial positions of shards a and b."""
     freeze_all(table, shards("a", "b"))
     return table
 
 
 @pytest.fixture
 def busy(frozen):
-    """A table of many small files of one day that is over."""
+    """A table with many small files of a past day."""
     for _ in range(2 * SMALL_FILES):
-        Attempt(frozen, standing(frozen), {"a": 3, "b": 2}).commit()
+        Attempt(frozen, current_positions(frozen), {"a": 3, "b": 2}).commit()
     return frozen
 
 
 class BothClocks:
-    """The clocks of maintenance, the machine's and the service's alike: moved by days, or stopped."""
+    """The clock of the machine and of the service in maintenance, which a test can move or stop."""
 
     def __init__(self):
         self.moved = timedelta()
@@ -91,21 +91,21 @@ CLOCKS = BothClocks()
 
 @pytest.fixture(autouse=True)
 def clocks():
-    """Both clocks, right at the beginning of each test."""
+    """Both clocks, reset before each test."""
     CLOCKS.__init__()
     return CLOCKS
 
 
 @pytest.fixture
 def today(clocks):
-    """Maintenance's clocks, stopped at noon of `TODAY`."""
+    """Stop the clocks of maintenance at noon of `TODAY`."""
     clocks.stopped = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
     return TODAY
 
 
 @pytest.fixture
 def in_days(clocks):
-    """Moves maintenance's clocks: `in_days(40)`."""
+    """Move the clocks of maintenance forward: `in_days(40)`."""
 
     def in_days(days):
         clocks.moved = timedelta(days=days)
@@ -114,7 +114,7 @@ def in_days(clocks):
 
 
 def steps_of(table, **options):
-    """What maintenance did, by step and what of."""
+    """Run maintenance; return its steps by name and object."""
     stream = StreamSummary(STREAM, CLOCKS(), retention_hours=24)
     return {(step.step, step.of): step for step in maintain(table, stream, machine=CLOCKS, **options)}
 
@@ -131,43 +131,43 @@ def read(table, path):
     return (folder_of(table) / path).read_text()
 
 
-def age(table, path, span):
-    """Let a file be so old."""
-    then = time.time() - span.total_seconds()
+def age(table, path, duration):
+    """Set the modification time of a file to `duration` ago."""
+    then = time.time() - duration.total_seconds()
     os.utime(folder_of(table) / path, (then, then))
 
 
-def age_everything(table, span, pattern="**/*"):
+def age_everything(table, duration, pattern="**/*"):
     for path in files_of(table, pattern):
-        age(table, path, span)
+        age(table, path, duration)
 
 
-def lose_old_entries(table):
-    """Age the log, commit twice on top of it, and let maintenance delete what it may; returns what went."""
+def delete_old_log_entries(table):
+    """Age the log, commit twice, and run maintenance; return the deleted entries of the log."""
     Upkeep(table).checkpoint()
     age_everything(table, HISTORY_RETENTION + timedelta(hours=1), "_delta_log/*")
     before = {*files_of(table, "_delta_log/*.json")}
     for _ in range(2):
-        Attempt(table, standing(table), {"b": 1}).commit()
+        Attempt(table, current_positions(table), {"b": 1}).commit()
     steps_of(table)
-    gone = before - {*files_of(table, "_delta_log/*.json")}
-    assert len(gone) >= len(before) - 1
-    return gone
+    deleted = before - {*files_of(table, "_delta_log/*.json")}
+    assert len(deleted) >= len(before) - 1
+    return deleted
 
 
 def tombstones(table):
-    """How many the newest checkpoint has."""
+    """The number of tombstones in the newest checkpoint."""
     newest = files_of(table, "_delta_log/*.checkpoint.parquet")[-1]
-    told = pq.ParquetFile(folder_of(table) / newest).read(columns=["remove.path"])
-    return told["remove"].drop_null().length() if told.num_columns else 0
+    removed = pq.ParquetFile(folder_of(table) / newest).read(columns=["remove.path"])
+    return removed["remove"].drop_null().length() if removed.num_columns else 0
 
 
 def arrive(table, days_ago, shard_id="a", count=2):
-    """Commit records of one shard that arrived so many days before `TODAY`, as a run does."""
-    expected = standing(table)
+    """Commit records of a shard that arrived `days_ago` days before `TODAY`, as a run does."""
+    expected = current_positions(table)
     batch_id = new_id()
     seconds = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC).timestamp() - days_ago * DAY
-    rows = records(number_of(expected, shard_id) + 1, count, seconds)
+    rows = records(last_number(expected, shard_id) + 1, count, seconds)
     moved = msgspec.structs.replace(
         expected.shards[shard_id], position=Position.after(rows[-1].sequence_number)
     )
@@ -178,7 +178,7 @@ def arrive(table, days_ago, shard_id="a", count=2):
         batch_id=batch_id,
         moved={shard_id: moved},
         files=land(table, batch_id, {shard_id: rows}),
-        added={shard_id: brought(expected.shards[shard_id].position, rows)},
+        added={shard_id: landed_from(expected.shards[shard_id].position, rows)},
     )
 
 
@@ -194,8 +194,8 @@ def amendment(table):
     return table.snapshot().amendment(STREAM)
 
 
-def an_entry(**fields):
-    """An entry of the past, as a replay makes one."""
+def new_amendment(**fields):
+    """An amendment like that of a replay."""
     return Amendment(
         format=AMENDMENT_FORMAT,
         commit_id=new_id(),
@@ -206,12 +206,12 @@ def an_entry(**fields):
     )
 
 
-# What stays the same
+# What maintenance preserves
 
 
-def test_rows_and_positions_are_the_same_after_all_steps(busy):
+def test_maintenance_changes_neither_rows_nor_positions(busy):
     age_everything(busy, 2 * VACUUM_RETENTION)
-    before = standing(busy)
+    before = current_positions(busy)
     current = f"_kinesis/positions/{before.commit_id}.json"
     stored = (folder_of(busy) / current).read_bytes()
     rows = DeltaTable(busy.folder.uri).to_pyarrow_table().to_pylist()
@@ -219,7 +219,7 @@ def test_rows_and_positions_are_the_same_after_all_steps(busy):
     done = steps_of(busy)
 
     assert ("compact", "2026-02-02") in done
-    assert standing(busy) == before
+    assert current_positions(busy) == before
     assert (folder_of(busy) / current).read_bytes() == stored
     by_key = [("shard_id", "ascending"), ("batch_id", "ascending"), ("sequence_number", "ascending")]
     after = DeltaTable(busy.folder.uri).to_pyarrow_table().sort_by(by_key).to_pylist()
@@ -228,7 +228,7 @@ def test_rows_and_positions_are_the_same_after_all_steps(busy):
     assert_rows_are_what_positions_say(busy)
 
 
-def test_a_dry_run_writes_and_deletes_nothing_and_plans_what_is_then_done(busy):
+def test_a_dry_run_changes_no_files_and_plans_the_steps_of_the_next_run(busy):
     orphan = land(busy, new_id(), {"a": records(1, 1)})[0]
     age(busy, orphan.path, 2 * VACUUM_RETENTION)
     before = files_of(busy, "**/*")
@@ -251,7 +251,7 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
 # Compaction
 
 
-def test_small_files_of_a_day_become_one_as_landing_writes_it(busy):
+def test_a_compacted_file_has_the_encoding_and_statistics_of_ingested_files(busy):
     steps_of(busy)
     (file,) = busy.snapshot().active_files()
     footer = pq.read_metadata(folder_of(busy) / file.path).row_group(0)
@@ -261,7 +261,7 @@ def test_small_files_of_a_day_become_one_as_landing_writes_it(busy):
     assert "RLE_DICTIONARY" not in columns["data"].encodings
 
 
-def test_the_statistics_that_replay_prunes_by_are_exact_in_the_compacted_file(busy):
+def test_a_compacted_file_has_exact_statistics(busy):
     rows = DeltaTable(busy.folder.uri).to_pyarrow_table(columns=STATISTICS)
     steps_of(busy)
     (action,) = DeltaTable(busy.folder.uri).get_add_actions(flatten=True).to_struct_array().to_pylist()
@@ -271,12 +271,12 @@ def test_the_statistics_that_replay_prunes_by_are_exact_in_the_compacted_file(bu
     assert not [name for name in action if name.startswith(("min.", "max.")) and name[4:] not in STATISTICS]
 
 
-def test_a_day_that_is_not_over_is_left_alone(busy, clocks):
+def test_the_current_day_is_not_compacted(busy, clocks):
     clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
 
 
-def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(busy, clocks, monkeypatch):
+def test_the_current_day_is_compacted_if_it_has_very_many_small_files(busy, clocks, monkeypatch):
     now = clocks.stopped = datetime.fromtimestamp(NOON + 3600, UTC)
     monkeypatch.setattr(compaction, "SMALL_FILES_TODAY", 2 * SMALL_FILES)
     assert steps_of(busy)["compact", now.date().isoformat()].files == 2 * SMALL_FILES
@@ -284,27 +284,27 @@ def test_a_day_that_is_not_over_is_gathered_where_its_small_files_are_very_many(
     assert_rows_are_what_positions_say(busy)
 
 
-def test_a_day_that_expires_is_not_planned_to_be_compacted(busy):
+def test_compaction_is_not_planned_for_an_expiring_day(busy):
     planned = steps_of(busy, retention_days=1, dry_run=True)
     assert [step for step, _ in planned] == ["expire"]
 
 
-def test_a_few_small_files_are_left_alone(frozen):
+def test_few_small_files_are_not_compacted(frozen):
     for _ in range(SMALL_FILES - 1):
-        Attempt(frozen, standing(frozen), {"a": 1}).commit()
+        Attempt(frozen, current_positions(frozen), {"a": 1}).commit()
     assert {step for step, _ in steps_of(frozen)} == {"checkpoint"}
 
 
-def test_of_two_compactions_of_the_same_files_one_lands(busy, monkeypatch):
-    """Else both would: delta-rs lets them, and each row would be there twice."""
+def test_only_one_of_two_concurrent_compactions_of_the_same_files_commits(busy, monkeypatch):
+    """delta-rs alone accepts both, which duplicates each row."""
     first, second = Upkeep(busy), Upkeep(busy)
-    whole = Upkeep._delta
+    original = Upkeep._delta
     opened = []
 
     def overtaken(upkeep):
-        delta = whole(upkeep)
+        delta = original(upkeep)
         opened.append(delta)
-        if upkeep is first and len(opened) == 2:  # it has marked the table, and now begins
+        if upkeep is first and len(opened) == 2:  # the first has marked the table and starts to compact
             second.compact("2026-02-02", 100)
         return delta
 
@@ -315,29 +315,29 @@ def test_of_two_compactions_of_the_same_files_one_lands(busy, monkeypatch):
     assert_rows_are_what_positions_say(busy)
 
 
-def test_a_compaction_that_another_overtook_before_it_began_does_nothing(busy, monkeypatch):
+def test_a_compaction_stops_if_another_maintenance_marked_the_table(busy, monkeypatch):
     upkeep = Upkeep(busy)
-    whole = Upkeep.set_properties
+    original = Upkeep.set_properties
 
-    def then_another(self, properties):
-        whole(self, properties)
-        whole(self, dict.fromkeys(properties, "another's"))
+    def overtaken(self, properties):
+        original(self, properties)
+        original(self, dict.fromkeys(properties, "another's"))
 
-    monkeypatch.setattr(Upkeep, "set_properties", then_another)
+    monkeypatch.setattr(Upkeep, "set_properties", overtaken)
     with pytest.raises(CommitFailed, match="another maintenance has started"):
         upkeep.compact("2026-02-02", 100)
     assert len(busy.snapshot().active_files()) == 2 * SMALL_FILES
 
 
-def test_rows_taken_out_meanwhile_do_not_come_back_by_compaction(busy, monkeypatch):
-    whole = Upkeep._delta
+def test_compaction_does_not_restore_rows_deleted_concurrently(busy, monkeypatch):
+    original = Upkeep._delta
     opened = []
 
     def overtaken(upkeep):
-        delta = whole(upkeep)
+        delta = original(upkeep)
         opened.append(delta)
         if len(opened) == 2:
-            busy.snapshot().remove("shard_id = 'a'", identity=STREAM, amendment=an_entry())
+            busy.snapshot().remove("shard_id = 'a'", identity=STREAM, amendment=new_amendment())
         return delta
 
     monkeypatch.setattr(Upkeep, "_delta", overtaken)
@@ -346,33 +346,33 @@ def test_rows_taken_out_meanwhile_do_not_come_back_by_compaction(busy, monkeypat
     assert rows_by_shard(busy).keys() == {"b"}
 
 
-def test_a_compaction_in_the_way_of_others_is_tried_again_and_then_left(busy, monkeypatch):
+def test_a_compaction_that_keeps_failing_is_skipped_after_three_tries(busy, monkeypatch):
     tries = []
 
     def refused(*_):
         tries.append(1)
-        raise CommitFailed(busy.uri, "in the way")
+        raise CommitFailed(busy.uri, "a concurrent commit")
 
     monkeypatch.setattr(Upkeep, "compact", refused)
     step = steps_of(busy)["compact", "2026-02-02"]
     assert (step.state, len(tries)) == (State.LEFT, 3)
-    assert "in the way" in (step.reason or "")
+    assert "a concurrent commit" in (step.reason or "")
 
 
-def test_a_commit_that_began_before_a_compaction_lands_after_it(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+def test_an_attempt_started_before_a_compaction_commits_after_it(busy):
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     steps_of(busy)
     assert attempt.commit().conflicts == {}
     assert_rows_are_what_positions_say(busy)
 
 
-def test_commits_and_maintenance_at_once_all_succeed(busy):
+def test_concurrent_commits_and_maintenance_succeed(busy):
     done = threading.Event()
 
     def run(shard_id):
         commits = 0
         while not done.is_set() or commits < 10:
-            assert Attempt(busy, standing(busy), {shard_id: 2}).commit().conflicts == {}
+            assert Attempt(busy, current_positions(busy), {shard_id: 2}).commit().conflicts == {}
             commits += 1
         return commits
 
@@ -387,7 +387,7 @@ def test_commits_and_maintenance_at_once_all_succeed(busy):
     assert_rows_are_what_positions_say(busy)
 
 
-def test_two_maintenances_at_once_double_nothing(busy):
+def test_concurrent_maintenance_duplicates_no_rows(busy):
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(steps_of, busy) for _ in range(2)]:
             each.result(timeout=120)
@@ -397,14 +397,14 @@ def test_two_maintenances_at_once_double_nothing(busy):
 # The log
 
 
-def test_a_new_table_says_how_long_its_log_is_kept_and_what_its_statistics_are_of(frozen):
+def test_a_new_table_declares_its_log_retention_and_statistics_columns(frozen):
     configuration = DeltaTable(frozen.folder.uri).metadata().configuration
     assert configuration["delta.logRetentionDuration"] == "interval 1 days"
     assert configuration["delta.deletedFileRetentionDuration"] == "interval 1 days"
     assert configuration["delta.dataSkippingStatsColumns"].split(",") == STATISTICS
 
 
-def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, monkeypatch):
+def test_an_older_table_gets_only_its_missing_properties(table, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(
             "kinesis_assets.table.table.TABLE_PROPERTIES", {"delta.logRetentionDuration": "interval 90 days"}
@@ -429,28 +429,28 @@ def test_an_older_table_gets_the_properties_it_lacks_and_keeps_its_own(table, mo
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, set()),
     ],
 )
-def test_an_older_table_that_keeps_its_history_longer_goes_on_to(table, monkeypatch, own, missing):
+def test_an_older_table_keeps_its_longer_history_retention(table, monkeypatch, own, missing):
     with monkeypatch.context() as older:
         older.setattr("kinesis_assets.table.table.TABLE_PROPERTIES", own)
         table.create_if_missing()
-    lacks = Upkeep(table).missing_properties().keys()
-    assert {name for name in lacks if "Retention" in name} == missing
+    missing_properties = Upkeep(table).missing_properties().keys()
+    assert {name for name in missing_properties if "Retention" in name} == missing
 
 
-def test_the_log_is_summed_up_and_its_old_entries_go(busy):
+def test_maintenance_writes_a_checkpoint_and_deletes_old_log_entries(busy):
     steps_of(busy)
     assert files_of(busy, "_delta_log/*.checkpoint.parquet")
     age_everything(busy, HISTORY_RETENTION + timedelta(hours=1))
     old = files_of(busy, "_delta_log/*.json")
-    Attempt(busy, standing(busy), {"a": 3}).commit()
-    before = standing(busy)
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
+    before = current_positions(busy)
     steps_of(busy)
     assert len({*old} & {*files_of(busy, "_delta_log/*.json")}) <= 1
-    assert standing(busy) == before
+    assert current_positions(busy) == before
     assert_rows_are_what_positions_say(busy)
 
 
-def test_young_entries_of_the_log_stay(busy):
+def test_recent_log_entries_are_kept(busy):
     entries = files_of(busy, "_delta_log/*.json")
     steps_of(busy)
     age_everything(busy, HISTORY_RETENTION - timedelta(hours=1))
@@ -458,39 +458,39 @@ def test_young_entries_of_the_log_stay(busy):
     assert {*entries} <= {*files_of(busy, "_delta_log/*.json")}
 
 
-def test_an_attempt_commits_though_the_entries_it_began_from_are_gone(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
-    lose_old_entries(busy)
+def test_an_attempt_commits_after_the_log_entries_that_it_started_from_are_deleted(busy):
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
+    delete_old_log_entries(busy)
     assert attempt.commit().conflicts == {}
     assert_rows_are_what_positions_say(busy)
 
 
-def test_an_attempt_finds_its_commit_though_the_entry_of_it_is_gone(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+def test_an_attempt_finds_its_commit_after_the_log_entry_is_deleted(busy):
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     attempt.commit()
-    lose_old_entries(busy)
+    delete_old_log_entries(busy)
     with pytest.raises(CommitFailed, match="already committed"):
         attempt.commit()
     assert_rows_are_what_positions_say(busy)
 
 
 @pytest.mark.parametrize("moved", ["a", "b"])
-def test_a_commit_on_top_of_a_version_whose_followers_are_gone_is_refused(busy, moved):
-    snapshot, before = busy.snapshot(), standing(busy)
+def test_a_commit_based_on_a_version_before_deleted_log_entries_is_refused(busy, moved):
+    snapshot, before = busy.snapshot(), current_positions(busy)
     Attempt(busy, before, {moved: 1}).commit()
-    lose_old_entries(busy)
-    now = standing(busy)
+    delete_old_log_entries(busy)
+    now = current_positions(busy)
     with pytest.raises(DeltaError):
         snapshot.commit([], identity=STREAM, positions=msgspec.structs.replace(before, commit_id=new_id()))
-    assert standing(busy) == now
+    assert current_positions(busy) == now
     assert_rows_are_what_positions_say(busy)
 
 
 # Vacuum
 
 
-def test_files_of_an_attempt_that_has_not_committed_yet_stay_and_it_can_commit(busy):
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+def test_vacuum_keeps_files_of_an_attempt_that_can_still_commit(busy):
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     age_everything(busy, 10 * VACUUM_RETENTION)
     for file in attempt.files:
         age(busy, file.path, VACUUM_RETENTION - timedelta(hours=1))
@@ -499,7 +499,7 @@ def test_files_of_an_attempt_that_has_not_committed_yet_stay_and_it_can_commit(b
     assert_rows_are_what_positions_say(busy)
 
 
-def test_files_of_an_attempt_that_never_committed_go_when_they_are_old(busy):
+def test_vacuum_deletes_old_uncommitted_files(busy):
     (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
     assert ("vacuum", "data files") not in steps_of(busy)
     age(busy, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
@@ -509,28 +509,28 @@ def test_files_of_an_attempt_that_never_committed_go_when_they_are_old(busy):
     assert_rows_are_what_positions_say(busy)
 
 
-def test_files_that_left_the_table_just_now_stay_however_old_they_are(busy):
+def test_vacuum_keeps_old_files_that_were_just_removed_from_the_table(busy):
     before = files_of(busy)
     age_everything(busy, 10 * VACUUM_RETENTION)
     steps_of(busy)
     assert {*before} < {*files_of(busy)}
 
 
-def test_files_that_left_the_table_just_now_stay_when_the_entry_that_says_so_is_gone(busy):
+def test_vacuum_keeps_just_removed_files_after_the_log_entry_of_their_removal_is_deleted(busy):
     before = files_of(busy)
     steps_of(busy)
     age_everything(busy, 10 * VACUUM_RETENTION, "arrival_date=*/*")
     (compaction,) = [path for path in files_of(busy, "_delta_log/*.json") if '"remove"' in read(busy, path)]
-    Attempt(busy, standing(busy), {"a": 1}).commit()
-    assert compaction in lose_old_entries(busy)
+    Attempt(busy, current_positions(busy), {"a": 1}).commit()
+    assert compaction in delete_old_log_entries(busy)
     steps_of(busy)
     assert {*before} < {*files_of(busy)}
 
 
-def test_vacuum_deletes_nothing_of_our_own_folder(busy):
-    strange = folder_of(busy) / "_kinesis" / "arrival_date=2026-02-02" / "part.parquet"
-    strange.parent.mkdir()
-    strange.write_bytes(b"")
+def test_vacuum_deletes_nothing_below_the_kinesis_folder(busy):
+    unknown_file = folder_of(busy) / "_kinesis" / "arrival_date=2026-02-02" / "part.parquet"
+    unknown_file.parent.mkdir()
+    unknown_file.write_bytes(b"")
     age_everything(busy, 10 * VACUUM_RETENTION)
     before = files_of(busy, "_kinesis/**/*")
     Upkeep(busy).vacuum(dry_run=False)
@@ -541,7 +541,7 @@ def test_vacuum_deletes_nothing_of_our_own_folder(busy):
     ("own", "kept"),
     [("interval 1 hours", 7), ("interval 5 seconds", 7), ("interval 2 weeks", 14), ("30 days", 30)],
 )
-def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(busy, own, kept):
+def test_a_retention_of_deleted_files_set_on_the_table_applies_only_if_it_is_longer(busy, own, kept):
     DeltaTable(busy.folder.uri).alter.set_table_properties({"delta.deletedFileRetentionDuration": own})
     (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
     age(busy, orphan.path, timedelta(days=kept, hours=-1))
@@ -552,7 +552,7 @@ def test_a_tables_own_retention_of_deleted_files_counts_only_if_it_is_longer(bus
 
 @pytest.fixture
 def without_tombstones(busy):
-    """A table that was compacted, and whose own retention has taken the tombstones of that out of the log."""
+    """A compacted table whose log no longer has the tombstones, because of its own short retention."""
     shorter = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
     DeltaTable(busy.folder.uri).alter.set_table_properties(shorter)
     before = len(files_of(busy))
@@ -561,25 +561,25 @@ def without_tombstones(busy):
     deadline = time.monotonic() + 10
     while tombstones(busy):
         assert time.monotonic() < deadline
-        Attempt(busy, standing(busy), {"b": 1}).commit()
+        Attempt(busy, current_positions(busy), {"b": 1}).commit()
         Upkeep(busy).checkpoint()
     return busy
 
 
-def test_files_whose_tombstones_are_gone_stay_until_they_are_as_old_as_any_that_go(without_tombstones):
+def test_vacuum_keeps_files_without_tombstones_for_the_usual_retention(without_tombstones):
     busy = without_tombstones
-    before, standing_now = {*files_of(busy)}, {file.path for file in busy.snapshot().active_files()}
+    before, active = {*files_of(busy)}, {file.path for file in busy.snapshot().active_files()}
     age_everything(busy, VACUUM_RETENTION - timedelta(hours=1), "arrival_date=*/*")
     Upkeep(busy).vacuum(dry_run=False)
-    assert {*files_of(busy)} == before > standing_now
+    assert {*files_of(busy)} == before > active
     age_everything(busy, VACUUM_RETENTION + timedelta(hours=1), "arrival_date=*/*")
     Upkeep(busy).vacuum(dry_run=False)
-    assert {*files_of(busy)} == standing_now
+    assert {*files_of(busy)} == active
 
 
-def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_committed(busy):
-    """As Spark's does; here it is delta-rs' own."""
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+def test_a_vacuum_by_the_retention_of_the_table_keeps_files_that_can_still_be_committed(busy):
+    """Spark's VACUUM uses that retention. This test uses the vacuum of delta-rs."""
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     for file in attempt.files:
         age(busy, file.path, 2 * MAX_ATTEMPT_AGE)
     DeltaTable(busy.folder.uri).vacuum(dry_run=False, full=True)
@@ -590,25 +590,27 @@ def test_a_vacuum_that_goes_by_the_tables_retention_spares_what_may_still_be_com
     assert DeltaTable(busy.folder.uri).vacuum(dry_run=True, full=True) == [orphan.path]
 
 
-# Our own files
+# Files below _kinesis/
 
 
-def test_positions_that_others_took_the_place_of_long_ago_go_and_the_current_stay(busy, in_days):
-    commit_ids = [standing(busy).commit_id]
+def test_pruning_deletes_positions_superseded_long_ago(busy, in_days):
+    commit_ids = [current_positions(busy).commit_id]
     while (previous := busy.snapshot().positions_at(commit_ids[-1]).previous) is not None:
         commit_ids.append(previous)
     assert not [key for key in steps_of(busy) if key[0] == "prune"]
     in_days(CHAIN_KEPT.days + 1)
     step = steps_of(busy)["prune", "_kinesis/positions"]
     assert step.files == len(commit_ids) - 2
-    # And its base, which is the first.
+    # The current positions and their base, which is the first file.
     kept = [f"_kinesis/positions/{commit_id}.json" for commit_id in (commit_ids[-1], commit_ids[0])]
     assert files_of(busy, "_kinesis/positions/*") == kept
-    assert standing(PositionedTable(busy.uri)).commit_id == commit_ids[0]
+    assert current_positions(PositionedTable(busy.uri)).commit_id == commit_ids[0]
 
 
 @pytest.mark.parametrize(("name", "bound"), [("CHAIN_FILES", 3), ("CHAIN_BYTES", 2000)])
-def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days, monkeypatch, name, bound):
+def test_positions_beyond_the_bound_are_pruned_if_no_attempt_needs_them(
+    busy, in_days, monkeypatch, name, bound
+):
     commit_ids = sorted(int(Path(path).stem) for path in files_of(busy, "_kinesis/positions/*"))
     sizes = [
         (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").stat().st_size for commit_id in commit_ids
@@ -622,37 +624,37 @@ def test_positions_beyond_the_bound_go_once_no_attempt_needs_them(busy, in_days,
         for commit_id in commit_ids
         if (folder_of(busy) / f"_kinesis/positions/{commit_id}.json").exists()
     ]
-    # Those within the bound, and what stood before them.
+    # Those within the bound, and their predecessor.
     within = 3 if name == "CHAIN_FILES" else sum(sum(sizes[first:]) <= bound for first in range(len(sizes)))
     assert 0 < within < len(commit_ids) - 1
-    assert kept == [commit_ids[0], *commit_ids[-within - 1 :]]  # all have the first as their base
+    assert kept == [commit_ids[0], *commit_ids[-within - 1 :]]  # the first is the base of all
     assert_rows_are_what_positions_say(PositionedTable(busy.uri))
 
 
-def test_no_attempt_that_may_still_commit_looks_back_to_what_a_bound_prunes():
+def test_attempts_expire_before_the_positions_that_they_need_are_pruned():
     assert MAX_ATTEMPT_AGE + timedelta(hours=12) < CHAIN_NEEDED
 
 
-def test_of_positions_that_are_pruned_the_shards_are_not_read(busy, in_days, monkeypatch):
+def test_pruning_does_not_read_the_shards_of_pruned_positions(busy, in_days, monkeypatch):
     in_days(CHAIN_KEPT.days + 1)
     read = []
-    whole = TableSnapshot.positions_at
+    original = TableSnapshot.positions_at
     monkeypatch.setattr(
         TableSnapshot,
         "positions_at",
-        lambda snapshot, commit_id: read.append(commit_id) or whole(snapshot, commit_id),
+        lambda snapshot, commit_id: read.append(commit_id) or original(snapshot, commit_id),
     )
     assert steps_of(busy)["prune", "_kinesis/positions"].files == 2 * SMALL_FILES - 1
-    assert set(read) == {standing(busy).commit_id}
+    assert set(read) == {current_positions(busy).commit_id}
 
 
-def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(busy, in_days):
-    """A stream that paused: the attempt is young, what it began from is old, and no longer current."""
-    attempt = Attempt(busy, standing(busy), {"a": 3})
+def test_pruning_keeps_the_positions_that_an_active_attempt_started_from(busy, in_days):
+    """After a pause of the stream, a recent attempt starts from old positions, which are then superseded."""
+    attempt = Attempt(busy, current_positions(busy), {"a": 3})
     clock = ShiftedClock()
     clock.advance(24 * (CHAIN_KEPT.days + 1))
     later = PositionedTable(busy.uri, replace(busy.policy, clock=clock))
-    attempt_of_another = Attempt(later, standing(busy), {"b": 2}, batch_id=new_id(clock))
+    attempt_of_another = Attempt(later, current_positions(busy), {"b": 2}, batch_id=new_id(clock))
     assert attempt_of_another.commit().conflicts == {}
     in_days(CHAIN_KEPT.days + 1.5)
     assert steps_of(busy)["prune", "_kinesis/positions"].files > 0
@@ -660,31 +662,33 @@ def test_positions_that_stood_when_an_attempt_began_stay_however_old_they_are(bu
     assert_rows_are_what_positions_say(busy)
 
 
-def test_a_try_that_never_landed_is_pruned_with_the_others(busy, in_days):
-    never = msgspec.structs.replace(standing(busy), commit_id=new_id(), previous=standing(busy).commit_id)
-    commit_properties(busy, STREAM, never, None)
-    Attempt(busy, standing(busy), {"a": 3}).commit()
+def test_positions_of_a_failed_try_are_pruned(busy, in_days):
+    failed = msgspec.structs.replace(
+        current_positions(busy), commit_id=new_id(), previous=current_positions(busy).commit_id
+    )
+    commit_properties(busy, STREAM, failed, None)
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
-    assert f"_kinesis/positions/{never.commit_id}.json" not in files_of(busy, "_kinesis/positions/*")
+    assert f"_kinesis/positions/{failed.commit_id}.json" not in files_of(busy, "_kinesis/positions/*")
 
 
-def test_positions_of_another_stream_in_the_table_stay(busy, in_days):
+def test_pruning_keeps_positions_of_another_stream(busy, in_days):
     other = msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-other")
     elsewhere = PositionedTable(f"{busy.uri}-other")
     path = f"_kinesis/positions/{freeze_all(elsewhere, shards('x'), identity=other).commit_id}.json"
     shutil.copy(Path(elsewhere.uri, path), Path(busy.uri, path))
-    Attempt(busy, standing(busy), {"a": 3}).commit()
+    Attempt(busy, current_positions(busy), {"a": 3}).commit()
     in_days(CHAIN_KEPT.days + 1)
     steps_of(busy)
     assert path in files_of(busy, "_kinesis/positions/*")
 
 
-def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_days):
+def test_pruning_keeps_the_newest_amendment_and_its_floor(frozen, in_days):
     for number in range(1, 4):
-        entry = an_entry(floor=date(2026, 1, number))
-        standing_past = amendment(frozen)
-        entry = msgspec.structs.replace(entry, previous=standing_past and standing_past.commit_id)
+        entry = new_amendment(floor=date(2026, 1, number))
+        newest = amendment(frozen)
+        entry = msgspec.structs.replace(entry, previous=newest and newest.commit_id)
         frozen.snapshot().commit([], identity=STREAM, amendment=entry)
     in_days(CHAIN_KEPT.days + 1)
     assert steps_of(frozen)["prune", "_kinesis/past"].files == 2
@@ -695,7 +699,7 @@ def test_entries_of_the_past_go_but_the_newest_and_its_floor_stay(frozen, in_day
         PositionedTable(frozen.uri).snapshot().amendment_at(entry.previous)
 
 
-def test_stop_objects_go_after_a_day(frozen):
+def test_stop_markers_are_deleted_after_a_day(frozen):
     old, young = new_id(), new_id()
     for batch_id in (old, young):
         StopMarker(frozen.folder, batch_id).set()
@@ -705,7 +709,7 @@ def test_stop_objects_go_after_a_day(frozen):
     assert files_of(frozen, f"{STOP_MARKERS_FOLDER}/*") == [f"{STOP_MARKERS_FOLDER}/{young}"]
 
 
-def test_heartbeats_that_dead_runs_left_go_after_a_day(frozen):
+def test_heartbeats_of_dead_runs_are_deleted_after_a_day(frozen):
     for run_id in ("old", "young"):
         Heartbeat(frozen, run_id, seconds=60)._beat()
     age(frozen, f"{HEARTBEATS_FOLDER}/old", timedelta(hours=25))
@@ -721,70 +725,70 @@ def test_heartbeats_that_dead_runs_left_go_after_a_day(frozen):
 class TestRetention:
     @pytest.fixture
     def aged(self, frozen):
-        """A table with rows of today, of 5, 6 and 30 days ago."""
+        """A table with rows from today and from 5, 6 and 30 days ago."""
         for days_ago in (30, 6, 5, 0):
             arrive(frozen, days_ago)
         return frozen
 
-    def test_without_it_no_row_ever_goes_and_nothing_is_recorded(self, aged):
+    def test_without_retention_no_row_expires_and_no_amendment_is_written(self, aged):
         steps_of(aged)
         assert days_in(aged) == {day(30), day(6), day(5), day(0)}
         assert amendment(aged) is None
 
-    def test_rows_of_days_longer_ago_go_and_the_floor_says_so(self, aged):
-        before = standing(aged)
+    def test_expired_rows_are_deleted_and_the_floor_is_recorded(self, aged):
+        before = current_positions(aged)
         step = steps_of(aged, retention_days=5, by="night")["expire", f"before {day(5)}"]
         assert (step.state, step.rows, step.files) == (State.DONE, 4, 2)
         assert days_in(aged) == {day(5), day(0)}
         assert (amendment(aged).floor.isoformat(), amendment(aged).by) == (day(5), "night")
-        assert standing(aged) == before
+        assert current_positions(aged) == before
         assert rows_by_shard(aged) == {"a": [5, 6, 7, 8]}
 
-    def test_a_second_time_the_same_day_there_is_nothing_to_do(self, aged):
+    def test_a_second_run_on_the_same_day_expires_nothing(self, aged):
         steps_of(aged, retention_days=5)
         entry = amendment(aged)
         assert {step for step, _ in steps_of(aged, retention_days=5)} == {"checkpoint"}
         assert amendment(aged) == entry
 
-    def test_without_such_rows_the_floor_moves_alone(self, aged):
+    def test_the_floor_is_raised_even_if_no_row_expires(self, aged):
         version = DeltaTable(aged.folder.uri).version()
         step = steps_of(aged, retention_days=90)["expire", f"before {day(90)}"]
         assert (step.rows, step.files) == (0, 0)
         assert amendment(aged).floor.isoformat() == day(90)
         assert DeltaTable(aged.folder.uri).version() == version + 1
 
-    def test_the_floor_never_goes_back(self, aged):
+    def test_a_longer_retention_does_not_lower_the_floor(self, aged):
         steps_of(aged, retention_days=5)
         entry = amendment(aged)
         steps_of(aged, retention_days=90)
         assert amendment(aged) == entry
 
-    def test_rows_that_land_below_the_floor_go_the_next_time(self, aged):
+    def test_rows_that_are_ingested_below_the_floor_expire_in_the_next_run(self, aged):
         steps_of(aged, retention_days=5)
         arrive(aged, 8, "b")
         assert steps_of(aged, retention_days=5)["expire", f"before {day(5)}"].rows == 2
         assert days_in(aged) == {day(5), day(0)}
 
-    def test_what_the_past_says_otherwise_is_kept_on_its_chain(self, aged):
-        entry = an_entry()
+    def test_expiry_extends_the_chain_of_amendments(self, aged):
+        entry = new_amendment()
         aged.snapshot().commit([], identity=STREAM, amendment=entry)
         steps_of(aged, retention_days=5)
         assert amendment(aged).previous == entry.commit_id
 
     @pytest.mark.parametrize("retention_days", [5, 90])
-    def test_a_replay_meanwhile_lets_it_begin_again(self, aged, monkeypatch, retention_days):
-        entry = an_entry()
+    def test_expiry_restarts_after_a_concurrent_replay(self, aged, monkeypatch, retention_days):
+        entry = new_amendment()
         name = "remove" if retention_days == 5 else "commit"
-        whole = getattr(TableSnapshot, name)
+        original = getattr(TableSnapshot, name)
         refused = []
 
         def overtaken(snapshot, *given, amendment, **named):
             if not refused:
                 refused.append(amendment.commit_id)
-                whole_commit(aged.snapshot(), [], identity=STREAM, amendment=entry)
-            return whole(snapshot, *given, amendment=amendment, **named)
+                original_commit(aged.snapshot(), [], identity=STREAM, amendment=entry)
+            return original(snapshot, *given, amendment=amendment, **named)
 
-        whole_commit = TableSnapshot.commit
+        original_commit = TableSnapshot.commit
         monkeypatch.setattr(TableSnapshot, name, overtaken)
         steps_of(aged, retention_days=retention_days)
         assert refused
@@ -793,18 +797,18 @@ class TestRetention:
             day(retention_days),
         )
 
-    def test_a_replay_that_began_before_it_is_refused(self, aged):
+    def test_a_replay_started_before_an_expiry_is_refused(self, aged):
         before = aged.snapshot()
         steps_of(aged, retention_days=5)
         with pytest.raises(CommitOvertaken):
-            before.commit([], identity=STREAM, amendment=an_entry())
+            before.commit([], identity=STREAM, amendment=new_amendment())
 
-    def test_a_lost_answer_is_seen_as_landed(self, aged, monkeypatch):
-        whole = TableSnapshot.remove
+    def test_an_expiry_whose_response_is_lost_succeeds(self, aged, monkeypatch):
+        original = TableSnapshot.remove
         calls = []
 
         def lost(snapshot, *given, **named):
-            whole(snapshot, *given, **named)
+            original(snapshot, *given, **named)
             calls.append(1)
             raise OSError("connection reset")
 
@@ -813,13 +817,13 @@ class TestRetention:
         assert (step.rows, len(calls)) == (4, 1)
         assert amendment(aged).previous is None
 
-    def test_a_run_that_landed_before_it_commits_after_it(self, aged):
-        attempt = Attempt(aged, standing(aged), {"b": 3})
+    def test_a_run_that_wrote_its_files_before_an_expiry_commits_after_it(self, aged):
+        attempt = Attempt(aged, current_positions(aged), {"b": 3})
         steps_of(aged, retention_days=5)
         assert attempt.commit().conflicts == {}
         assert rows_by_shard(aged)["b"] == [1, 2, 3]
 
-    def test_it_gives_up_after_bounded_tries(self, aged, monkeypatch):
+    def test_expiry_fails_after_a_bounded_number_of_tries(self, aged, monkeypatch):
         def refused(*_, **__):
             raise OSError("connection refused")
 
@@ -829,9 +833,10 @@ class TestRetention:
         assert amendment(aged) is None
 
 
-def test_rows_are_taken_out_with_files_as_landing_writes_them(busy):
-    """A rewind writes the rest of a file again."""
-    busy.snapshot().remove("shard_id = 'a' AND sequence_number = '1'", identity=STREAM, amendment=an_entry())
+def test_files_rewritten_by_a_delete_have_the_encoding_and_statistics_of_ingested_files(busy):
+    """A rewind rewrites the remaining rows of a file."""
+    predicate = "shard_id = 'a' AND sequence_number = '1'"
+    busy.snapshot().remove(predicate, identity=STREAM, amendment=new_amendment())
     newest = max(folder_of(busy).glob("arrival_date=*/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     footer = pq.read_metadata(newest).row_group(0)
     columns = [footer.column(index) for index in range(footer.num_columns)]
@@ -839,8 +844,8 @@ def test_rows_are_taken_out_with_files_as_landing_writes_them(busy):
     assert {column.path_in_schema for column in columns if column.is_stats_set} == {*STATISTICS}
 
 
-def test_deltas_own_fence_does_not_hold_for_compactions(busy):
-    """Why each compaction marks the table: the day this fails, a transaction identifier will do."""
+def test_delta_transaction_identifiers_do_not_prevent_concurrent_compactions(busy):
+    """This is why each compaction marks the table. When this fails, a transaction identifier suffices."""
     first, second = DeltaTable(busy.folder.uri), DeltaTable(busy.folder.uri)
     for delta in (first, second):
         fence = CommitProperties(app_transactions=[Transaction("compaction", new_id())])

@@ -1,4 +1,4 @@
-"""A table that cannot be written to: what refuses for good is an error at once, whoever writes."""
+"""Tables that are not writable: a permanent refusal is reported without further tries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.refusals import refusal
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, described, freeze_all, rows_by_shard, shards
+from support.attempts import Attempt, current_summary, freeze_all, rows_by_shard, shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +25,15 @@ S3 = "<?xml version='1.0'?><Error><Code>{}</Code><Message>said</Message></Error>
 
 @pytest.fixture
 def attempt(table: PositionedTable) -> Attempt:
-    """Three rows, landed and not committed."""
+    """An attempt with three rows that is not committed yet."""
     return Attempt(table, freeze_all(table, shards("a")), {"a": 3})
 
 
 @pytest.fixture
 def read_only(attempt: Attempt) -> Iterator[None]:
-    """The table with the attempt's rows, which nobody can write to any more."""
+    """Make the table of the attempt read-only."""
     folder = Path(attempt.table.uri)
-    if os.geteuid():  # whom the mode of a folder stops
+    if os.geteuid():  # permission bits do not apply to root
         for each in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
             each.chmod(0o555)
         yield
@@ -53,51 +53,51 @@ def read_only(attempt: Attempt) -> Iterator[None]:
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The tries of commits, one entry each."""
+    """A list that gets an entry each time that a commit reads the table."""
     made: list[int] = []
-    look = PositionedTable.snapshot
+    original = PositionedTable.snapshot
 
-    def noting(table: PositionedTable):
+    def recording(table: PositionedTable):
         made.append(1)
-        return look(table)
+        return original(table)
 
-    monkeypatch.setattr(PositionedTable, "snapshot", noting)
+    monkeypatch.setattr(PositionedTable, "snapshot", recording)
     return made
 
 
 @pytest.mark.usefixtures("read_only")
 class TestReadOnly:
-    def test_a_commit_fails_after_two_tries_and_one_look(self, attempt: Attempt, tries: list[int]):
+    def test_a_commit_fails_after_two_tries_and_one_read(self, attempt: Attempt, tries: list[int]):
         with pytest.raises(TableNotWritable, match=r"cannot be written to: .+ Nothing was committed"):
             attempt.commit()
         assert len(tries) == 3
 
-    def test_nothing_of_it_is_committed(self, attempt: Attempt):
+    def test_a_failed_commit_adds_no_rows(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
             attempt.commit()
         assert rows_by_shard(attempt.table) == {}
 
-    def test_a_maintenance_does_nothing(self, attempt: Attempt):
+    def test_maintenance_fails(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
-            next(maintain(attempt.table, described()))
+            next(maintain(attempt.table, current_summary()))
 
-    def test_a_dry_run_of_a_maintenance_needs_no_writing(self, attempt: Attempt):
-        assert list(maintain(attempt.table, described(), dry_run=True)) == []
+    def test_a_dry_run_of_maintenance_succeeds(self, attempt: Attempt):
+        assert list(maintain(attempt.table, current_summary(), dry_run=True)) == []
 
-    def test_it_is_known_before_a_commit(self, attempt: Attempt):
+    def test_the_writability_check_fails(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
             attempt.table.require_writable()
 
-    def test_a_table_in_a_folder_of_its_kind_cannot_be_created(self, attempt: Attempt):
+    def test_a_table_below_a_read_only_folder_cannot_be_created(self, attempt: Attempt):
         with pytest.raises(TableNotWritable):
             PositionedTable(f"{attempt.table.uri}/below").create_if_missing()
 
 
-# Which commits are refused for good
+# Which commits end without further tries
 
 
 class Refusals:
-    """Stands in for the tries of a commit: raises what it is given, and notes whether it was to try."""
+    """A replacement for the tries of a commit: raises the given errors and records `may_commit`."""
 
     def __init__(self, *errors: Exception | str) -> None:
         self.errors = list(errors)
@@ -107,35 +107,35 @@ class Refusals:
         self.tried.append(may_commit)
         if not self.errors or not may_commit:
             return self.errors.pop(0) if self.errors and isinstance(self.errors[0], str) else None
-        told = self.errors.pop(0)
-        if isinstance(told, str):
-            return told
-        raise told
+        outcome = self.errors.pop(0)
+        if isinstance(outcome, str):
+            return outcome
+        raise outcome
 
 
 DENIED = PermissionError(13, "Permission denied")
 
 
-def test_a_single_refusal_is_tried_again(table):
+def test_a_commit_is_repeated_after_one_refusal(table):
     assert commit_until_known(table, Refusals(DENIED, "landed")) == "landed"
 
 
-def test_a_commit_whose_answers_are_refusals_has_landed_if_the_table_says_so(table):
-    look = Refusals(DENIED, DENIED, "landed")
-    assert commit_until_known(table, look) == "landed"
-    assert look.tried == [True, True, False]
+def test_a_refused_commit_succeeds_if_it_is_found_in_the_table(table):
+    attempts = Refusals(DENIED, DENIED, "landed")
+    assert commit_until_known(table, attempts) == "landed"
+    assert attempts.tried == [True, True, False]
 
 
-def test_refusals_with_another_error_between_them_are_tried_on(table):
+def test_refusals_that_are_not_consecutive_are_repeated(table):
     assert commit_until_known(table, Refusals(DENIED, OSError("reset"), DENIED, "landed")) == "landed"
 
 
-def test_a_full_disk_is_tried_to_the_end(table):
+def test_a_full_disk_is_not_a_permanent_refusal(table):
     with pytest.raises(CommitFailed, match="No space left"):
         commit_until_known(table, Refusals(*[OSError(28, "No space left on device")] * 40))
 
 
-# Which errors these are
+# Which errors are permanent refusals
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_full_disk_is_tried_to_the_end(table):
     ],
     ids=str,
 )
-def test_it_is_refused_for_good(error):
+def test_permission_and_missing_bucket_errors_are_permanent(error):
     assert refusal(error)
 
 
@@ -171,11 +171,11 @@ def test_it_is_refused_for_good(error):
     ],
     ids=str,
 )
-def test_another_try_may_succeed(error):
+def test_other_errors_may_be_retried(error):
     assert refusal(error) is None
 
 
-def test_the_errors_of_arrow_and_delta_are_understood_where_a_file_is_in_the_way(tmp_path):
+def test_a_file_in_place_of_a_parent_folder_is_reported(tmp_path):
     (tmp_path / "file").touch()
     table = PositionedTable(str(tmp_path / "file" / "table"))
     with pytest.raises(TableNotWritable, match="a file exists where a folder is needed"):
@@ -184,13 +184,13 @@ def test_the_errors_of_arrow_and_delta_are_understood_where_a_file_is_in_the_way
         table.require_writable()
 
 
-def test_a_table_that_is_a_file_is_named_as_that(tmp_path):
+def test_a_file_in_place_of_the_table_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TableUnsuitable, match="a file, not a folder"):
         PositionedTable(str(tmp_path / "file")).create_if_missing()
 
 
-def test_probing_a_table_again_leaves_one_file(table):
+def test_repeated_writability_checks_leave_one_file(table):
     freeze_all(table, shards("a"))
     before = set(Path(table.uri).rglob("*"))
     table.require_writable()

@@ -1,4 +1,4 @@
-"""Rows without a partition key: in new tables, and in those of releases that had none."""
+"""Rows without a partition key, in new tables and in tables of older releases."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from support.attempts import (
     STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
+    current_positions,
     freeze_all,
     land,
     records,
     shards,
-    standing,
 )
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
 
@@ -36,7 +36,7 @@ RACERS = 4
 
 @pytest.fixture
 def old_table(table, monkeypatch):
-    """A table of an older release with a file of it: shard a has three rows, b and c none."""
+    """A table with a file of an older release: three rows of shard a, none of b and c."""
     make_old(table, monkeypatch)
     return table
 
@@ -45,23 +45,23 @@ def operations(table):
     return [entry["operation"] for entry in DeltaTable(table.uri).history()]
 
 
-def test_new_table_accepts_rows_without_a_key(table):
+def test_a_new_table_accepts_rows_without_a_key(table):
     without_keys(Attempt(table, freeze_all(table, shards("b")), {"b": 3})).commit()
     assert keys(table) == ROWS[3:]
     assert operations(table) == ["WRITE", "WRITE", "CREATE TABLE"]
 
 
-def test_old_table_accepts_rows_without_a_key_from_the_next_commit_on(old_table):
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+def test_the_next_commit_makes_an_old_table_accept_rows_without_a_key(old_table):
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert accepts_null(old_table)
     assert keys(old_table) == ROWS
     assert_rows_are_what_positions_say(old_table)
-    without_keys(Attempt(old_table, standing(old_table), {"c": 1})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"c": 1})).commit()
     assert operations(old_table).count("CHANGE COLUMN") == 1
 
 
-def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+def test_a_replay_makes_an_old_table_accept_rows_without_a_key(old_table):
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
     amend.commit_missing_rows(
         old_table,
         identity=STREAM,
@@ -76,7 +76,7 @@ def test_old_table_accepts_rows_without_a_key_that_a_replay_fills_in(old_table):
     assert accepts_null(old_table)
 
 
-def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
+def test_the_upgrade_of_an_old_table_changes_only_the_column(old_table):
     before = DeltaTable(old_table.uri)
     old_table.snapshot_for_rows()
     after = DeltaTable(old_table.uri)
@@ -96,24 +96,24 @@ def test_change_of_an_old_table_changes_nothing_but_the_column(old_table):
     assert before.protocol() == after.protocol()
 
 
-def test_rows_never_get_into_a_table_that_does_not_accept_null(old_table):
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
-    positions = msgspec.structs.replace(standing(old_table), commit_id=attempt.batch_id)
+def test_a_table_that_does_not_accept_null_gets_no_rows(old_table):
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
+    positions = msgspec.structs.replace(current_positions(old_table), commit_id=attempt.batch_id)
     with pytest.raises(TableUnsuitable, match="partition_key does not accept null yet"):
         old_table.snapshot().commit(attempt.files, identity=STREAM, positions=positions)
     assert keys(old_table) == ROWS[:3]
 
 
-def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_try(old_table, monkeypatch):
-    """As that of a run of an older release."""
-    attempt = Attempt(old_table, standing(old_table), {"b": 3})
-    whole, refused = TableSnapshot.commit, []
+def test_a_commit_started_before_the_upgrade_is_refused_once_and_then_succeeds(old_table, monkeypatch):
+    """A run of an older release commits like this."""
+    attempt = Attempt(old_table, current_positions(old_table), {"b": 3})
+    original, refused = TableSnapshot.commit, []
 
     def commit(snapshot, *arguments, **named):
         if not accepts_null(old_table):
             nullable_columns.accept_null(DeltaTable(old_table.uri))
         try:
-            whole(snapshot, *arguments, **named)
+            original(snapshot, *arguments, **named)
         except CommitOvertaken as error:
             refused.append(error)
             raise
@@ -129,30 +129,30 @@ def test_commit_that_began_before_the_change_is_refused_and_lands_at_its_next_tr
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """The process is killed here."""
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_kill_at_the_change_loses_nothing(old_table, monkeypatch, after):
+def test_a_kill_during_the_upgrade_loses_no_rows(old_table, monkeypatch, after):
     def killed(delta):
         if after:
             nullable_columns.accept_null(delta)
         raise Killed
 
-    attempt = without_keys(Attempt(old_table, standing(old_table), {"b": 3}))
+    attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
     with monkeypatch.context() as patch:
         patch.setattr(delta_module, "accept_null", killed)
         with pytest.raises(Killed):
             attempt.commit()
     assert accepts_null(old_table) is after
     assert keys(old_table) == ROWS[:3]
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert_rows_are_what_positions_say(old_table)
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, monkeypatch, landed):
+def test_an_upgrade_that_fails_or_whose_response_is_lost_is_retried(old_table, monkeypatch, landed):
     failures = iter([OSError("connection reset")])
 
     def failing(delta):
@@ -163,7 +163,7 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
             raise error
 
     monkeypatch.setattr(delta_module, "accept_null", failing)
-    without_keys(Attempt(old_table, standing(old_table), {"b": 3})).commit()
+    without_keys(Attempt(old_table, current_positions(old_table), {"b": 3})).commit()
     assert keys(old_table) == ROWS
     assert operations(old_table).count("CHANGE COLUMN") == 1
 
@@ -173,7 +173,7 @@ def test_change_that_failed_or_whose_answer_was_lost_is_tried_again(old_table, m
 
 @pytest.fixture
 def mixed(old_table):
-    """An old file whose column is required, and a new one with nulls."""
+    """A table with an old file whose column is required, and a new file with nulls."""
     mix(old_table)
     return old_table
 
@@ -194,14 +194,14 @@ def test_compaction_keeps_rows_without_a_key(mixed):
     assert keys(mixed) == ROWS
 
 
-def test_delete_keeps_the_other_rows_without_a_key(mixed):
+def test_a_delete_keeps_the_other_rows_without_a_key(mixed):
     snapshot = mixed.snapshot()
-    positions = msgspec.structs.replace(standing(mixed), commit_id=1)
+    positions = msgspec.structs.replace(current_positions(mixed), commit_id=1)
     assert snapshot.remove("sequence_number = '1'", identity=STREAM, positions=positions) == 2
     assert keys(mixed) == [row for row in ROWS if row[1] != "1"]
 
 
-def test_rows_of_a_shard_that_was_lost_are_taken_out_of_files_with_nulls(table):
+def test_rows_of_a_shard_are_removed_from_files_with_nulls(table):
     (file,) = land(
         table, 7, {"a": records(1, 2), "b": [msgspec.structs.replace(records(1, 1)[0], partition_key=None)]}
     )

@@ -1,4 +1,4 @@
-"""The positions file, and how an attempt's shards are merged into what stands."""
+"""The positions file, what each listing of shards changes, and how shards of an attempt are merged."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def finished(shard):
     return msgspec.structs.replace(shard, finished=True)
 
 
-def look(*names, hours=24, at=LISTED_AT):
-    """A look at a stream of a retention at a time."""
+def listing_of(*names, hours=24, at=LISTED_AT):
+    """A listing of shards of a stream with a retention, at a time."""
     seen = listing(shards(*names))
     return replace(seen, summary=replace(seen.summary, retention_hours=hours, service_time=at))
 
@@ -62,7 +62,7 @@ def look(*names, hours=24, at=LISTED_AT):
 # The file
 
 
-def test_file_reads_back_as_the_same_positions():
+def test_positions_survive_a_round_trip_through_the_file():
     positions = StreamPositions(
         format=FORMAT,
         identity=STREAM,
@@ -93,12 +93,12 @@ def test_file_reads_back_as_the_same_positions():
 
 
 def plain(positions):
-    """The file as format 3 had it."""
+    """The content of a file in format 3."""
     return msgspec.json.encode(msgspec.structs.replace(positions, format=3))
 
 
-def packed(file):
-    """What is packed in a file, and the file around it; both as parsed."""
+def unpack(file):
+    """The compressed document of a file, and the document around it."""
     around = msgspec.json.decode(file)
     size, shards = around["size"], b64decode(around["shards"])
     return msgspec.json.decode(pa.decompress(shards, size, codec="zstd", asbytes=True)), around
@@ -110,23 +110,23 @@ def pack(whole, around):
     return msgspec.json.encode(around | {"size": len(whole), "shards": shards})
 
 
-def test_file_of_format_3_is_read_as_it_is():
+def test_a_file_of_format_3_is_read():
     positions = positions_of(a=shard_at(), b=shard_at(Position.after("4968" * 14, 7)))
     assert decode(plain(positions)) == msgspec.structs.replace(positions, format=3)
 
 
-def test_file_of_format_4_is_read_as_it_is():
+def test_a_file_of_format_4_is_read():
     positions = msgspec.structs.replace(positions_of(a=shard_at(), b=shard_at(Position.after("7"))), format=4)
-    whole, _ = packed(encode(positions))
+    whole, _ = unpack(encode(positions))
     assert "bytes_per_second" not in whole["shards"]["b"]
     assert decode(encode(positions)) == positions
 
 
 @pytest.mark.parametrize("where", ["top", "identity", "shard", "position"])
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_unknown_field_is_refused(where, is_packed):
+def test_an_unknown_field_is_refused(where, is_packed):
     content = encode(positions_of(a=shard_at())) if is_packed else plain(positions_of(a=shard_at()))
-    whole, around = packed(content) if is_packed else (msgspec.json.decode(content), None)
+    whole, around = unpack(content) if is_packed else (msgspec.json.decode(content), None)
     shard = whole["shards"]["a"]
     {"top": whole, "identity": whole["identity"], "shard": shard, "position": shard["position"]}[where][
         "later"
@@ -135,7 +135,7 @@ def test_unknown_field_is_refused(where, is_packed):
         decode(pack(whole, around) if is_packed else msgspec.json.encode(whole))
 
 
-def test_newer_format_is_refused_by_its_number():
+def test_a_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
     with pytest.raises(
@@ -144,15 +144,15 @@ def test_newer_format_is_refused_by_its_number():
         decode(msgspec.json.encode(content))
 
 
-def test_a_version_that_knows_no_packed_file_finds_the_format_where_it_looks():
-    """It parses the whole as JSON, and of a chain's files what comes before their shards."""
+def test_a_release_without_compression_can_read_the_format_number():
+    """Such a release parses the whole file as JSON, or the part before the shards."""
     content = encode(positions_of(a=shard_at()))
     assert msgspec.json.decode(content)["format"] == FORMAT
     assert msgspec.json.decode(content[: content.index(b',"shards":')] + b"}")["format"] == FORMAT
 
 
-def test_header_that_is_not_that_of_what_is_packed_is_refused():
-    whole, around = packed(encode(positions_of(a=shard_at())))
+def test_a_header_that_differs_from_the_compressed_document_is_refused():
+    whole, around = unpack(encode(positions_of(a=shard_at())))
     with pytest.raises(msgspec.ValidationError, match="header"):
         decode(pack(whole, around | {"token": 8}))
 
@@ -164,7 +164,7 @@ def test_header_that_is_not_that_of_what_is_packed_is_refused():
         *({"shards": shards} for shards in ("", "AAAA", "no")),
     ],
 )
-def test_what_cannot_be_unpacked_is_refused(damage):
+def test_content_that_cannot_be_decompressed_is_refused(damage):
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     with pytest.raises(msgspec.MsgspecError):
         decode(msgspec.json.encode(content | damage))
@@ -172,7 +172,7 @@ def test_what_cannot_be_unpacked_is_refused(damage):
 
 @pytest.mark.parametrize("write", [encode, plain])
 @pytest.mark.parametrize("indent", [0, 1])
-def test_header_is_told_from_the_first_bytes(write, indent):
+def test_the_header_is_decoded_from_the_first_bytes(write, indent):
     positions = positions_of(**{f"shardId-{number:012}": shard_of(number) for number in range(1000)})
     content = msgspec.json.format(write(positions), indent=indent)
     assert len(content) > 10 * HEADER_BYTES
@@ -180,19 +180,19 @@ def test_header_is_told_from_the_first_bytes(write, indent):
     assert found == decode(content).header
 
 
-def test_header_that_is_not_all_there_is_none():
+def test_an_incomplete_header_is_decoded_as_none():
     content = encode(positions_of(a=shard_at()))
     assert decode_header(content[: content.index(b'"shards"')]) is None
 
 
-def test_header_of_a_newer_format_is_refused():
+def test_a_header_of_a_newer_format_is_refused():
     content = encode(msgspec.structs.replace(positions_of(a=shard_at()), format=FORMAT + 1))
     with pytest.raises(msgspec.ValidationError, match=f"reads formats up to {FORMAT}"):
         decode_header(content)
 
 
 def shard_of(number):
-    """One as it stands in a stream of many, with digits as random as they may be."""
+    """A shard of a large stream, with random digits."""
     digits = str(random.Random(number).randrange(10**95, 10**96))
     return ShardPosition(
         parents=("shardId-000000000000",),
@@ -206,8 +206,8 @@ def shard_of(number):
     )
 
 
-def test_a_shard_takes_little():
-    """Every commit writes all of them."""
+def test_a_shard_takes_less_than_120_bytes():
+    """Every commit writes all shards."""
     one, many = (
         encode(positions_of(**{f"shardId-{each:012}": shard_of(each) for each in range(count)}))
         for count in (1, 1001)
@@ -215,7 +215,7 @@ def test_a_shard_takes_little():
     assert (len(many) - len(one)) / 1000 < 120
 
 
-def test_file_of_format_1_is_read_and_what_it_lacks_is_not_known():
+def test_a_file_of_format_1_is_read_without_the_fields_of_later_formats():
     positions = decode(OF_FORMAT_1)
     a, b, c = (positions.shards[name] for name in "abc")
     assert (positions.format, positions.identity, positions.generation) == (1, STREAM, 12)
@@ -233,7 +233,7 @@ def test_file_of_format_1_is_read_and_what_it_lacks_is_not_known():
     assert (c.complete_until, c.safe_until, c.gaps) == (None, None, ())
 
 
-def test_every_cut_of_the_file_is_refused():
+def test_a_truncated_file_is_refused():
     content = encode(positions_of(a=shard_at()))
     for length in range(len(content)):
         with pytest.raises(msgspec.MsgspecError):
@@ -269,92 +269,92 @@ OF_FORMAT_1 = b"""{
 }"""
 
 
-# Up to when all is known to be read
+# Up to when a shard is read completely
 
 
-def test_shard_is_complete_up_to_the_later_of_its_tip_and_its_last_record():
+def test_a_shard_is_complete_up_to_the_later_of_its_tip_and_its_last_record():
     early, late = LISTED_AT - HOUR, LISTED_AT
     assert shard_at(tip_time=late, last_arrival=early).complete_until == late
     assert shard_at(tip_time=early, last_arrival=late).complete_until == late
 
 
 @pytest.mark.parametrize("read", ["tip_time", "last_arrival"])
-def test_where_the_start_was_does_not_matter_once_something_was_read(read):
+def test_the_start_of_a_shard_does_not_matter_after_a_read(read):
     shard = shard_at(wanted_from=LISTED_AT, **{read: LISTED_AT - HOUR})
     assert shard.complete_until == LISTED_AT - HOUR
 
 
-def test_unread_shard_is_complete_up_to_where_it_starts():
+def test_an_unread_shard_is_complete_up_to_its_start():
     assert shard_at(wanted_from=LISTED_AT).complete_until == LISTED_AT
 
 
-def test_unread_records_are_safe_for_a_retention_after_that():
+def test_unread_records_are_safe_for_the_retention_after_that():
     shard = shard_at(tip_time=LISTED_AT, retention_hours=25)
     assert shard.safe_until == LISTED_AT + 25 * HOUR
 
 
 @pytest.mark.parametrize("known", [{"tip_time": LISTED_AT}, {"retention_hours": 24}])
-def test_how_long_unread_records_are_safe_is_not_known_without_a_time_and_a_retention(known):
+def test_safe_until_is_unknown_without_a_time_and_a_retention(known):
     assert shard_at(**known).safe_until is None
 
 
-def test_recorded_gap_is_another_place():
+def test_a_recorded_gap_changes_the_place_of_a_shard():
     assert not shard_at().same_place(shard_at(gaps=(GAP,)))
 
 
-# Each look at the stream
+# Each listing of the shards
 
 
 @pytest.mark.parametrize(
     ("stored", "listed", "kept"), [(168, 24, 24), (24, 168, 24), (24, 24, 24), (None, 48, 48)]
 )
-def test_lowest_retention_seen_is_kept(stored, listed, kept):
-    positions = positions_of(a=shard_at(retention_hours=stored)).with_listing(look("a", hours=listed))
+def test_the_lowest_listed_retention_is_kept(stored, listed, kept):
+    positions = positions_of(a=shard_at(retention_hours=stored)).with_listing(listing_of("a", hours=listed))
     assert positions.shards["a"].retention_hours == kept
 
 
-def test_new_shards_have_the_retention_of_the_look():
-    assert positions_of().with_listing(look("a", hours=48)).shards["a"].retention_hours == 48
+def test_new_shards_get_the_retention_of_the_listing():
+    assert positions_of().with_listing(listing_of("a", hours=48)).shards["a"].retention_hours == 48
 
 
-def test_shard_that_is_new_was_opened_after_the_look_before():
+def test_a_new_shard_is_wanted_from_the_previous_listing():
     before = msgspec.structs.replace(positions_of(a=shard_at()), listed_at=LISTED_AT - 30 * HOUR)
-    after = before.with_listing(look("a", "b"))
+    after = before.with_listing(listing_of("a", "b"))
     assert after.shards["b"].wanted_from == LISTED_AT - 30 * HOUR
     assert after.shards["a"].wanted_from is None
 
 
-def test_time_of_the_last_look_is_kept():
-    positions = positions_of().with_listing(look())
+def test_the_time_of_the_last_listing_is_kept():
+    positions = positions_of().with_listing(listing_of())
     assert positions.listed_at == LISTED_AT
-    assert positions.with_listing(look(at=LISTED_AT + HOUR)).listed_at == LISTED_AT + HOUR
-    assert positions.with_listing(look(at=LISTED_AT - HOUR)).listed_at == LISTED_AT
+    assert positions.with_listing(listing_of(at=LISTED_AT + HOUR)).listed_at == LISTED_AT + HOUR
+    assert positions.with_listing(listing_of(at=LISTED_AT - HOUR)).listed_at == LISTED_AT
 
 
 @pytest.mark.parametrize(
     ("start", "wanted_from"),
     [
         (BEGINNING, LISTED_AT),
-        (Position.after("5"), STREAM.created),  # its number does not tell when it arrived
+        (Position.after("5"), STREAM.created),  # the sequence number does not contain an arrival time
         (Position.at_timestamp(LISTED_AT - 30 * HOUR), LISTED_AT - 30 * HOUR),
         (Position.at_timestamp(STREAM.created - HOUR), STREAM.created),
     ],
     ids=str,
 )
-def test_no_record_from_before_a_look_is_missed_but_those_that_a_start_asks_for(start, wanted_from):
+def test_a_first_shard_is_wanted_from_its_start_or_the_previous_listing(start, wanted_from):
     (first,) = initial_positions(listing(shards("a")), {"a": start}, wanted_from=LISTED_AT).values()
     assert (first.position, first.wanted_from) == (start, wanted_from)
 
 
-def test_shard_of_which_no_earlier_look_is_known_begins_with_the_oldest_record_there_is():
+def test_a_first_shard_without_an_earlier_listing_has_no_time_up_to_which_it_is_complete():
     (first,) = initial_positions(listing(shards("a")), {"a": BEGINNING}, wanted_from=None).values()
     assert (first.wanted_from, first.complete_until) == (None, None)
 
 
-# A stream that another one takes the place of
+# Recreated streams
 
 
-def test_predecessor_keeps_where_each_unfinished_shard_stood():
+def test_a_predecessor_keeps_the_positions_of_unfinished_shards():
     positions = positions_of(
         a=shard_at(Position.after("5"), finished=True), b=shard_at(Position.after("7", 2)), c=shard_at()
     )
@@ -362,7 +362,7 @@ def test_predecessor_keeps_where_each_unfinished_shard_stood():
     assert positions.as_predecessors() == (Predecessor(STREAM, unfinished),)
 
 
-def test_predecessor_keeps_the_gaps_of_finished_and_unfinished_shards():
+def test_a_predecessor_keeps_the_gaps_of_all_shards():
     positions = positions_of(
         a=shard_at(Position.after("5"), finished=True, gaps=(GAP,)), b=shard_at(gaps=(GAP, GAP)), c=shard_at()
     )
@@ -370,7 +370,7 @@ def test_predecessor_keeps_the_gaps_of_finished_and_unfinished_shards():
     assert predecessor.gaps == {"a": (GAP,), "b": (GAP, GAP)}
 
 
-def test_predecessors_are_kept_oldest_first():
+def test_predecessors_are_ordered_oldest_first():
     oldest = Predecessor(StreamIdentity(STREAM.arn, STREAM.created - HOUR), {"a": BEGINNING})
     positions = msgspec.structs.replace(positions_of(a=shard_at()), predecessors=(oldest,))
     assert positions.as_predecessors() == (oldest, Predecessor(STREAM, {"a": BEGINNING}))
@@ -379,7 +379,7 @@ def test_predecessors_are_kept_oldest_first():
 # Shards that are listed later
 
 
-def test_later_shards_begin_at_trim_horizon_and_known_ones_stay():
+def test_shards_listed_later_start_at_trim_horizon_and_known_shards_are_unchanged():
     known = shard_at(Position.after("5"))
     later = Shard("b", ("a",), ("0", "4"), "8")
     both = positions_of(a=known).with_listing(listing([Shard("a", (), ("0", "9"), "1"), later]))
@@ -387,12 +387,12 @@ def test_later_shards_begin_at_trim_horizon_and_known_ones_stay():
     assert (both.shards["b"].position, both.shards["b"].parents) == (BEGINNING, ("a",))
 
 
-def test_shards_no_longer_listed_stay():
+def test_shards_that_are_no_longer_listed_are_kept():
     positions = positions_of(a=shard_at(Position.after("5"), finished=True))
     assert positions.with_listing(listing([])).shards.keys() == positions.shards.keys()
 
 
-def test_first_shards_all_begin_at_the_given_start():
+def test_first_shards_start_at_the_given_position():
     start = Position.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
     shards = [Shard(name, (), ("0", "9"), "1") for name in "ab"]
     starts = dict.fromkeys("ab", start)
@@ -400,7 +400,7 @@ def test_first_shards_all_begin_at_the_given_start():
     assert {shard.position for shard in first.values()} == {start}
 
 
-def test_child_waits_for_those_of_its_parents_that_are_unfinished():
+def test_a_child_waits_for_its_unfinished_parents():
     positions = positions_of(
         a=shard_at(finished=True), b=shard_at(), child=shard_at(parents=("a", "b", "trimmed away"))
     )
@@ -410,7 +410,7 @@ def test_child_waits_for_those_of_its_parents_that_are_unfinished():
 # Merging
 
 
-def test_moved_shards_are_merged_and_the_others_stay():
+def test_moved_shards_are_merged_and_the_others_are_unchanged():
     expected = positions_of(a=shard_at(), b=shard_at())
     moved = {"a": moved_to(expected.shards["a"], "5")}
     merged, conflicts = merge(expected, expected, moved, {})
@@ -418,7 +418,7 @@ def test_moved_shards_are_merged_and_the_others_stay():
     assert conflicts == {}
 
 
-def test_shard_that_another_run_moved_is_a_conflict_and_the_others_are_merged():
+def test_only_a_shard_that_another_run_moved_is_a_conflict():
     expected = positions_of(a=shard_at(), b=shard_at())
     current = positions_of(a=moved_to(expected.shards["a"], "4"), b=shard_at())
     moved = {name: moved_to(expected.shards[name], "5") for name in "ab"}
@@ -427,7 +427,7 @@ def test_shard_that_another_run_moved_is_a_conflict_and_the_others_are_merged():
     assert merged == {"a": current.shards["a"], "b": moved["b"]}
 
 
-def test_conflict_names_the_shard_and_both_positions():
+def test_a_conflict_names_the_shard_and_both_positions():
     expected = positions_of(a=shard_at(Position.after("3")))
     current = positions_of(a=shard_at(Position.after("4")))
     _, conflicts = merge(current, expected, {"a": shard_at(Position.after("5"))}, {})
@@ -435,21 +435,21 @@ def test_conflict_names_the_shard_and_both_positions():
     assert "left it at AFTER_SEQUENCE_NUMBER:4" in str(conflicts["a"])
 
 
-def test_shard_that_another_run_moved_to_the_same_place_is_a_conflict():
+def test_a_shard_that_another_run_moved_to_the_same_position_is_a_conflict():
     expected = positions_of(a=shard_at())
     moved = {"a": moved_to(expected.shards["a"], "5")}
     _, conflicts = merge(positions_of(**moved), expected, moved, {})
     assert conflicts.keys() == {"a"}
 
 
-def test_shard_that_another_run_finished_is_a_conflict():
+def test_a_shard_that_another_run_finished_is_a_conflict():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(finished=True))
     _, conflicts = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
     assert conflicts.keys() == {"a"}
 
 
-def test_shard_that_another_run_merely_saw_at_its_tip_is_no_conflict():
+def test_a_shard_that_another_run_only_read_at_its_tip_is_not_a_conflict():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(tip_time=datetime(2026, 2, 1, tzinfo=UTC)))
     moved = {"a": moved_to(expected.shards["a"], "5")}
@@ -458,7 +458,7 @@ def test_shard_that_another_run_merely_saw_at_its_tip_is_no_conflict():
     assert merged["a"].same_place(moved["a"])
 
 
-def test_newer_tip_that_another_run_saw_is_kept():
+def test_a_newer_tip_time_of_another_run_is_kept():
     expected = positions_of(a=shard_at())
     newer = datetime(2026, 2, 1, tzinfo=UTC)
     moved = {"a": moved_to(expected.shards["a"], "5")}
@@ -466,21 +466,21 @@ def test_newer_tip_that_another_run_saw_is_kept():
     assert merged["a"].tip_time == newer
 
 
-def test_shards_that_another_run_listed_meanwhile_stay():
+def test_shards_that_another_run_listed_are_kept():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(), later=shard_at(parents=("a",)))
     merged, _ = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
     assert merged.keys() == {"a", "later"}
 
 
-def test_parent_and_child_of_one_run_are_merged_together():
+def test_a_parent_and_its_child_of_one_run_are_merged():
     expected = positions_of(child=shard_at(parents=("a",)), a=shard_at())
     moved = {"child": moved_to(expected.shards["child"], "9"), "a": finished(expected.shards["a"])}
     merged, conflicts = merge(expected, expected, moved, {})
     assert (merged, conflicts) == (moved, {})
 
 
-def test_child_and_grandchild_of_a_conflicting_parent_are_conflicts():
+def test_a_child_and_grandchild_of_a_conflicting_parent_are_conflicts():
     expected = positions_of(
         a=shard_at(), child=shard_at(parents=("a",)), grandchild=shard_at(parents=("child",)), b=shard_at()
     )
@@ -491,7 +491,7 @@ def test_child_and_grandchild_of_a_conflicting_parent_are_conflicts():
     assert merged == current.shards | {"b": moved["b"]}
 
 
-def test_child_is_merged_when_another_run_finished_its_parent():
+def test_a_child_is_merged_if_another_run_finished_its_parent():
     expected = positions_of(a=shard_at(), child=shard_at(parents=("a",)))
     current = positions_of(a=finished(shard_at()), child=shard_at(parents=("a",)))
     moved = {"a": finished(expected.shards["a"]), "child": moved_to(expected.shards["child"], "9")}

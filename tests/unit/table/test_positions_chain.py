@@ -1,4 +1,4 @@
-"""Files of positions that hold the changes since a base, the archive, and both in a table."""
+"""Chains of positions files: changes since a base, archive segments, and reading them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def positions_of(named, commit_id=7, previous=None, **rest):
 
 
 @given(st.lists(st.integers(-(10**129), 10**129), max_size=20))
-def test_a_column_is_read_back_as_the_same_numbers(numbers):
+def test_a_column_survives_a_round_trip(numbers):
     assert unpack(pack(numbers), len(numbers)) == numbers
 
 
@@ -95,12 +95,12 @@ NAMES = st.sampled_from("abcdef")
 
 
 @given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, STATS))
-def test_changes_lead_from_any_positions_to_any_others(before, now, added):
+def test_changes_applied_to_their_base_give_the_new_positions(before, now, added):
     assert apply(before, changes(before, now, added)) == (now, added)
 
 
 @given(st.dictionaries(NAMES, SHARDS, min_size=1), st.data())
-def test_shards_that_were_read_on_are_columns_alone(before, data):
+def test_changes_of_read_shards_are_stored_in_columns_only(before, data):
     now, added = {}, {}
     for shard_id, shard in before.items():
         last = data.draw(st.integers(10**55, 10**56))
@@ -121,7 +121,7 @@ def test_shards_that_were_read_on_are_columns_alone(before, data):
     assert apply(before, changed) == (now, added)
 
 
-def test_a_shard_that_did_not_change_takes_nothing():
+def test_an_unchanged_shard_takes_no_space():
     named = {f"{number}": shard_at(Position.after(str(number))) for number in range(1000)}
     same = {shard_id: msgspec.structs.replace(shard) for shard_id, shard in named.items()}
     assert len(msgspec.msgpack.encode(changes(named, same, {}))) < 20
@@ -151,17 +151,17 @@ def with_base():
     return base, now, content
 
 
-def test_a_file_with_a_base_is_read_back_as_the_same_positions():
+def test_positions_survive_a_round_trip_through_a_file_with_a_base():
     base, now, content = with_base()
     assert positions_file.read(content, {6: base}.__getitem__).positions == now
 
 
-def test_the_header_of_a_file_with_a_base_names_it():
+def test_the_header_of_a_file_contains_its_base():
     _, _, content = with_base()
     assert positions_file.decode_header(content[: positions_file.HEADER_BYTES]).base == 6
 
 
-def test_every_cut_of_a_file_with_a_base_is_refused():
+def test_a_truncated_file_with_a_base_is_refused():
     base, _, content = with_base()
     for length in range(len(content)):
         with pytest.raises(msgspec.MsgspecError):
@@ -186,14 +186,14 @@ def test_a_base_of_another_stream_is_refused():
         positions_file.read(content, {6: other}.__getitem__)
 
 
-def test_a_version_that_knows_no_base_finds_the_format_where_it_looks():
-    """It decodes the whole as JSON for its format alone, and of a chain's files what is before the shards."""
+def test_a_release_without_bases_can_read_the_format_number():
+    """Such a release decodes the whole file as JSON, or the part before the shards."""
     _, _, content = with_base()
     assert msgspec.json.decode(content)["format"] == FORMAT
     assert msgspec.json.decode(content[: content.index(b',"shards":')] + b"}")["format"] == FORMAT
 
 
-def test_a_segment_is_read_back_as_the_same():
+def test_a_segment_survives_a_round_trip():
     segment = Segment(STREAM, 9, (3, 5), {"a": shard_at(Position.after("7"), finished=True)})
     assert positions_archive.decode(positions_archive.encode(segment)) == segment
 
@@ -211,7 +211,7 @@ def test_a_segment_of_a_newer_format_is_refused_by_its_number():
 
 
 class Bench:
-    """A chain in a folder."""
+    """A chain of positions files in a folder."""
 
     def __init__(self, folder, policy):
         self.folder, self.policy = folder, policy
@@ -219,19 +219,19 @@ class Bench:
         self.chain = self.another()
 
     def another(self):
-        """As another process has it."""
+        """The chain as another process opens it."""
         files = PositionedTable(str(self.folder)).files
         return PositionsChain("the table", lambda: files, self.policy)
 
     def follow(self, named, retired=(), **rest):
-        """Write positions after the newest."""
+        """Write positions that follow the newest."""
         before = self.newest
         self.newest = positions_of(named, new_id(), before and before.commit_id, **rest)
         self.chain.write(self.newest, retired)
         return self.newest
 
     def read(self):
-        """How many files it takes a new process to read the newest positions, and those."""
+        """Read the newest positions in a new process; return the number of files read, and the positions."""
         chain = self.another()
         found = chain.positions_at(self.newest.commit_id)
         return chain.files_read, found
@@ -257,11 +257,11 @@ def chain_of(tmp_path):
 
 
 @pytest.mark.parametrize("moving", [1, 10, 100])
-def test_three_days_of_a_commit_a_second_on_a_thousand_shards_take_ten_gigabytes_at_most(moving):
+def test_commits_each_second_on_a_thousand_shards_take_at_most_ten_gigabytes_in_three_days(moving):
     assert mean_bytes(1000, moving) * THREE_DAYS < MAX_BYTES
 
 
-def test_positions_of_many_shards_that_all_move_are_read_back_from_two_files(chain_of):
+def test_positions_of_many_moving_shards_are_read_from_two_files(chain_of):
     stream, bench = BusyStream(300), chain_of()
     for _ in range(9):
         added = stream.advance(300)
@@ -271,16 +271,13 @@ def test_positions_of_many_shards_that_all_move_are_read_back_from_two_files(cha
         assert files <= 2
 
 
-# The chain, without a table
-
-
 def moved(named, shard_id, number, **rest):
     return named | {
         shard_id: msgspec.structs.replace(named[shard_id], position=Position.after(str(number)), **rest)
     }
 
 
-def test_the_newest_positions_are_two_files_however_many_commits_there_were(chain_of):
+def test_the_newest_positions_are_read_from_two_files_after_many_commits(chain_of):
     bench = chain_of()
     named = {str(shard): shard_at() for shard in range(10)}
     for number in range(150):
@@ -290,7 +287,7 @@ def test_the_newest_positions_are_two_files_however_many_commits_there_were(chai
         assert files <= 2
 
 
-def test_a_file_is_read_once_by_a_process(chain_of):
+def test_a_process_reads_each_file_once(chain_of):
     bench = chain_of()
     for number in range(5):
         bench.follow({"a": shard_at(Position.after(str(number)))})
@@ -301,7 +298,7 @@ def test_a_file_is_read_once_by_a_process(chain_of):
     assert chain.files_read == 2
 
 
-def test_a_file_names_the_commits_since_its_base_so_that_few_are_read(chain_of):
+def test_earlier_commits_are_read_from_few_files(chain_of):
     bench = chain_of(ChainPolicy(max_files=9))
     made = [bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(40)]
     chain = bench.another()
@@ -310,15 +307,15 @@ def test_a_file_names_the_commits_since_its_base_so_that_few_are_read(chain_of):
     assert chain.files_read == 8  # four bases, and the last file before each
 
 
-def test_where_few_shards_move_a_base_comes_when_what_is_written_again_costs_as_much(chain_of):
+def test_with_few_moving_shards_a_base_is_written_when_repeated_changes_cost_as_much(chain_of):
     bench = chain_of(ChainPolicy(min_repeated=20))
     named = {str(shard): shard_at() for shard in range(20)}
     made = [bench.follow(named := moved(named, str(number % 20), number)) for number in range(30)]
     bases = [number for number, each in enumerate(made) if bench.header(each.commit_id).base is None]
-    assert bases[:2] == [0, 7]  # 0 + 1 + ... + 6 shards would be written again
+    assert bases[:2] == [0, 7]  # 0 + 1 + ... + 6 shards were repeated
 
 
-def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of):
+def test_with_all_shards_moving_bases_are_rare(chain_of):
     bench = chain_of(ChainPolicy(max_files=9, min_repeated=0))
     made = [
         bench.follow({str(shard): shard_at(Position.after(str(number))) for shard in range(20)})
@@ -332,7 +329,7 @@ def test_where_all_shards_move_none_is_written_again_and_bases_are_rare(chain_of
 
 
 @pytest.mark.parametrize("has_base", [True, False])
-def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_base):
+def test_a_file_of_another_commit_is_refused_and_not_cached(chain_of, has_base):
     bench = chain_of(ChainPolicy() if has_base else ChainPolicy(max_files=0))
     first, second, third = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
     path, other = (bench.folder / f"_kinesis/positions/{each.commit_id}.json" for each in (third, second))
@@ -349,7 +346,7 @@ def test_the_file_of_another_token_is_refused_and_not_remembered(chain_of, has_b
     assert chain.positions_at(first.commit_id) == first
 
 
-def test_a_missing_base_is_named(chain_of):
+def test_an_error_names_the_missing_base(chain_of):
     bench = chain_of()
     base, _, newest = (bench.follow({"a": shard_at(Position.after(str(number)))}) for number in range(3))
     (bench.folder / f"_kinesis/positions/{base.commit_id}.json").unlink()
@@ -364,13 +361,13 @@ def test_a_missing_base_is_named(chain_of):
 GAP = Gap(after=Position.after("1"), since=None, next_sequence_number=None, until=LISTED_AT)
 
 
-def ended(number):
+def finished_shard(number):
     return shard_at(Position.after(str(number)), finished=True, gaps=(GAP,))
 
 
-def test_finished_shards_that_are_no_longer_listed_go_to_the_archive_and_are_found_there(chain_of):
+def test_finished_shards_that_are_no_longer_listed_are_archived_and_can_be_recalled(chain_of):
     bench = chain_of(SMALL)
-    named = {"a": ended(1), "b": ended(2), "c": shard_at()}
+    named = {"a": finished_shard(1), "b": finished_shard(2), "c": shard_at()}
     bench.follow(named)
     for number in range(9):
         bench.follow(named | {"c": shard_at(Position.after(str(number)))}, {"a", "b"})
@@ -379,49 +376,49 @@ def test_finished_shards_that_are_no_longer_listed_go_to_the_archive_and_are_fou
     _, found = bench.read()
     assert found.shards == {"c": bench.newest.shards["c"]}
     chain = bench.another()
-    assert chain.archived(found) == {"a": ended(1), "b": ended(2)}
-    assert chain.recall(found, ["b", "c", "x"]).shards == {"b": ended(2)} | found.shards
+    assert chain.archived(found) == {"a": finished_shard(1), "b": finished_shard(2)}
+    assert chain.recall(found, ["b", "c", "x"]).shards == {"b": finished_shard(2)} | found.shards
 
 
-def grown(bench, generations):
-    """Let shards end one after the other, each followed by the next; gives all that ended."""
-    named, ever = {}, {}
+def finish_shards(bench, generations):
+    """Finish one shard after another, each followed by a new one; return all finished shards."""
+    named, all_finished = {}, {}
     for generation in range(generations):
         retired = {shard_id for shard_id, shard in named.items() if shard.finished}
-        ever[last := f"{generation:04}"] = ended(generation)
-        bench.follow(named | {last: ended(generation), f"{generation + 1:04}": shard_at()}, retired)
+        all_finished[last := f"{generation:04}"] = finished_shard(generation)
+        bench.follow(named | {last: finished_shard(generation), f"{generation + 1:04}": shard_at()}, retired)
         named = bench.chain.positions_at(bench.newest.commit_id).shards
-    return ever
+    return all_finished
 
 
-def test_every_shard_that_ended_is_in_one_segment_or_in_the_positions(chain_of):
+def test_each_finished_shard_is_in_exactly_one_segment_or_in_the_positions(chain_of):
     bench = chain_of(SMALL)
-    ever = grown(bench, 40)
+    all_finished = finish_shards(bench, 40)
     found = bench.another().positions_at(bench.newest.commit_id)
     segments = [positions_archive.decode(path.read_bytes()).shards for path in bench.segments]
     assert len(segments) > 3
     finished = {key: shard for key, shard in found.shards.items() if shard.finished}
-    assert bench.another().archived(found) | finished == ever
-    assert sum(map(len, segments)) + len(finished) == len(ever)
+    assert bench.another().archived(found) | finished == all_finished
+    assert sum(map(len, segments)) + len(finished) == len(all_finished)
 
 
-def test_earlier_segments_stay_as_they_were_when_later_ones_are_written(chain_of):
+def test_later_segments_do_not_change_earlier_ones(chain_of):
     bench = chain_of(SMALL)
-    grown(bench, 12)
+    finish_shards(bench, 12)
     before = {path: path.read_bytes() for path in bench.segments}
     assert before
     named = bench.chain.positions_at(bench.newest.commit_id).shards
     for number in range(12):
-        named = named | {f"x{number}": ended(number)}
+        named = named | {f"x{number}": finished_shard(number)}
         bench.follow(named, {shard_id for shard_id in named if shard_id.startswith("x")} - {f"x{number}"})
         named = bench.chain.positions_at(bench.newest.commit_id).shards
     assert len(bench.segments) > len(before)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_shard_that_was_recalled_and_did_not_change_is_not_written_again(chain_of):
+def test_an_unchanged_recalled_shard_is_not_written_again(chain_of):
     bench = chain_of(SMALL)
-    grown(bench, 12)
+    finish_shards(bench, 12)
     found = bench.chain.positions_at(bench.newest.commit_id)
     (archived, *_) = bench.chain.archived(found)
     named = bench.chain.recall(found, [archived]).shards
@@ -430,9 +427,9 @@ def test_a_shard_that_was_recalled_and_did_not_change_is_not_written_again(chain
     assert archived not in bench.another().positions_at(bench.newest.commit_id).shards
 
 
-def test_a_shard_of_the_archive_that_was_set_back_counts_as_it_is_in_the_positions(chain_of):
+def test_positions_take_precedence_over_the_archive_for_a_rewound_shard(chain_of):
     bench = chain_of(SMALL)
-    grown(bench, 12)
+    finish_shards(bench, 12)
     found = bench.chain.positions_at(bench.newest.commit_id)
     (archived, *_) = bench.chain.archived(found)
     reopened = shard_at(Position.after("0"))
@@ -444,9 +441,9 @@ def test_a_shard_of_the_archive_that_was_set_back_counts_as_it_is_in_the_positio
     assert bench.another().recall(now, [archived]).shards[archived] == reopened
 
 
-def test_a_shard_id_after_all_that_are_in_the_archive_is_not_looked_for_there(chain_of):
+def test_a_shard_id_beyond_the_archived_ones_does_not_read_the_archive(chain_of):
     bench = chain_of(SMALL)
-    grown(bench, 12)
+    finish_shards(bench, 12)
     chain = bench.another()
     found = chain.positions_at(bench.newest.commit_id)
     files = chain.files_read
@@ -456,12 +453,12 @@ def test_a_shard_id_after_all_that_are_in_the_archive_is_not_looked_for_there(ch
     assert chain.files_read > files
 
 
-def test_five_thousand_finished_shards_add_nothing_to_a_commit_and_to_reading(chain_of):
+def test_archived_shards_do_not_affect_commit_size_or_reads(chain_of):
     bench = chain_of()
-    named = {f"shardId-{number:012}": ended(number) for number in range(5_000)}
+    named = {f"shardId-{number:012}": finished_shard(number) for number in range(5_000)}
     bench.follow(named | {"z": shard_at()})
     bench.follow(named | {"z": shard_at(Position.after("1"))})
-    base = msgspec.structs.replace(bench.newest, format=5)  # as an older version left them
+    base = msgspec.structs.replace(bench.newest, format=5)  # as an older release wrote them
     path = bench.folder / f"_kinesis/positions/{base.commit_id}.json"
     path.write_bytes(positions_file.encode(base))
     bench.chain = bench.another()

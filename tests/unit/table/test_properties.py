@@ -1,4 +1,4 @@
-"""Table properties that can be set by hand, and those that would break what the table promises."""
+"""Table properties: which can be set by hand, and which are refused because they break guarantees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.maintenance.set_properties import SETTABLE, parse_property, set_properties
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import Attempt, assert_rows_are_what_positions_say, freeze_all, shards, standing
+from support.attempts import (
+    Attempt,
+    assert_rows_are_what_positions_say,
+    current_positions,
+    freeze_all,
+    shards,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,10 +25,10 @@ from support.attempts import Attempt, assert_rows_are_what_positions_say, freeze
         "delta.checkpointInterval=1",
     ],
 )
-def test_what_is_known_to_be_safe_can_be_set_and_runs_go_on(table, text):
+def test_a_safe_property_can_be_set_and_attempts_still_commit(table, text):
     freeze_all(table, shards("a"))
     name, value = parse_property(text)
-    attempt = Attempt(table, standing(table), {"a": 2})
+    attempt = Attempt(table, current_positions(table), {"a": 2})
     set_properties(table, {name: value})
     assert attempt.commit().conflicts == {}
     assert table.snapshot().delta.metadata().configuration[name] == value
@@ -31,7 +37,7 @@ def test_what_is_known_to_be_safe_can_be_set_and_runs_go_on(table, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         ("delta.appendOnly=true", "delete rows"),
         ("delta.setTransactionRetentionDuration=interval 1 days", "positions"),
@@ -48,14 +54,14 @@ def test_what_is_known_to_be_safe_can_be_set_and_runs_go_on(table, text):
         ("delta.LogRetentionDuration=interval 7 days", "not known to be safe"),
     ],
 )
-def test_what_is_not_known_to_be_safe_is_refused_with_the_reason_and_what_can_be_set(text, told):
-    with pytest.raises(InvalidInput, match=told) as refused:
+def test_an_unsafe_property_is_refused_with_the_reason_and_the_allowed_ones(text, reason):
+    with pytest.raises(InvalidInput, match=reason) as refused:
         parse_property(text)
     assert ", ".join(SETTABLE) in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"])
-def test_files_of_a_run_that_has_yet_to_commit_are_kept_for_a_day_at_least(name):
+def test_retention_properties_of_less_than_a_day_are_refused(name):
     with pytest.raises(InvalidInput, match="at least 1 day"):
         parse_property(f"{name}=interval 23 hours")
 
@@ -74,6 +80,6 @@ def test_files_of_a_run_that_has_yet_to_commit_are_kept_for_a_day_at_least(name)
         "",
     ],
 )
-def test_what_is_no_property_or_no_value_is_refused(text):
+def test_an_invalid_property_or_value_is_refused(text):
     with pytest.raises(InvalidInput):
         parse_property(text)

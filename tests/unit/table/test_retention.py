@@ -1,4 +1,4 @@
-"""Retention by two clocks that must agree, and the floor that an operator may lower."""
+"""Retention: the agreement of the two clocks, cleanup of the log, and the floor and its lowering."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.upkeep import Upkeep
-from support.attempts import NOON, STREAM, Attempt, freeze_all, land, records, rows_by_shard, shards, standing
+from support.attempts import (
+    NOON,
+    STREAM,
+    Attempt,
+    current_positions,
+    freeze_all,
+    land,
+    records,
+    rows_by_shard,
+    shards,
+)
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)
 """When the records of `attempts` arrived."""
@@ -35,7 +45,7 @@ YEAR = timedelta(days=365)
 
 
 class MachineClock:
-    """This machine's clock, as the test sets it."""
+    """The clock of the machine, set by the test."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -46,10 +56,10 @@ class MachineClock:
 
 @pytest.fixture
 def filled(table):
-    """A table with rows that arrived ten days before `NOW`, and an orphan that a vacuum would delete."""
+    """A table with rows that arrived ten days before `NOW`, and an old uncommitted file."""
     freeze_all(table, shards("a"))
     for _ in range(3):
-        Attempt(table, standing(table), {"a": 2}).commit()
+        Attempt(table, current_positions(table), {"a": 2}).commit()
     (orphan,) = land(table, new_id(), {"a": records(100, 1)})
     age(table, orphan.path, VACUUM_RETENTION + timedelta(hours=1))
     Upkeep(table).checkpoint()
@@ -60,13 +70,13 @@ def folder_of(table):
     return Path(unquote(urlparse(table.folder.uri).path))
 
 
-def everything_in(table):
+def all_files(table):
     folder = folder_of(table)
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def age(table, path, span):
-    then = time.time() - span.total_seconds()
+def age(table, path, duration):
+    then = time.time() - duration.total_seconds()
     os.utime(folder_of(table) / path, (then, then))
 
 
@@ -81,7 +91,7 @@ def amendment(table):
 
 
 def raise_floor(table, floor, **fields):
-    """An entry with a floor, as a maintenance of an older version commits it."""
+    """Commit an amendment with a floor, as maintenance of an older release does."""
     before = amendment(table)
     entry = Amendment(
         format=FORMAT,
@@ -101,18 +111,18 @@ def raise_floor(table, floor, **fields):
 
 @pytest.mark.parametrize("ahead", [YEAR, -YEAR, TOLERANCE + timedelta(minutes=1)])
 @pytest.mark.parametrize("wrong", ["machine", "service"])
-def test_where_the_clocks_disagree_nothing_is_deleted(filled, wrong, ahead):
-    before = everything_in(filled)
+def test_nothing_is_deleted_if_the_clocks_disagree(filled, wrong, ahead):
+    before = all_files(filled)
     with pytest.raises(ClocksDisagree) as refused:
         steps_of(filled, retention_days=5, **{wrong: NOW + ahead})
-    assert everything_in(filled) == before
+    assert all_files(filled) == before
     assert amendment(filled) is None
     error = str(refused.value)
     assert f"{NOW:%Y-%m-%dT%H:%M:%SZ}" in error
     assert f"{NOW + ahead:%Y-%m-%dT%H:%M:%SZ}" in error
 
 
-def test_a_dry_run_by_a_wrong_clock_plans_nothing(filled):
+def test_a_dry_run_fails_if_the_clocks_disagree(filled):
     with pytest.raises(ClocksDisagree):
         steps_of(filled, machine=NOW + YEAR, retention_days=5, dry_run=True)
 
@@ -120,27 +130,27 @@ def test_a_dry_run_by_a_wrong_clock_plans_nothing(filled):
 @pytest.mark.parametrize(
     "service", [datetime(2026, 2, 12, 23, 50, tzinfo=UTC), datetime(2026, 2, 13, tzinfo=UTC)]
 )
-def test_the_services_day_counts_where_the_machine_is_minutes_away(filled, service):
+def test_the_date_of_the_service_applies_if_the_machine_differs_by_minutes(filled, service):
     machine = service + timedelta(minutes=20 if service.hour else -20)
     steps_of(filled, service, machine, retention_days=5)
     assert amendment(filled).floor == service.date() - timedelta(days=5)
 
 
-def test_a_clock_that_is_set_wrong_under_way_ends_the_maintenance_before_its_next_deletion(filled):
+def test_a_clock_changed_during_maintenance_stops_it_before_the_next_deletion(filled):
     machine = MachineClock(NOW)
     summary = StreamSummary(STREAM, NOW, retention_hours=24)
     steps = maintain(filled, summary, retention_days=11, machine=machine)
     assert next(steps).step == "expire"
-    before = everything_in(filled)
+    before = all_files(filled)
     machine.now += YEAR
     with pytest.raises(ClocksDisagree):
         list(steps)
-    assert everything_in(filled) >= before
+    assert all_files(filled) >= before
 
 
-def test_the_clocks_are_compared_right_before_each_step_that_deletes(filled, monkeypatch):
+def test_the_clocks_are_compared_immediately_before_each_deleting_step(filled, monkeypatch):
     for _ in range(SMALL_FILES):
-        Attempt(filled, standing(filled), {"a": 2}).commit()
+        Attempt(filled, current_positions(filled), {"a": 2}).commit()
     events: list[str] = []
     compact, vacuum, checkpoint = Upkeep.compact, Upkeep.vacuum, Upkeep.checkpoint
 
@@ -151,7 +161,7 @@ def test_the_clocks_are_compared_right_before_each_step_that_deletes(filled, mon
     def compacting(upkeep, *arguments):
         events.append("compact")
         if events.count("compact") == 1:
-            raise CommitFailed(filled.uri, "another commit was in the way")
+            raise CommitFailed(filled.uri, "a concurrent commit")
         return compact(upkeep, *arguments)
 
     def vacuuming(upkeep, *, dry_run):
@@ -172,13 +182,13 @@ def test_the_clocks_are_compared_right_before_each_step_that_deletes(filled, mon
     assert {events[number - 1] for number in deleting} == {"clocks"}
 
 
-def test_the_services_clock_goes_on_while_a_maintenance_runs():
+def test_the_time_of_the_service_advances_during_maintenance():
     elapsed = iter([100.0, 100.0 + 7200])
     clock = AgreedClock("t", NOW, MachineClock(NOW + timedelta(hours=2)), lambda: next(elapsed))
     assert clock.now() == NOW + timedelta(hours=2)
 
 
-def test_a_machine_that_stood_still_meanwhile_is_not_trusted():
+def test_a_machine_clock_that_jumps_ahead_of_the_elapsed_time_is_refused():
     elapsed = iter([100.0, 101.0])
     clock = AgreedClock("t", NOW, MachineClock(NOW + timedelta(hours=2)), lambda: next(elapsed))
     with pytest.raises(ClocksDisagree):
@@ -186,31 +196,31 @@ def test_a_machine_that_stood_still_meanwhile_is_not_trusted():
 
 
 @pytest.mark.parametrize(
-    ("ahead", "right"),
+    ("ahead", "agrees"),
     [(timedelta(), True), (timedelta(hours=9), True), (timedelta(hours=9, minutes=1), False), (-YEAR, False)],
 )
-def test_a_listing_of_hours_ago_agrees_with_a_clock_that_went_on(ahead, right):
-    assert clocks_agree(NOW, NOW + ahead, age=timedelta(hours=8)) is right
+def test_the_age_of_a_listing_is_considered_when_clocks_are_compared(ahead, agrees):
+    assert clocks_agree(NOW, NOW + ahead, age=timedelta(hours=8)) is agrees
 
 
-# The log that commits clean up by themselves
+# Cleanup of the log by commits
 
 
 @pytest.mark.parametrize(
     ("off", "cleaned"), [(timedelta(), True), (YEAR, False), (-YEAR, False), (None, False)]
 )
-def test_a_commit_cleans_the_log_up_only_by_a_clock_that_the_service_confirms(filled, off, cleaned):
-    for path in sorted(everything_in(filled)):
+def test_a_commit_cleans_up_the_log_only_if_the_clocks_agree(filled, off, cleaned):
+    for path in sorted(all_files(filled)):
         if path.startswith("_delta_log/"):
             age(filled, path, HISTORY_RETENTION + timedelta(hours=1))
-    old = {path for path in everything_in(filled) if path.endswith(".json") and "_delta_log" in path}
-    snapshot, before = filled.snapshot(), standing(filled)
+    old = {path for path in all_files(filled) if path.endswith(".json") and "_delta_log" in path}
+    snapshot, before = filled.snapshot(), current_positions(filled)
     listed_at = None if off is None else datetime.now(UTC) + off
     following = msgspec.structs.replace(
         before, commit_id=new_id(), previous=before.commit_id, generation=100, listed_at=listed_at
     )
     snapshot.commit([], identity=STREAM, positions=following)
-    assert bool(old - everything_in(filled)) is cleaned
+    assert bool(old - all_files(filled)) is cleaned
 
 
 COMMITS = {
@@ -221,26 +231,28 @@ COMMITS = {
 
 
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
-def test_no_commit_cleans_the_log_up_by_this_machines_clock_alone(filled, commit):
-    for path in sorted(everything_in(filled)):
+def test_commits_without_a_service_time_do_not_clean_up_the_log(filled, commit):
+    for path in sorted(all_files(filled)):
         if path.startswith("_delta_log/"):
             age(filled, path, HISTORY_RETENTION + timedelta(hours=1))
-    before, version = everything_in(filled), filled.snapshot().version
+    before, version = all_files(filled), filled.snapshot().version
     commit(filled)
     assert filled.snapshot().version > version
-    assert {path for path in before if path.startswith("_delta_log/")} <= everything_in(filled)
+    assert {path for path in before if path.startswith("_delta_log/")} <= all_files(filled)
 
 
 # Positions
 
 
-def test_positions_that_a_writer_with_a_slow_clock_wrote_just_now_stay(filled):
+def test_recent_positions_of_a_writer_with_a_slow_clock_are_kept(filled):
     ago = (datetime.now(UTC) - CHAIN_KEPT - timedelta(days=1)).timestamp()
     slow = msgspec.structs.replace(
-        standing(filled), commit_id=int(ago * 1000) << 20, previous=standing(filled).commit_id
+        current_positions(filled),
+        commit_id=int(ago * 1000) << 20,
+        previous=current_positions(filled).commit_id,
     )
     filled.snapshot().commit([], identity=STREAM, positions=slow)
-    Attempt(filled, standing(filled), {"a": 1}).commit()
+    Attempt(filled, current_positions(filled), {"a": 1}).commit()
     now = datetime.now(UTC)
     steps_of(filled, now, now)
     assert filled.snapshot().positions_at(slow.commit_id) == slow
@@ -251,14 +263,14 @@ def test_positions_that_a_writer_with_a_slow_clock_wrote_just_now_stay(filled):
 # The floor
 
 
-def test_a_floor_above_what_retention_asks_for_deletes_no_row_by_itself(filled):
+def test_a_floor_above_the_retention_does_not_expire_rows(filled):
     raise_floor(filled, NOW.date())
     steps_of(filled, retention_days=30)
     assert rows_by_shard(filled) == {"a": [1, 2, 3, 4, 5, 6]}
     assert amendment(filled).floor == NOW.date()
 
 
-def test_a_floor_in_the_future_is_reported_and_older_rows_go_all_the_same(filled):
+def test_a_floor_in_the_future_is_reported_and_old_rows_still_expire(filled):
     raise_floor(filled, (NOW + YEAR).date())
     steps = steps_of(filled, retention_days=5)
     expired, left = (step for step in steps if step.step == "expire")
@@ -268,7 +280,7 @@ def test_a_floor_in_the_future_is_reported_and_older_rows_go_all_the_same(filled
     assert amendment(filled).floor == (NOW + YEAR).date()
 
 
-def test_a_lowered_floor_is_recorded_with_who_and_when_and_from_where(filled):
+def test_a_lowered_floor_is_recorded_with_its_author_time_and_previous_value(filled):
     raise_floor(filled, (NOW + YEAR).date())
     step = lower_floor(filled, STREAM, date(2026, 1, 1), NOW, by="ada")
     assert (step.step, step.state) == ("lower floor", State.DONE)
@@ -280,29 +292,29 @@ def test_a_lowered_floor_is_recorded_with_who_and_when_and_from_where(filled):
     assert rows_by_shard(filled) == {"a": [1, 2, 3, 4, 5, 6]}
 
 
-def test_an_entry_that_lowers_nothing_is_written_as_older_versions_read_it(filled):
+def test_an_amendment_that_lowers_nothing_can_be_read_by_older_releases(filled):
     assert b"lowered_from" not in encode(raise_floor(filled, date(2026, 1, 1)))
 
 
 @pytest.mark.parametrize(
-    ("floor", "told"), [(None, "has no floor"), (date(2026, 1, 1), "its floor is 2026-01-01")]
+    ("floor", "reason"), [(None, "has no floor"), (date(2026, 1, 1), "its floor is 2026-01-01")]
 )
-def test_a_floor_that_is_not_above_cannot_be_lowered(filled, floor, told):
+def test_a_missing_or_equal_floor_cannot_be_lowered(filled, floor, reason):
     if floor is not None:
         raise_floor(filled, floor)
     version = DeltaTable(filled.folder.uri).version()
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=reason):
         lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
     assert DeltaTable(filled.folder.uri).version() == version
 
 
-def test_a_dry_run_lowers_nothing(filled):
+def test_a_dry_run_does_not_lower_the_floor(filled):
     raise_floor(filled, date(2026, 1, 2))
     assert lower_floor(filled, STREAM, date(2026, 1, 1), NOW, dry_run=True).state is State.PLANNED
     assert amendment(filled).floor == date(2026, 1, 2)
 
 
-def test_a_maintenance_raises_a_lowered_floor_again(filled):
+def test_maintenance_raises_a_lowered_floor_again(filled):
     raise_floor(filled, date(2026, 2, 2))
     lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
     steps_of(filled, retention_days=20)
@@ -310,15 +322,15 @@ def test_a_maintenance_raises_a_lowered_floor_again(filled):
     assert amendment(filled).lowered_from is None
 
 
-def test_a_replay_meanwhile_lets_the_lowering_begin_again(filled, monkeypatch):
+def test_lowering_the_floor_restarts_after_a_concurrent_amendment(filled, monkeypatch):
     raise_floor(filled, date(2026, 1, 2))
-    whole = TableSnapshot.commit
+    original = TableSnapshot.commit
     others = []
 
     def overtaken(snapshot, *given, **named):
         if not others:
-            others.append(raised_by_hand(filled, whole))
-        return whole(snapshot, *given, **named)
+            others.append(commit_amendment(filled, original))
+        return original(snapshot, *given, **named)
 
     monkeypatch.setattr(TableSnapshot, "commit", overtaken)
     lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
@@ -326,18 +338,18 @@ def test_a_replay_meanwhile_lets_the_lowering_begin_again(filled, monkeypatch):
     assert amendment(filled).floor == date(2026, 1, 1)
 
 
-def raised_by_hand(table, whole):
+def commit_amendment(table, original):
     entry = msgspec.structs.replace(amendment(table), commit_id=new_id(), previous=amendment(table).commit_id)
-    whole(table.snapshot(), [], identity=STREAM, amendment=entry)
+    original(table.snapshot(), [], identity=STREAM, amendment=entry)
     return entry.commit_id
 
 
-def test_a_lowering_whose_answer_is_lost_is_seen_as_landed(filled, monkeypatch):
+def test_lowering_the_floor_succeeds_if_the_response_is_lost(filled, monkeypatch):
     raise_floor(filled, date(2026, 1, 2))
-    whole = TableSnapshot.commit
+    original = TableSnapshot.commit
 
     def lost(snapshot, *given, **named):
-        whole(snapshot, *given, **named)
+        original(snapshot, *given, **named)
         raise OSError("connection reset")
 
     monkeypatch.setattr(TableSnapshot, "commit", lost)
@@ -345,7 +357,7 @@ def test_a_lowering_whose_answer_is_lost_is_seen_as_landed(filled, monkeypatch):
     assert amendment(filled).floor == date(2026, 1, 1)
 
 
-def test_a_lowering_gives_up_after_bounded_tries(filled, monkeypatch):
+def test_lowering_the_floor_fails_after_a_bounded_number_of_tries(filled, monkeypatch):
     raise_floor(filled, date(2026, 1, 2))
 
     def refused(*_, **__):

@@ -1,4 +1,4 @@
-"""A restored or overwritten table is noticed by whoever would go on from its positions."""
+"""Rewritten tables: runs, attempts and maintenance detect that a table was restored or overwritten."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import NOON, STREAM, Attempt, described, freeze_all, rows_by_shard, shards, standing
+from support.attempts import (
+    NOON,
+    STREAM,
+    Attempt,
+    current_positions,
+    current_summary,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
 
 
 @pytest.fixture
 def filled(table):
-    """The test's table, with two commits of rows of a shard."""
+    """The table with two commits of rows of a shard."""
     freeze_all(table, shards("a"))
     for _ in range(2):
-        Attempt(table, standing(table), {"a": 3}).commit()
+        Attempt(table, current_positions(table), {"a": 3}).commit()
     return table
 
 
@@ -34,7 +43,7 @@ def delta(table):
 
 
 def examine(table):
-    """What a run does before it reads."""
+    """Check the table as a run does before it reads."""
     table = PositionedTable(table.uri)
     snapshot = table.snapshot()
     positions = snapshot.positions(STREAM)
@@ -59,7 +68,7 @@ def overwrite(table):
 
 
 @pytest.mark.parametrize("rewrite", [restore, overwrite])
-def test_a_run_that_would_read_is_refused_with_the_version_and_the_way_out(filled, rewrite):
+def test_a_run_is_refused_with_the_version_and_the_commands_to_continue(filled, rewrite):
     rewrite(filled)
     with pytest.raises(TableRewritten) as caught:
         examine(filled)
@@ -69,8 +78,8 @@ def test_a_run_that_would_read_is_refused_with_the_version_and_the_way_out(fille
     assert "kinesis-assets adopt" in str(caught.value)
 
 
-def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
-    attempt = Attempt(filled, standing(filled), {"a": 3})
+def test_an_attempt_started_before_a_restore_commits_nothing(filled):
+    attempt = Attempt(filled, current_positions(filled), {"a": 3})
     restore(filled)
     before = rows_by_shard(filled)
     with pytest.raises(TableRewritten):
@@ -78,23 +87,23 @@ def test_an_attempt_that_began_before_a_restore_commits_nothing(filled):
     assert rows_by_shard(filled) == before == {"a": [1, 2, 3]}
 
 
-def test_a_restore_between_a_try_and_its_commit_commits_nothing(filled, monkeypatch):
-    attempt = Attempt(filled, standing(filled), {"a": 3})
+def test_an_attempt_commits_nothing_if_the_table_is_restored_during_its_commit(filled, monkeypatch):
+    attempt = Attempt(filled, current_positions(filled), {"a": 3})
     commit = TableSnapshot.commit
 
-    def late(snapshot, files, **rest):
+    def restore_first(snapshot, files, **rest):
         restore(filled)
         commit(snapshot, files, **rest)
 
-    monkeypatch.setattr(TableSnapshot, "commit", late)
+    monkeypatch.setattr(TableSnapshot, "commit", restore_first)
     with pytest.raises(TableRewritten):
         attempt.commit()
     assert rows_by_shard(filled) == {"a": [1, 2, 3]}
 
 
-def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(filled):
-    """Whoever committed did not see it: between its look at the log and its commit, if Delta let it."""
-    stale = standing(filled)
+def test_a_rewrite_below_a_commit_is_detected_by_the_next_run(filled):
+    """The commit missed the rewrite because it landed after the commit had read the log."""
+    stale = current_positions(filled)
     restore(filled)
     snapshot = filled.snapshot()
     following = msgspec.structs.replace(
@@ -105,9 +114,9 @@ def test_a_rewrite_that_a_commit_was_put_on_top_of_is_found_by_the_next_run(fill
         examine(filled)
 
 
-def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(filled):
+def test_positions_of_an_older_format_are_checked_from_their_own_commit(filled):
     restore(filled)
-    stale = standing(filled)
+    stale = current_positions(filled)
     older = msgspec.structs.replace(
         stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=None
     )
@@ -118,22 +127,22 @@ def test_positions_of_an_older_format_are_examined_from_their_own_commit_on(fill
         examine(filled)
 
 
-def test_what_was_accepted_is_gone_on_from_until_the_next_restore(filled):
+def test_an_accepted_rewrite_is_valid_until_the_next_restore(filled):
     restore(filled)
     accept(filled)
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     restore(filled)
     with pytest.raises(TableRewritten):
         examine(filled)
 
 
-def test_what_else_changes_a_table_is_no_rewrite(filled):
+def test_other_changes_of_a_table_are_not_rewrites(filled):
     write_deltalake(filled.uri, delta(filled).to_pyarrow_table().slice(0, 1), mode="append")
     delta(filled).delete("sequence_number = '1'")
     delta(filled).optimize.compact()
     delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
-    list(maintain(filled, described(), retention_days=36500))
+    list(maintain(filled, current_summary(), retention_days=36500))
     examine(filled)
 
 
@@ -142,17 +151,17 @@ def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
     restore(filled)
     version = delta(filled).version()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, described(), retention_days=1, dry_run=dry_run))
+        list(maintain(filled, current_summary(), retention_days=1, dry_run=dry_run))
     assert delta(filled).version() == version
     accept(filled)
-    list(maintain(filled, described(), dry_run=dry_run))
+    list(maintain(filled, current_summary(), dry_run=dry_run))
 
 
-# Entries that another engine has deleted from the log
+# Log entries deleted by another engine
 
 
 def delete_entries(table):
-    """Leave the log's newest entry, which is another engine's change of a property, and a checkpoint."""
+    """Delete the log except a checkpoint and a newest entry, in which another engine sets a property."""
     properties = {"delta.appendOnly": "false"}
     delta(table).alter.set_table_properties(properties)
     delta(table).create_checkpoint()
@@ -161,7 +170,7 @@ def delete_entries(table):
 
 
 def change(table, **fields):
-    """Record a change behind the positions."""
+    """Commit an amendment."""
     snapshot = table.snapshot()
     entry = amendment_file.next_amendment(
         snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, **fields
@@ -169,7 +178,7 @@ def change(table, **fields):
     snapshot.commit([], identity=STREAM, amendment=entry)
 
 
-def test_entries_that_the_log_no_longer_has_are_passed_over_while_the_newest_rows_are_there(filled):
+def test_deleted_log_entries_are_ignored_if_the_newest_rows_exist(filled):
     delete_entries(filled)
     examine(filled)
     delta(filled).optimize.compact()
@@ -178,40 +187,40 @@ def test_entries_that_the_log_no_longer_has_are_passed_over_while_the_newest_row
 
 
 @pytest.mark.parametrize("back", [1, 2])
-def test_a_restore_whose_entry_was_deleted_is_found_by_the_missing_rows(filled, back):
+def test_a_restore_whose_log_entry_was_deleted_is_detected_by_the_missing_rows(filled, back):
     restore(filled, back)
     restored = delta(filled).version()
     delete_entries(filled)
     with pytest.raises(TableRewritten, match=f"version {restored} .or one before it, whose entry the log"):
         examine(filled)
     with pytest.raises(TableRewritten):
-        Attempt(filled, standing(filled), {"a": 3}).commit()
+        Attempt(filled, current_positions(filled), {"a": 3}).commit()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, described()))
+        list(maintain(filled, current_summary()))
 
 
-def test_it_is_found_behind_commits_without_rows(filled):
+def test_a_restore_is_detected_behind_commits_without_rows(filled):
     before = delta(filled).version() - 1
     for _ in range(3):
-        Attempt(filled, standing(filled), {"a": 0}).commit()
+        Attempt(filled, current_positions(filled), {"a": 0}).commit()
     delta(filled).restore(before)
     delete_entries(filled)
     with pytest.raises(TableRewritten):
         examine(filled)
 
 
-def test_once_accepted_it_is_gone_on_from(filled):
+def test_runs_continue_after_such_a_restore_is_accepted(filled):
     restore(filled)
     delete_entries(filled)
     accept(filled)
     examine(filled)
     delete_entries(filled)
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     examine(filled)
 
 
-def test_rows_that_a_seek_has_removed_are_not_missed(filled):
+def test_rows_deleted_by_a_seek_are_not_reported_as_missing(filled):
     delta(filled).delete("sequence_number >= '4'")
     change(filled, rewound=("a",))
     delete_entries(filled)
@@ -219,12 +228,12 @@ def test_rows_that_a_seek_has_removed_are_not_missed(filled):
 
 
 @pytest.mark.parametrize(("days", "lowered"), [(0, True), (1, True), (1, False)])
-def test_rows_that_have_expired_are_not_missed(table, days, lowered):
+def test_expired_rows_are_not_reported_as_missing(table, days, lowered):
     arrived = datetime.fromtimestamp(NOON, UTC)
     freeze_all(table, shards("a"))
     floor = arrived.date() + timedelta(days=days)
     change(table, floor=floor)
-    attempt = Attempt(table, standing(table), {"a": 3})
+    attempt = Attempt(table, current_positions(table), {"a": 3})
     attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=arrived)
     attempt.commit()
     delta(table).delete()
@@ -239,7 +248,7 @@ def test_rows_that_have_expired_are_not_missed(table, days, lowered):
 
 
 @pytest.mark.parametrize("first", ["1", "4"])
-def test_files_without_statistics_may_have_the_rows(filled, first):
+def test_rows_may_be_in_files_without_statistics(filled, first):
     rows = delta(filled).to_pyarrow_table(filters=[("sequence_number", ">=", first)])
     delta(filled).delete(f"sequence_number >= '{first}'")
     write_deltalake(filled.uri, rows, mode="append")
@@ -252,7 +261,7 @@ def test_files_without_statistics_may_have_the_rows(filled, first):
     examine(filled)
 
 
-def test_a_plan_and_its_commit_read_each_entry_of_the_log_once(filled, monkeypatch):
+def test_a_plan_and_its_commit_read_each_log_entry_once(filled, monkeypatch):
     read = []
     entry = filled.rewrites._entry
     monkeypatch.setattr(filled.rewrites, "_entry", lambda version: read.append(version) or entry(version))
@@ -278,17 +287,17 @@ def test_a_plan_and_its_commit_read_each_entry_of_the_log_once(filled, monkeypat
     ],
     ids=str,
 )
-def test_what_another_writer_says_of_its_commit_refuses_no_run(filled, written):
+def test_unexpected_commit_info_of_another_writer_does_not_fail_a_run(filled, written):
     log = Path(filled.uri, "_delta_log", f"{delta(filled).version() + 1:020}.json")
     log.write_bytes(msgspec.json.encode({"commitInfo": written}) + b"\n\n")
     examine(filled)
-    Attempt(filled, standing(filled), {"a": 3}).commit()
+    Attempt(filled, current_positions(filled), {"a": 3}).commit()
     assert rows_by_shard(filled) == {"a": [*range(1, 10)]}
     snapshot = filled.snapshot()
-    assert snapshot.version_of(standing(filled).commit_id) == snapshot.version
+    assert snapshot.version_of(current_positions(filled).commit_id) == snapshot.version
 
 
-def test_a_table_without_statistics_may_have_the_rows(filled):
+def test_rows_may_be_in_a_table_without_statistics(filled):
     rows = delta(filled).to_pyarrow_table()
     columns = {"delta.dataSkippingStatsColumns": "stream"}
     delta(filled).alter.set_table_properties(columns)

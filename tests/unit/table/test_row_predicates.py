@@ -1,4 +1,4 @@
-"""Which rows come after a position: as delta-rs finds them, and as integers say."""
+"""The predicate for rows after a position, applied by delta-rs and compared with integers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ROWS = [(str(number), sub) for number in (1, 8, 9, 10, 11, 90, 99, 100, 101, 100
 
 @pytest.fixture
 def rows(tmp_path):
-    """Rows of numbers of different lengths, in a shard whose name means something to SQL, and in another."""
-    place = str(tmp_path / "rows")
+    """Rows of a shard whose name needs SQL quoting, and of another, with numbers of various lengths."""
+    uri = str(tmp_path / "rows")
     columns = {
         "stream": ["s"] * (len(ROWS) + 2),
         "shard_id": [SHARD] * len(ROWS) + ["other", "other"],
         "sequence_number": [number for number, _ in ROWS] + ["9", "1000"],
         "sub_sequence_number": [sub for _, sub in ROWS] + [0, 0],
     }
-    write_deltalake(place, pa.table(columns))
-    return DeltaTable(place)
+    write_deltalake(uri, pa.table(columns))
+    return DeltaTable(uri)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def rows(tmp_path):
         "AFTER:1:7",
     ],
 )
-def test_exactly_the_rows_after_a_position_are_taken_out(rows, position):
+def test_the_predicate_deletes_exactly_the_rows_after_a_position(rows, position):
     kind, _, rest = position.partition(":")
     place = passed(Position.parse(f"{kind}_SEQUENCE_NUMBER:{rest}"))
     assert place is not None

@@ -1,4 +1,4 @@
-"""The columns that definitions show."""
+"""The columns in Dagster definitions."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 
 
-def test_definitions_show_the_columns_that_the_table_has():
+def test_columns_of_definitions_match_the_table_schema():
     assert list(COLUMNS) == [(field.name, str(field.type), field.nullable) for field in TABLE_SCHEMA]

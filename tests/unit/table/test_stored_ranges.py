@@ -1,4 +1,4 @@
-"""Facts about ranges as every released format of positions files and amendments stored them."""
+"""Statistics of ranges in every released format of positions files and amendments."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CHANGES = (
     b"oh8AtzlkOppue9BsHYltouO2CgA6E/KdWOjz9FDtwBIp8ZjJjZ67aoo1ZYA9"
     b'","check":2028604326}'
 )
-"""Format 6, with the changes since `WHOLE`: one range as numbers, and one as it is."""
+"""Format 6, with the changes since `WHOLE`: one range in columns, and one as an object."""
 
 AMENDMENT = b"""{
  "format": 2,
@@ -127,7 +127,7 @@ def test_the_ranges_of_a_file_with_all_shards_are_read(content):
 
 
 @pytest.mark.parametrize("form", [4, 5])
-def test_the_ranges_of_the_formats_in_between_are_read(form):
+def test_ranges_of_formats_4_and_5_are_read(form):
     older = msgspec.structs.replace(positions_file.decode(PLAIN), format=form)
     assert positions_file.decode(positions_file.encode(older)).added == {"a": FIRST_OF_A}
 
@@ -144,24 +144,24 @@ def test_the_ranges_of_an_amendment_are_read():
     assert amendments.decode(AMENDMENT).filled == {"a": FILLED}
 
 
-def test_a_file_with_all_shards_is_written_as_before():
+def test_the_content_of_a_file_with_all_shards_has_not_changed():
     positions = msgspec.structs.replace(positions_file.decode(PLAIN), format=FORMAT)
     assert msgspec.json.encode(positions) == PLAIN.replace(b'"format":3', b'"format":%d' % FORMAT)
     assert unpacked(positions_file.encode(positions)) == unpacked(WHOLE)
 
 
-def test_a_file_with_changes_is_written_as_before():
+def test_the_content_of_a_file_with_changes_has_not_changed():
     base = positions_file.decode(WHOLE)
     stored = positions_file.read(CHANGES, {1: base}.__getitem__)
     assert unpacked(positions_file.encode_changes(stored, base)) == unpacked(CHANGES)
 
 
-def test_an_amendment_is_written_as_before():
+def test_the_content_of_an_amendment_has_not_changed():
     assert amendments.encode(amendments.decode(AMENDMENT)) == AMENDMENT
 
 
 def unpacked(content: bytes) -> tuple[dict[str, object], bytes]:
-    """The document of a positions file, and what is compressed in it."""
+    """The document of a positions file without its compressed part, and that part decompressed."""
     document = msgspec.json.decode(content)
     compressed = msgspec.convert(document.pop("shards"), bytes, strict=False)
     return document, pa.decompress(compressed, document["size"], codec="zstd", asbytes=True)
@@ -187,9 +187,9 @@ NO_ROWS = RANGE.replace(
     ],
     ids=[
         "no rows",
-        "numbers of no rows",
-        "fewer rows than none",
-        "rows without a number",
+        "sequence numbers without rows",
+        "a negative number of rows",
+        "rows without a first sequence number",
         "an unknown field",
     ],
 )

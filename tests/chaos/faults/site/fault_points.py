@@ -1,8 +1,8 @@
-"""Named points before and after each step that touches the outside, and what happens at one of them.
+"""Named points before and after each call to the outside, and the fault that happens at one of them.
 
-The package knows nothing of them: its functions are wrapped by name when their module is loaded, in every
-process whose environment has `FAULT`. Each pass of a point is noted in a file; at the chosen one the fault
-happens, once in all processes together unless it is to happen always.
+The package does not know the points: its functions are wrapped by name when their module is loaded, in every
+process whose environment has `FAULT`. Each pass of a point is recorded in a file. At the chosen pass the
+fault happens: once in all processes together, unless it is to happen always.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DRIVER = {
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commit", "freeze"),
-    # The commit; the first plan's freezing goes the same way.
+    # The commit, which includes the freeze of the first plan.
     "commit": ("kinesis_assets.ingest.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
@@ -64,9 +64,9 @@ DAGSTER = {
 """What only a run of Dagster passes. Of the events, those that tell of shards."""
 
 OPERATIONS = {
-    # A rewind's rows, and those that the table's own retention takes out.
+    # The rows that a seek backwards or the table's retention deletes.
     "delete rows": ("kinesis_assets.table.table", "DeltaTable.delete"),
-    # Maintenance, in its order; it claims the table by a property before it compacts and before it vacuums.
+    # Maintenance, in order. It claims the table by a property before it compacts and before it vacuums.
     "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
     "compact": ("deltalake.table", "TableOptimizer.compact"),
     "vacuum": ("kinesis_assets.table.table", "DeltaTable.vacuum"),
@@ -82,16 +82,16 @@ MOMENTS = ("before", "after")
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens where.
+    """A fault at a point.
 
     Attributes:
-        folder: Where passes are noted.
-        point: A name in `POINTS`; none for no fault.
-        moment: Before or after it.
-        nth: Which pass of the process, from 1.
-        action: `kill`, `kill JVM`, `stop`, or the name of an error number, as `ENOSPC`.
-        always: At each pass from that one on, not once.
-        since: Passes count from when a file of this name is in the folder; none for from the beginning.
+        folder: The folder in which passes are recorded.
+        point: A name in `POINTS`, or empty for no fault.
+        moment: Before or after the point.
+        nth: The pass of the process, from 1.
+        action: `kill`, `kill JVM`, `stop`, or the name of an error number such as `ENOSPC`.
+        always: Whether the fault happens at each pass from that one on.
+        since: Passes count once a file of this name is in the folder; empty to count from the beginning.
     """
 
     folder: str
@@ -106,26 +106,26 @@ class Fault:
         return f"{self.action} {self.moment} {self.point} {self.nth}"
 
     def environment(self) -> dict[str, str]:
-        """What a process and its children need in their environment."""
+        """The environment variables for a process and its children."""
         here = Path(__file__).parent
-        # The package too: a run of a copy of the project runs that copy's.
+        # The package too: a run in a copy of the project uses the package of that copy.
         path = [str(here), str(here.parents[2]), str(here.parents[3])]
         return {ENVIRONMENT: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join(path)}
 
     @property
     def passed(self) -> list[tuple[int, str, str]]:
-        """Process id, moment and point of each pass so far."""
+        """The process id, moment and point of each pass so far."""
         notes = self._notes.read_text().splitlines() if self._notes.exists() else []
         return [(int(pid), moment, point) for pid, moment, point in (line.split(" ", 2) for line in notes)]
 
     @property
     def happened(self) -> bool:
-        """Whether it did."""
+        """Whether the fault has happened."""
         return self._claim.exists()
 
     @property
     def is_due(self) -> bool:
-        """Whether passes count by now."""
+        """Whether passes count yet."""
         return not self.since or Path(self.folder, self.since).exists()
 
     @property
@@ -137,13 +137,13 @@ class Fault:
         return Path(self.folder, "happened")
 
     def note(self, moment: str, point: str) -> None:
-        """Write a pass down, whole even if others do so too."""
+        """Record a pass atomically, because other processes do so too."""
         file = os.open(self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(file, f"{os.getpid()} {moment} {point}\n".encode())
         os.close(file)
 
     def happen(self) -> None:
-        """Let it happen, if it has not yet."""
+        """Make the fault happen if it has not happened yet."""
         try:
             self._claim.touch(exist_ok=self.always)
         except FileExistsError:
@@ -160,7 +160,7 @@ class Fault:
 
 
 class _Points:
-    """The points of this process."""
+    """Wraps the points of this process."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
@@ -206,7 +206,7 @@ class _Points:
 
 
 class _Finder(MetaPathFinder):
-    """Wraps what is in a module as soon as it is loaded."""
+    """Wraps the points of a module as soon as it is loaded."""
 
     def __init__(self, points: _Points) -> None:
         self._points = points
@@ -231,7 +231,7 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Wrap what will be loaded in this process, if its environment has a fault."""
+    """Wrap the points of this process if its environment has a fault."""
     if ENVIRONMENT in os.environ:
         fault = Fault(**json.loads(os.environ[ENVIRONMENT]))
         sys.meta_path.insert(0, _Finder(_Points(fault)))
@@ -243,13 +243,13 @@ def _tells_of_a_shard(entry: Any) -> bool:
 
 
 def _jvm() -> int:
-    """Spark's, seen from its driver (whose child it is) or from a Python worker (of which it is above)."""
+    """Return the process of Spark's JVM: a child of the driver, or an ancestor of a Python worker."""
     parents, names = {}, {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             text = (process / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the process has ended
         name, _, rest = text.partition("(")[2].rpartition(")")
         parents[int(process.name)], names[int(process.name)] = int(rest.split()[1]), name
     pid = os.getpid()

@@ -1,4 +1,4 @@
-"""Python imports this by itself in every process with this folder on its PYTHONPATH: Spark's workers too."""
+"""Python imports this in every process with this folder on its PYTHONPATH, Spark's workers included."""
 
 import fault_points
 

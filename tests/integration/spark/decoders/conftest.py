@@ -1,4 +1,4 @@
-"""Fixtures of the decoders' tests: raw rows, and records decoded with and without Spark."""
+"""Fixtures of the decoders' tests: raw rows, decoded with and without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARRIVAL = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 @pytest.fixture
 def raw_table() -> Callable[..., pa.Table]:
-    """Rows as the raw table holds them, from their data and errors."""
+    """Builds rows of the raw table from data and errors."""
 
     def raw_table(data: Sequence[bytes], errors: Sequence[str | None] | None = None) -> pa.Table:
         columns: dict[str, list[Any]] = {
@@ -44,13 +44,13 @@ def raw_table() -> Callable[..., pa.Table]:
 
 @pytest.fixture
 def raw(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., DataFrame]:
-    """The same as a DataFrame."""
+    """Builds a DataFrame of such rows."""
     return lambda *told: spark.createDataFrame(raw_table(*told))
 
 
 @pytest.fixture
 def decoded(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., list[dict[str, Any]]]:
-    """Rows decoded as a task would, in this process: `decoded([data, ...], *decoders)`."""
+    """Decodes rows in this process as a task does: `decoded([data, ...], *decoders)`."""
     del spark  # DDL is parsed by Spark
 
     def decoded(data: Sequence[bytes], *decoders: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A job on Spark Connect: what a chain of decoders makes of four records, as one line of JSON."""
+"""A job on Spark Connect, which decodes four records and prints the rows as one line of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gzip and zstd: all of the bytes, bounded, or the reason why not."""
+"""Gzip and zstd records are decompressed completely and within a bound, or have an error."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_a_second_member_cut_anywhere_is_an_error(codec, compress):
 
 @FORMATS
 @pytest.mark.parametrize("garbage", [b"x", b"\0", b"\0" * 8, b"garbage that goes on"])
-def test_bytes_after_the_end_are_an_error(codec, compress, garbage):
+def test_trailing_bytes_are_an_error(codec, compress, garbage):
     with pytest.raises(Undecodable):
         decompress(compress(PLAIN) + garbage, codec, 10_000)
 
 
 @FORMATS
-def test_bytes_after_the_end_are_an_error_at_the_bound_too(codec, compress):
+def test_trailing_bytes_at_the_bound_are_an_error(codec, compress):
     with pytest.raises(Undecodable):
         decompress(compress(PLAIN) + b"garbage", codec, len(PLAIN))
 
@@ -71,7 +71,7 @@ def test_max_bytes_is_inclusive(codec, compress):
 @pytest.mark.parametrize(
     ("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=["gzip", "zstd"]
 )
-def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, compress):
+def test_a_decompression_bomb_is_an_error_and_is_never_in_memory(decoded, decoder, compress):
     bomb = compress(bytes(65 << 20))
     assert len(bomb) < 100_000
     before = pa.total_allocated_bytes()
@@ -83,13 +83,13 @@ def test_a_bomb_is_an_error_on_its_row_and_never_held_whole(decoded, decoder, co
 
 
 @FORMATS
-def test_no_bytes_are_an_error(codec, compress):
+def test_an_empty_record_is_an_error(codec, compress):
     assert decompress(compress(b""), codec, 1) == b""
     with pytest.raises(Undecodable, match="the compressed data is empty"):
         decompress(b"", codec, 1)
 
 
-def test_a_gzip_record_with_a_changed_bit_never_gives_other_bytes():
+def test_a_gzip_record_with_a_changed_bit_never_decodes_to_other_bytes():
     whole = gzip.compress(PLAIN, mtime=0)
     for bit in range(8 * len(whole)):
         changed = bytearray(whole)
@@ -98,7 +98,7 @@ def test_a_gzip_record_with_a_changed_bit_never_gives_other_bytes():
             assert decompress(bytes(changed), "gzip", 10_000) == PLAIN
 
 
-def test_gzip_takes_the_zlib_format_too():
+def test_gzip_accepts_the_zlib_format():
     assert decompress(zlib.compress(PLAIN), "gzip", 10_000) == PLAIN
 
 
@@ -108,6 +108,6 @@ def test_gzip_takes_the_zlib_format_too():
     data=st.binary(max_size=200),
     head=st.sampled_from([b"", b"\x1f\x8b\x08", b"\x78\x9c", b"\x28\xb5\x2f\xfd"]),
 )
-def test_any_other_bytes_are_bytes_or_an_error(codec, data, head):
+def test_random_bytes_are_decoded_or_an_error(codec, data, head):
     with suppress(Undecodable):
         assert isinstance(decompress(head + data, codec, 10_000), bytes)

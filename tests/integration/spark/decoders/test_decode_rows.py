@@ -1,4 +1,4 @@
-"""`decode`: rows in, the same rows out, with values or with reasons."""
+"""`decode` returns the same rows with values or with errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def zstd(data: bytes) -> bytes:
     return pa.Codec("zstd").compress(data, asbytes=True)
 
 
-def test_every_row_comes_once_with_its_columns_as_they_were(raw, raw_table):
+def test_every_row_is_returned_once_with_its_columns(raw, raw_table):
     data = [b'{"order_id": %d}' % number if number % 3 else b"\xffbad" for number in range(300)]
     errors = [None if number % 7 else "broken aggregate" for number in range(300)]
     given = raw_table(data, errors)
@@ -41,7 +41,7 @@ def test_every_row_comes_once_with_its_columns_as_they_were(raw, raw_table):
     } == {str(number) for number in range(300) if number % 3 == 0 or number % 7 == 0}
 
 
-def test_a_row_that_cannot_be_decoded_keeps_its_bytes_and_says_at_which_step_and_why(raw):
+def test_a_row_that_cannot_be_decoded_keeps_its_bytes_with_the_step_and_the_reason(raw):
     data = [gzip.compress(DOCUMENT), b"plain", gzip.compress(b'{"order_id": "1"}')]
     good, plain, text = raw(data).transform(decode(Gzip(), Json(ORDER))).collect()
     assert (good.value.order_id, good.value.amount, good.error) == (1, 2.5, None)
@@ -51,12 +51,12 @@ def test_a_row_that_cannot_be_decoded_keeps_its_bytes_and_says_at_which_step_and
     assert text.error == "json: Expected `int | null`, got `str` - at `$.order_id`"
 
 
-def test_a_row_that_came_with_an_error_keeps_it_and_is_not_decoded(raw):
+def test_a_row_with_an_error_is_not_decoded(raw):
     (row,) = raw([DOCUMENT], ["broken aggregate"]).transform(decode(Json(ORDER))).collect()
     assert (row.value, row.error, bytes(row.data)) == (None, "broken aggregate", DOCUMENT)
 
 
-def test_a_row_without_data_says_so(raw):
+def test_a_row_without_data_is_an_error(raw):
     no_data = raw([DOCUMENT]).selectExpr("cast(null as binary) as data", "error")
     (row,) = no_data.transform(decode(Json(ORDER))).collect()
     assert (row.value, row.error) == (None, "data is null")
@@ -80,7 +80,7 @@ def test_a_row_without_data_says_so(raw):
     ],
     ids=["gzip", "zstd-json", "gzip-zstd", "gzip-glue", "glue", "glue-zstd-json", "json-array", "json-long"],
 )
-def test_decoders_apply_one_after_the_other(raw, data, decoders, value):
+def test_decoders_are_applied_in_order(raw, data, decoders, value):
     (row,) = raw([data]).transform(decode(*decoders)).collect()
     got = row.value.asDict() if isinstance(value, dict) else row.value
     assert (got, row.error) == (value, None)
@@ -89,7 +89,7 @@ def test_decoders_apply_one_after_the_other(raw, data, decoders, value):
     )
 
 
-def test_the_value_has_the_type_that_was_asked_for(raw):
+def test_the_value_has_the_requested_type(raw):
     asked = StructType.fromDDL(
         "a boolean, b byte, c short, d int, e long, f float, g double, h string, i binary, j date, "
         "k timestamp, l timestamp_ntz, m decimal(10,2), n array<struct<x: int>>, o map<string, array<double>>"
@@ -99,13 +99,13 @@ def test_the_value_has_the_type_that_was_asked_for(raw):
     assert set(got.select("value.*").first()) == {None}
 
 
-def test_rows_go_to_arrow_where_a_required_field_is_missing(raw):
+def test_rows_are_converted_by_arrow_if_a_required_field_is_missing(raw):
     got = raw([b'{"order_id": 1}', b"{}"]).transform(decode(Json("order_id long not null"))).toArrow()
     assert got["value"].to_pylist() == [{"order_id": 1}, None]
     assert got["error"].to_pylist() == [None, "json: Object missing required field `order_id`"]
 
 
-def test_rows_are_decoded_where_spark_uses_large_arrow_types(raw, spark):
+def test_rows_are_decoded_with_large_arrow_types(raw, spark):
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
         (row,) = raw([zstd(DOCUMENT)]).transform(decode(Zstd())).collect()
@@ -114,22 +114,22 @@ def test_rows_are_decoded_where_spark_uses_large_arrow_types(raw, spark):
     assert bytes(row.value) == DOCUMENT
 
 
-def test_no_rows_give_no_rows(raw):
+def test_an_empty_batch_is_decoded(raw):
     assert raw([DOCUMENT]).where("false").transform(decode(Glue())).collect() == []
 
 
-def test_records_that_grow_are_handed_on_before_they_gather(raw_table):
+def test_large_decoded_records_are_returned_in_small_batches(raw_table):
     grown = 5 << 20
     (batch,) = raw_table([zstd(bytes(grown))] * 20).to_batches()
     done = list(_decoded_batches(iter([batch]), [Zstd()], pa.binary(), ["value"]))
     assert [row for part in done for row in part["sequence_number"].to_pylist()] == [
         str(n) for n in range(20)
     ]
-    assert [part.num_rows for part in done] == [4] * 5  # each with 16 MiB or more, and less than one more
+    assert [part.num_rows for part in done] == [4] * 5  # each has 16 MiB or more, by less than one record
     assert BATCH_BYTES == 16 << 20
 
 
-def test_a_reason_is_no_longer_than_a_reason_needs_to_be(decoded):
+def test_a_long_error_is_shortened(decoded):
     (row,) = decoded([b"{}"], Json(f"{'a' * 1000} long not null"))
     assert row["error"] == f"json: Object missing required field `{'a' * 1000}`"[:500]
 
@@ -145,7 +145,7 @@ def test_a_reason_is_no_longer_than_a_reason_needs_to_be(decoded):
         ),
     ],
 )
-def test_decoders_that_do_not_fit_together_are_refused_at_once(decoders, told):
+def test_incompatible_decoders_are_refused(decoders, told):
     with pytest.raises(InvalidInput, match=told):
         decode(*decoders)
 
@@ -159,7 +159,7 @@ def test_decoders_that_do_not_fit_together_are_refused_at_once(decoders, told):
         (lambda: Glue(schemas={}), "a type together with schemas"),
     ],
 )
-def test_a_decoder_that_cannot_be_meant_is_refused_at_once(make, told):
+def test_an_invalid_decoder_is_refused(make, told):
     with pytest.raises(InvalidInput, match=told):
         make()
 
@@ -180,7 +180,7 @@ def test_a_decoder_that_cannot_be_meant_is_refused_at_once(make, told):
     ],
     ids=str,
 )
-def test_a_type_or_schema_that_cannot_be_meant_is_refused_on_the_driver(raw, decoder, told):
+def test_an_invalid_type_or_schema_is_refused_on_the_driver(raw, decoder, told):
     rows = raw([])
     with pytest.raises(InvalidInput, match=told):
         rows.transform(decode(decoder))
@@ -195,13 +195,13 @@ def test_a_type_or_schema_that_cannot_be_meant_is_refused_on_the_driver(raw, dec
         (["data", "error", "1 as schema_id"], "already have a column schema_id"),
     ],
 )
-def test_rows_that_lack_a_column_or_have_one_of_the_new_ones_are_refused(raw, columns, told):
+def test_rows_without_a_required_column_or_with_a_new_one_are_refused(raw, columns, told):
     rows = raw([]).selectExpr(*columns)
     with pytest.raises(InvalidInput, match=told):
         rows.transform(decode(Glue()))
 
 
-def test_the_decoders_are_imported_without_what_few_of_them_need():
+def test_optional_dependencies_are_not_imported_with_the_decoders():
     heavy = "{'boto3', 'botocore', 'dagster', 'deltalake', 'fastavro'}"
     program = f"import sys, kinesis_assets.decoders; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -209,7 +209,7 @@ def test_the_decoders_are_imported_without_what_few_of_them_need():
 
 
 def test_decoders_work_on_spark_connect():
-    # In a process of its own: a process has one kind of session alone.
+    # In another process, because a process has only one kind of session.
     job = [sys.executable, str(Path(__file__).with_name("decode_on_connect.py"))]
     done = subprocess.run(job, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

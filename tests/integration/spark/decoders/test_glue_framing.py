@@ -1,4 +1,4 @@
-"""Glue Schema Registry framing: recognised, its schema id kept, its payload decoded by a local schema."""
+"""Records with the header of Glue Schema Registry are decoded by local schemas, and keep their schema id."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def glue(spark_type: str | DataType, definition: str, data_format: str = "AVRO")
 
 
 @pytest.mark.parametrize("framed", [plain, compressed])
-def test_an_avro_payload_is_decoded_by_the_schema_that_wrote_it(decoded, framed):
+def test_an_avro_payload_is_decoded_by_its_writers_schema(decoded, framed):
     (row,) = decoded([framed(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
     assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
 
@@ -59,7 +59,7 @@ def test_a_json_payload_is_decoded_by_the_given_type(decoded, framed):
 
 
 @pytest.mark.parametrize("framed", [plain, compressed])
-def test_without_schemas_the_payload_is_the_value(decoded, framed):
+def test_the_payload_is_the_value_without_schemas(decoded, framed):
     (row,) = decoded([framed(b"payload")], Glue())
     assert (row["value"], row["schema_id"], row["error"]) == (b"payload", SCHEMA_ID, None)
 
@@ -83,7 +83,7 @@ def test_a_payload_may_be_short(decoded, payload):
         (b"\x00\x00" + HEADER, "no header: the record starts with 00 00, not with 03 00 or 03 05"),
     ],
 )
-def test_a_record_without_the_header_has_no_schema_id_and_says_so(decoded, data, told):
+def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data, told):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, None)
     assert row["error"] == f"glue: {told}"
@@ -106,13 +106,13 @@ def test_a_record_without_the_header_has_no_schema_id_and_says_so(decoded, data,
         ),
     ],
 )
-def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_and_says_why(decoded, data, told):
+def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(decoded, data, told):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, SCHEMA_ID)
     assert row["error"].startswith(f"glue: {told}")
 
 
-def test_a_payload_bomb_is_an_error_on_its_row(decoded):
+def test_a_decompression_bomb_is_an_error(decoded):
     (row,) = decoded([compressed(bytes(10_001))], Glue(max_bytes=10_000))
     assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
     assert row["error"] == "glue: more than 10000 bytes uncompressed (max_bytes)"
@@ -120,7 +120,7 @@ def test_a_payload_bomb_is_an_error_on_its_row(decoded):
     assert row["value"] == bytes(10_000)
 
 
-def test_a_schema_version_that_is_not_given_is_an_error_on_its_rows(decoded):
+def test_a_missing_schema_version_is_an_error_on_its_rows(decoded):
     other = "00000000-0000-4000-8000-000000000000"
     schemas = {other: SchemaVersion("AVRO", ORDER_AVRO)}
     (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
@@ -128,7 +128,7 @@ def test_a_schema_version_that_is_not_given_is_an_error_on_its_rows(decoded):
     assert row["error"] == f"glue: schema version {SCHEMA_ID}: not found"
 
 
-def test_a_schema_version_may_be_given_in_capitals(decoded):
+def test_schema_version_ids_are_case_insensitive(decoded):
     schemas = {SCHEMA_ID.upper(): SchemaVersion("AVRO", ORDER_AVRO)}
     (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
     assert row["value"] == {"order_id": 7, "amount": 2.5}
@@ -228,7 +228,7 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
         ({"type": "map", "values": "long"}, {"x": 1}, "struct<x: string>", "got `int` - at `$.a.x`"),
     ],
 )
-def test_an_avro_value_that_does_not_fit_its_spark_type_says_what_and_where(
+def test_an_avro_value_that_does_not_fit_its_spark_type_is_an_error_with_its_path(
     decoded, schema, written, ddl, told
 ):
     record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
@@ -274,7 +274,7 @@ def test_a_recursive_schema_is_refused_before_its_data_can_exhaust_the_stack(dec
         decoded([], glue("a long", definition))
 
 
-def test_a_named_type_that_is_used_twice_is_no_recursion(decoded):
+def test_a_named_type_may_be_used_twice(decoded):
     money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
     record = {**NODE, "fields": [{"name": "a", "type": money}, {"name": "b", "type": "Money"}]}
     datum = avro(record, {"a": {"cents": 1}, "b": {"cents": 2}})
@@ -284,7 +284,7 @@ def test_a_named_type_that_is_used_twice_is_no_recursion(decoded):
 
 @settings(derandomize=True, max_examples=500)
 @given(datum=st.binary(max_size=60))
-def test_any_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
+def test_random_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
     schema = [
         {"name": "a", "type": ["null", logical("long", "timestamp-micros"), "string"]},
         {"name": "b", "type": logical("bytes", "decimal", precision=4, scale=2)},

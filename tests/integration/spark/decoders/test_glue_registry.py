@@ -1,4 +1,4 @@
-"""Schema versions from a registry on real HTTP (moto's, and stand-ins for one that is in trouble)."""
+"""Schema versions from a registry over HTTP: moto, and servers that return errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def moto(environment: None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The endpoint of a registry in a process of its own, and the process."""
+    """The endpoint and the process of a registry."""
     del environment
     with moto_endpoint() as moto:
         yield moto
@@ -41,7 +41,7 @@ def moto(environment: None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def register(moto: tuple[str, subprocess.Popen[bytes]]) -> Callable[..., str]:
-    """Registers a version of a schema; its id."""
+    """Registers a version of a schema, and returns its id."""
     glue = boto3.client("glue", endpoint_url=moto[0], config=Config(retries={"max_attempts": 9}))
     glue.create_registry(RegistryName="shop")
     schemas = set()
@@ -66,7 +66,7 @@ def register(moto: tuple[str, subprocess.Popen[bytes]]) -> Callable[..., str]:
 
 @pytest.fixture
 def answering() -> Iterator[Callable[[int, dict[str, Any]], str]]:
-    """A registry that gives one answer to every call; its endpoint."""
+    """Starts a registry with one response to every call, and returns its endpoint."""
     servers = []
 
     def answering(status: int, body: dict[str, Any]) -> str:
@@ -105,7 +105,7 @@ def avro(schema: object, value: object) -> bytes:
     return out.getvalue()
 
 
-def test_each_record_is_decoded_by_the_schema_version_that_wrote_it(raw, moto, register):
+def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
     first = register("orders", "AVRO", json.dumps(FIRST))
     second = register("orders", "AVRO", json.dumps(SECOND))
     document = register("documents", "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#"}')
@@ -139,9 +139,9 @@ def test_each_record_is_decoded_by_the_schema_version_that_wrote_it(raw, moto, r
     assert rows[5].error.startswith("glue: the record does not match its schema: EOFError")
 
 
-def test_the_registry_is_found_by_the_settings_of_the_sdk_on_the_driver(raw, moto, register, monkeypatch):
+def test_the_sdk_settings_of_the_driver_determine_the_registry(raw, moto, register, monkeypatch):
     schema_id = register("orders", "AVRO", json.dumps(FIRST))
-    # The workers of the session began before, and know nothing of this.
+    # The workers of the session started before, without these settings.
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto[0])
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
@@ -152,7 +152,7 @@ def test_the_registry_is_found_by_the_settings_of_the_sdk_on_the_driver(raw, mot
     assert (row.value.order_id, row.error) == (1, None)
 
 
-def test_a_schema_version_is_asked_for_once_a_process(moto, register):
+def test_a_schema_version_is_requested_once_per_process(moto, register):
     schema_id = register("orders", "AVRO", json.dumps(FIRST))
     registry = GlueRegistry(endpoint_url=moto[0]).resolved()
     assert registry.get(UNKNOWN) is None
@@ -163,7 +163,7 @@ def test_a_schema_version_is_asked_for_once_a_process(moto, register):
     assert registry.get(schema_id) is found
 
 
-def test_a_definition_that_is_no_schema_is_an_error_on_its_rows_alone(decoded, answering):
+def test_an_invalid_schema_is_an_error_on_its_rows_only(decoded, answering):
     endpoint = answering(200, {"DataFormat": "AVRO", "SchemaDefinition": '{"type": "record"}'})
     registry = GlueRegistry(endpoint_url=endpoint)
     (row,) = decoded([framed(UNKNOWN, b"")], Glue("order_id long", schemas=registry))
@@ -171,7 +171,7 @@ def test_a_definition_that_is_no_schema_is_an_error_on_its_rows_alone(decoded, a
     assert row["error"].startswith(f"glue: schema version {UNKNOWN}: its definition is not an Avro schema")
 
 
-def test_a_registry_that_refuses_fails_the_job_and_says_so(raw, answering):
+def test_a_registry_that_denies_access_fails_the_job(raw, answering):
     endpoint = answering(400, {"__type": "AccessDeniedException", "Message": "no permission"})
     decoded = raw([framed(UNKNOWN, b"")]).transform(
         decode(Glue("order_id long", schemas=GlueRegistry(endpoint_url=endpoint)))
@@ -182,19 +182,19 @@ def test_a_registry_that_refuses_fails_the_job_and_says_so(raw, answering):
 
 
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "InvalidInputException"])
-def test_an_answer_about_the_id_alone_is_no_failure_of_the_registry(answering, code):
+def test_an_unknown_schema_version_does_not_fail_the_job(answering, code):
     registry = GlueRegistry(endpoint_url=answering(400, {"__type": code, "Message": "no such version"}))
     assert registry.resolved().get(UNKNOWN) is None
 
 
 @pytest.mark.parametrize("body", [{}, {"DataFormat": "AVRO"}, {"SchemaDefinition": "{}"}], ids=str)
-def test_an_answer_that_lacks_what_it_must_contain_is_a_failure(answering, body):
+def test_an_incomplete_response_is_a_failure(answering, body):
     registry = GlueRegistry(endpoint_url=answering(200, body))
     with pytest.raises(RegistryCallFailed, match="GetSchemaVersion failed at http"):
         registry.resolved().get(UNKNOWN)
 
 
-def test_a_registry_that_cannot_be_reached_is_a_failure_of_the_package(monkeypatch):
+def test_an_unreachable_registry_is_a_failure(monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -211,7 +211,7 @@ def test_a_registry_that_cannot_be_reached_is_a_failure_of_the_package(monkeypat
     ],
     ids=str,
 )
-def test_a_registry_that_cannot_be_meant_is_refused_on_the_driver(monkeypatch, registry, told):
+def test_an_invalid_registry_is_refused_on_the_driver(monkeypatch, registry, told):
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(InvalidInput, match=f"cannot create a client of the Glue Schema Registry: .*{told}"):

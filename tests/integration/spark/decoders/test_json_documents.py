@@ -1,4 +1,4 @@
-"""JSON by a given type: a value of exactly that type, or what does not fit and where."""
+"""JSON is decoded to exactly the given type, or has an error with the path of what does not fit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from kinesis_assets.decoders.json_documents import json_reader
         ("a long not null", '{"a": 1}', {"a": 1}),
     ],
 )
-def test_a_document_that_fits_gives_its_value(decoded, ddl, document, value):
+def test_a_document_that_fits_is_decoded(decoded, ddl, document, value):
     (row,) = decoded([document.encode()], Json(ddl))
     assert (row["value"], row["error"]) == (value, None)
 
@@ -126,7 +126,7 @@ def test_a_document_that_fits_gives_its_value(decoded, ddl, document, value):
     ],
     ids=lambda each: repr(each[:30]) if isinstance(each, bytes) else None,
 )
-def test_a_document_that_does_not_fit_says_what_and_where(decoded, ddl, document, told):
+def test_a_document_that_does_not_fit_is_an_error_with_its_path(decoded, ddl, document, told):
     (row,) = decoded([document], Json(ddl))
     assert (row["data"], row["value"]) == (document, None)
     assert row["error"].startswith("json: ")
@@ -138,7 +138,7 @@ def test_a_document_that_does_not_fit_says_what_and_where(decoded, ddl, document
     number=st.decimals(allow_nan=False, allow_infinity=False) | st.decimals("-1e9", "1e9", places=3),
     scale=st.integers(0, 10),
 )
-def test_any_number_is_exactly_that_decimal_or_an_error(number, scale):
+def test_any_number_is_an_exact_decimal_or_an_error(number, scale):
     held = pa.decimal128(10, scale)
     try:
         value = json_reader(DecimalType(10, scale))(str(number).encode())
@@ -159,7 +159,7 @@ OBJECTS = st.fixed_dictionaries({}, optional={"a": ANY_JSON, "b": ANY_JSON, "c":
 
 @settings(derandomize=True, max_examples=300)
 @given(document=OBJECTS)
-def test_any_document_gives_exactly_its_own_values_or_an_error(document):
+def test_any_document_is_decoded_exactly_or_an_error(document):
     read = json_reader(StructType().add("a", LongType()).add("b", StringType()).add("c", DoubleType()))
     a, b, c = (document.get(name) for name in "abc")
     fits = a is None or (type(a) is int and -(1 << 63) <= a < 1 << 63)
@@ -177,10 +177,10 @@ def test_any_document_gives_exactly_its_own_values_or_an_error(document):
 @given(
     document=st.binary(max_size=50) | st.text('{}[]":,abc0123456789.eE-+\\ud ', max_size=50).map(str.encode)
 )
-def test_any_bytes_are_a_value_or_an_error(document):
+def test_random_bytes_are_a_value_or_an_error(document):
     try:
         value = json_reader(StructType().add("a", LongType()))(document)
     except Undecodable:
         return
     assert value.keys() <= {"a"}
-    json.loads(document)  # what another parser takes too
+    json.loads(document)  # what another parser accepts too

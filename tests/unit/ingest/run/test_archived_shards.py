@@ -1,4 +1,4 @@
-"""Runs of a stream whose older shards are in the archive."""
+"""Runs of a stream whose older shards are archived."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kinesis_assets.table.positions_chain import ChainPolicy
 
 
 @pytest.fixture
-def aged(bench):
-    """A stream that no longer lists its first shard, which is in the archive; and that shard."""
+def with_archive(bench):
+    """Create a stream whose first shard has expired and is archived. Return the bench and that shard."""
     bench.set_table_policy(chain=ChainPolicy(max_files=0, min_archived=1))
     (parent,) = bench.create()
     bench.put(1)
@@ -27,31 +27,31 @@ def aged(bench):
     return bench, parent
 
 
-def test_a_child_is_read_on_after_its_parent_went_to_the_archive(aged):
-    bench, _ = aged
+def test_a_child_is_read_after_its_parent_was_archived(with_archive):
+    bench, _ = with_archive
     bench.put(5)
     assert bench.run().errors == {}
     assert bench.items == [1, 2, 3, 4, 5]
 
 
-def test_a_shard_in_the_archive_that_is_asked_for_is_finished_and_costs_no_call(aged, faults):
-    bench, parent = aged
+def test_a_requested_archived_shard_is_finished_without_a_call(with_archive, faults):
+    bench, parent = with_archive
     faults.calls.clear()
     result = bench.run([parent])
     assert (result.errors, result.outcomes[parent].state) == ({}, ShardState.FINISHED)
     assert "GetRecords" not in {call.operation for call in faults.calls}
 
 
-def test_the_sensor_sees_no_shard_of_the_archive_but_who_asks_for_one_does(aged):
-    bench, parent = aged
+def test_current_shards_include_an_archived_shard_only_if_it_is_requested(with_archive):
+    bench, parent = with_archive
     listing = bench.client.listing()
     assert parent not in current_shards(listing, bench.table)
     assert current_shards(listing, bench.table, asked=[parent])[parent].finished
 
 
-def test_a_tick_of_the_sensor_reads_nothing_of_the_archive(aged):
-    bench, _ = aged
+def test_a_sensor_tick_does_not_read_the_archive(with_archive):
+    bench, _ = with_archive
     listing = bench.client.listing()
     fresh = bench.table.reopened()
     current_shards(listing, fresh)
-    assert fresh.chain.files_read == 1  # the positions, which are a base
+    assert fresh.chain.files_read == 1  # the base file of the positions

@@ -1,4 +1,4 @@
-"""What a run asks for and makes, as counts that no machine changes. Each guards against its growth."""
+"""The numbers of calls, files, commits and bytes of a run, which are the same on every machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis
 from support.fixtures.stream import boto3_of, settings_of
 
-OF_A_RUN = {"DescribeStreamSummary": 2, "ListShards": 1}
+CALLS_PER_RUN = {"DescribeStreamSummary": 2, "ListShards": 1}
 
 
 def calls(bench, faults):
-    """How many calls a run makes, by operation."""
+    """Run once, and return the number of calls by operation."""
     shard_ids = bench.shard_ids
     faults.clear()
     bench.run(shard_ids)
@@ -24,19 +24,19 @@ def calls(bench, faults):
 
 
 def put(bench, records, data):
-    """Put so many records into every shard."""
+    """Put a number of records into every shard."""
     for shard_id in bench.shard_ids:
         bench.put(*[data] * records, shard_id=shard_id)
 
 
 @pytest.mark.parametrize("shards", [4, 32])
-def test_an_idle_shard_costs_two_calls(bench, faults, shards):
+def test_an_idle_shard_takes_two_calls(bench, faults, shards):
     bench.create(shards)
-    bench.run()  # freezes the stream's start
-    assert calls(bench, faults) == OF_A_RUN | {"GetShardIterator": shards, "GetRecords": shards}
+    bench.run()  # stores the start positions
+    assert calls(bench, faults) == CALLS_PER_RUN | {"GetShardIterator": shards, "GetRecords": shards}
 
 
-def test_a_run_that_finds_nothing_commits_nothing(bench):
+def test_a_run_without_new_records_commits_nothing(bench):
     bench.create(2)
     bench.run()
     version = bench.version
@@ -44,7 +44,7 @@ def test_a_run_that_finds_nothing_commits_nothing(bench):
     assert bench.version == version
 
 
-def test_a_backlog_costs_a_call_for_each_page(bench, faults):
+def test_a_backlog_takes_one_call_per_page(bench, faults):
     bench.create(1)
     put(bench, 25_000, b"data")
     made = calls(bench, faults)
@@ -52,7 +52,7 @@ def test_a_backlog_costs_a_call_for_each_page(bench, faults):
 
 
 @pytest.mark.parametrize("shards", [4, 32])
-def test_one_task_makes_one_file_and_a_run_one_commit(bench, shards):
+def test_a_run_with_one_task_writes_one_file_in_one_commit(bench, shards):
     bench.create(shards)
     bench.run()
     version = bench.version
@@ -67,37 +67,37 @@ def test_a_run_opens_the_table_twice(bench, monkeypatch):
     bench.run()
     put(bench, 10, b"data")
     opened = []
-    look = PositionedTable.snapshot
+    real = PositionedTable.snapshot
 
     def snapshot(table):
         opened.append(table)
-        return look(table)
+        return real(table)
 
     monkeypatch.setattr(PositionedTable, "snapshot", snapshot)
     bench.run()
-    assert len(opened) == 2  # for its plan, and for its commit
+    assert len(opened) == 2  # for the plan and for the commit
 
 
-def test_a_byte_that_lands_costs_less_than_two_on_the_wire(bench):
-    answered = []
+def test_the_response_bytes_are_less_than_twice_the_landed_bytes(bench):
+    response_sizes = []
 
-    def counting(app):
+    def counting_app(app):
         async def counted(scope, receive, send):
             async def count(message):
-                answered.append(len(message.get("body", b"")))
+                response_sizes.append(len(message.get("body", b"")))
                 await send(message)
 
             await app(scope, receive, count)
 
         return counted
 
-    with LocalKinesis(wrap=counting) as local:
+    with LocalKinesis(wrap=counting_app) as local:
         bench = replace(bench, kinesis=boto3_of(local), settings=settings_of(local))
         bench.create(1)
         put(bench, 5_000, bytes(1_000))
         shard_ids = bench.shard_ids
-        answered.clear()
+        response_sizes.clear()
         result = bench.run(shard_ids)
     landed = sum(outcome.stats.bytes for outcome in result.outcomes.values())
     assert landed == 5_000_000
-    assert sum(answered) / landed < 1.55  # base64 alone takes 1.33
+    assert sum(response_sizes) / landed < 1.55  # Base64 alone accounts for 1.33

@@ -1,4 +1,4 @@
-"""Clocks that disagree: all that a run concludes from time, it concludes from the service's."""
+"""Clock skew: every decision of a run about time uses the clock of the service."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ TWO_HOURS = 7200
 
 @pytest.fixture
 def driver(bench: Bench) -> Callable[[float], None]:
-    """Puts the driver's clock off by so many seconds."""
+    """Shift the clock of the driver by a number of seconds."""
     clock = ShiftedClock()
     bench.set_table_policy(clock=clock)
 
-    def off_by(seconds: float) -> None:
+    def shift(seconds: float) -> None:
         clock.offset = seconds
 
-    return off_by
+    return shift
 
 
 @pytest.fixture
 def skewed(bench: Any, clocked: Any, tmp_path: Path) -> Callable[[float], Any]:
-    """A bench of its own on an endpoint whose clock is off from this machine's by so many seconds."""
+    """Create a separate bench on an endpoint whose clock is shifted by a number of seconds."""
 
-    def off_by(seconds: float) -> Any:
+    def shift(seconds: float) -> Any:
         clocked.clock.seconds += seconds
         return replace(
             bench,
@@ -50,16 +50,16 @@ def skewed(bench: Any, clocked: Any, tmp_path: Path) -> Callable[[float], Any]:
             table=PositionedTable(str(tmp_path / "skewed"), WRITING),
         )
 
-    return off_by
+    return shift
 
 
-def story(bench):
-    """Records before and after a start, a bound, a split, a merge, an idle day, an edge that is not met.
+def run_scenario(bench):
+    """Run with records around a start, a limit, a split, a merge, an idle day and the end of the retention.
 
-    Returns what is in the table after each run, and where each shard is then: the item that it is after.
+    Returns the table after each run, with the position of each shard given by the last item that it covers.
     """
     items: dict[str | None, int | None] = {None: None}
-    told = []
+    outcomes_by_run = []
 
     def put(*numbers, part=0.0):
         items.update(zip(bench.put(*numbers, part=part), numbers, strict=True))
@@ -67,7 +67,7 @@ def story(bench):
     def run(**rest):
         result = bench.run(**rest)
         shards = bench.positions.shards.values()
-        told.append(
+        outcomes_by_run.append(
             (
                 bench.items,
                 [outcome.state for outcome in result.outcomes.values()],
@@ -97,26 +97,26 @@ def story(bench):
     bench.later(hours=23, minutes=59)
     put(8)
     run()
-    return told
+    return outcomes_by_run
 
 
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
-def test_a_service_whose_clock_is_two_hours_off_changes_nothing(bench, skewed, seconds):
-    told = story(skewed(seconds))
-    assert told[-1][0] == [2, 3, 4, 5, 6, 7, 8]
-    assert all(errors == {} for *_, errors in told)
-    assert told == story(bench)
+def test_a_service_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, seconds):
+    outcomes_by_run = run_scenario(skewed(seconds))
+    assert outcomes_by_run[-1][0] == [2, 3, 4, 5, 6, 7, 8]
+    assert all(errors == {} for *_, errors in outcomes_by_run)
+    assert outcomes_by_run == run_scenario(bench)
 
 
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
-def test_a_driver_whose_clock_is_two_hours_off_changes_nothing(bench, skewed, driver, seconds):
+def test_a_driver_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, driver, seconds):
     driver(seconds)
-    told = story(bench)
+    outcomes_by_run = run_scenario(bench)
     driver(0)
-    assert told == story(skewed(0))
+    assert outcomes_by_run == run_scenario(skewed(0))
 
 
-def test_latest_is_the_services_present(skewed):
+def test_latest_is_the_current_time_of_the_service(skewed):
     bench = skewed(-TWO_HOURS)
     (shard,) = bench.create()
     bench.plan(start="LATEST")
@@ -127,18 +127,18 @@ def test_latest_is_the_services_present(skewed):
 
 
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
-def test_whether_a_start_is_in_the_past_is_the_services_to_say(skewed, seconds):
+def test_a_start_time_is_validated_against_the_clock_of_the_service(skewed, seconds):
     bench = skewed(seconds)
     bench.create()
-    an_hour_off = bench.now + timedelta(hours=1)
+    in_an_hour = bench.now + timedelta(hours=1)
     with pytest.raises(InvalidInput, match="not in the past"):
-        bench.plan(start=f"AT_TIMESTAMP:{an_hour_off.isoformat()}")
+        bench.plan(start=f"AT_TIMESTAMP:{in_an_hour.isoformat()}")
     an_hour_ago = bench.now - timedelta(hours=1)
     bench.plan(start=f"AT_TIMESTAMP:{an_hour_ago.isoformat()}")
 
 
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
-def test_loss_is_told_at_the_same_moment_of_the_services_clock(skewed, seconds):
+def test_loss_is_detected_by_the_clock_of_the_service(skewed, seconds):
     bench = skewed(seconds)
     (shard,) = bench.create()
     bench.put(1)
@@ -150,9 +150,9 @@ def test_loss_is_told_at_the_same_moment_of_the_services_clock(skewed, seconds):
     assert isinstance(bench.run().errors[shard], DataLost)
 
 
-def test_tokens_of_a_clock_two_hours_behind_follow_those_of_one_two_hours_ahead(bench, driver):
+def test_commits_of_a_slow_clock_follow_those_of_a_fast_clock(bench, driver):
     (shard,) = bench.create()
-    tokens_drawn = []
+    commit_ids = []
     for number, seconds in enumerate([TWO_HOURS, -TWO_HOURS, TWO_HOURS, -TWO_HOURS]):
         driver(seconds)
         bench.put(number)
@@ -160,16 +160,16 @@ def test_tokens_of_a_clock_two_hours_behind_follow_those_of_one_two_hours_ahead(
         result = bench.run()
         assert (result.errors, result.version) == ({}, bench.version)
         assert result.version > before
-        tokens_drawn.append(bench.positions.commit_id)
-    assert tokens_drawn[1] < tokens_drawn[0]
+        commit_ids.append(bench.positions.commit_id)
+    assert commit_ids[1] < commit_ids[0]
     assert bench.items == [0, 1, 2, 3]
     positions = bench.positions
-    assert (positions.generation, positions.previous) == (4, tokens_drawn[-2])
+    assert (positions.generation, positions.previous) == (4, commit_ids[-2])
     assert bench.at(shard).last_arrival == bench.now
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_a_run_that_another_overtook_is_a_conflict_whichever_clock_is_ahead(bench, driver, ahead):
+def test_an_outdated_run_conflicts_whichever_clock_is_ahead(bench, driver, ahead):
     (shard,) = bench.create()
     bench.put(1)
     seconds = TWO_HOURS if ahead else -TWO_HOURS
@@ -185,7 +185,7 @@ def test_a_run_that_another_overtook_is_a_conflict_whichever_clock_is_ahead(benc
     assert bench.items == [1, 2]
 
 
-def test_arrivals_are_the_services(skewed):
+def test_arrival_times_use_the_clock_of_the_service(skewed):
     bench = skewed(TWO_HOURS)
     (shard,) = bench.create()
     bench.put(1)

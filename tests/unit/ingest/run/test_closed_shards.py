@@ -1,7 +1,7 @@
-"""Shards that were closed when they were first listed: they may expire at any time after that.
+"""Shards that were already closed when they were first listed, which may expire at any time.
 
-Their first list does not show until when they stay. Time, list and iterator have to agree before one is given
-up, so no wrong answer of one of them is enough.
+Such a shard is skipped only if the time, the shard list and the iterator request all show that it has
+expired. One incorrect response is not enough.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from kinesis_assets.errors import ParentUnfinished, ReadFailed, ShardVanished
 
 YEAR = 365 * 24 * 3600
 CONTINUE = {"on_data_loss": "continue"}
-BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
-WRONG_TIME = pytest.mark.parametrize("years", [0, 10], ids=["right time", "wrong time"])
+BOTH_POLICIES = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
+SERVICE_TIME = pytest.mark.parametrize("years", [0, 10], ids=["correct_time", "incorrect_time"])
 
 
 @pytest.fixture
 def closed(bench):
-    """A shard that was closed when it was first listed, unread, and its children."""
+    """An unread shard that was closed when it was first listed, and its children."""
     (parent,) = bench.create()
     bench.put(1)
     children = bench.split(parent)
@@ -29,8 +29,8 @@ def closed(bench):
     return parent, children
 
 
-def leave_out(faults, shard_id):
-    """Leave a shard out of each list."""
+def omit(faults, shard_id):
+    """Omit a shard from every list."""
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
@@ -40,7 +40,7 @@ def leave_out(faults, shard_id):
 
 
 def shift_time(faults, years):
-    """Have each description and list bear the same wrong date."""
+    """Return every stream summary and shard list with the same incorrect date."""
     if years:
         for operation in ("DescribeStreamSummary", "ListShards"):
             faults.skew_date(years * YEAR, operation)
@@ -50,8 +50,8 @@ def refuse_iterators(faults, shard_id):
     faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=shard_id)
 
 
-def assert_nothing_was_given_up(bench, faults, closed):
-    """Nor was anything lost: the next run reads all of it."""
+def assert_not_skipped(bench, faults, closed):
+    """Assert that the shard is not finished, and that the next run reads all records."""
     parent, children = closed
     faults.clear()
     assert bench.positions.finished == set()
@@ -59,49 +59,49 @@ def assert_nothing_was_given_up(bench, faults, closed):
     assert (bench.items, bench.at(parent).gaps) == ([1, 2], ())
 
 
-@BOTH
-@WRONG_TIME
-def test_a_wrong_list_alone_gives_nothing_up(bench, faults, closed, policy, years):
+@BOTH_POLICIES
+@SERVICE_TIME
+def test_a_shard_that_is_only_missing_from_the_list_is_not_skipped(bench, faults, closed, policy, years):
     parent, children = closed
-    leave_out(faults, parent)
+    omit(faults, parent)
     shift_time(faults, years)
     errors = bench.run([parent, *children], **policy).errors
     assert isinstance(errors[parent], ShardVanished)
     assert "though it can still be read: the list was incomplete" in str(errors[parent])
     assert all(isinstance(errors[child], ParentUnfinished) for child in children)
-    assert_nothing_was_given_up(bench, faults, closed)
+    assert_not_skipped(bench, faults, closed)
 
 
-@BOTH
-@WRONG_TIME
-def test_a_wrong_refusal_of_an_iterator_alone_gives_nothing_up(bench, faults, closed, policy, years):
+@BOTH_POLICIES
+@SERVICE_TIME
+def test_a_listed_shard_is_not_skipped_if_its_iterator_is_refused(bench, faults, closed, policy, years):
     parent, children = closed
     refuse_iterators(faults, parent)
     shift_time(faults, years)
     errors = bench.run([parent, *children], **policy).errors
     assert isinstance(errors[parent], ReadFailed)
     assert all(isinstance(errors[child], ParentUnfinished) for child in children)
-    assert_nothing_was_given_up(bench, faults, closed)
+    assert_not_skipped(bench, faults, closed)
 
 
-@BOTH
-def test_a_wrong_time_alone_gives_nothing_up(bench, faults, closed, policy):
+@BOTH_POLICIES
+def test_an_incorrect_time_alone_skips_no_shard(bench, faults, closed, policy):
     parent, children = closed
     shift_time(faults, 10)
     plan = bench.plan([parent, *children], **policy)
     assert (plan.given_up, plan.refused) == ({}, {})
     assert parent in plan.ranges
-    assert_nothing_was_given_up(bench, faults, closed)
+    assert_not_skipped(bench, faults, closed)
 
 
-@BOTH
-def test_once_it_was_read_the_time_protects_it_against_list_and_iterator(bench, faults, policy):
+@BOTH_POLICIES
+def test_a_shard_that_was_read_is_not_skipped_within_its_retention(bench, faults, policy):
     (parent,) = bench.create()
     bench.put(1, 2)
     children = bench.split(parent)
     bench.run([parent], max_records=1)
     bench.later(hours=23)
-    leave_out(faults, parent)
+    omit(faults, parent)
     refuse_iterators(faults, parent)
     errors = bench.run([parent, *children], **policy).errors
     assert "though none of its records can have expired before" in str(errors[parent])

@@ -1,4 +1,4 @@
-"""A run over real pages that are longer than a response may be."""
+"""A run over pages that exceed the size limit of a response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORDS = 10_000
 KEY = "k" * 250
 
 
-@pytest.mark.parametrize("sdk_parser", [False, True], ids=["own HTTP", "SDK"])
+@pytest.mark.parametrize("sdk_parser", [False, True], ids=["own_parser", "sdk_parser"])
 def test_a_page_of_10_000_records_with_long_keys_is_read_in_halves(bench, faults, sdk_parser):
     bench.settings = replace(bench.settings, sdk_parser=sdk_parser)
     bench.set_timing(bytes_per_second=1e12)  # no call waits until the shard may return more

@@ -1,4 +1,4 @@
-"""One wrong response: what a run records for good never rests on it."""
+"""One incorrect response: a run never stores a permanent decision that depends on a single response."""
 
 from __future__ import annotations
 
@@ -10,20 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kinesis_assets.errors import (
-    CallFailed,
-    DataLost,
-    ServiceTimeUncertain,
-    StreamRecreated,
-    TableMissing,
-)
+from kinesis_assets.errors import CallFailed, DataLost, ServiceTimeUncertain, StreamRecreated, TableMissing
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 
 YEARS = 10 * 365 * 86_400
-EITHER_WAY = pytest.mark.parametrize("seconds", [-YEARS, YEARS], ids=["past", "future"])
+PAST_AND_FUTURE = pytest.mark.parametrize("seconds", [-YEARS, YEARS], ids=["past", "future"])
 CALLS = pytest.mark.parametrize(
     "operation", ["DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"]
 )
@@ -31,7 +25,7 @@ CONTINUE = {"on_data_loss": "continue"}
 
 
 def summary(faults, *, times=None, after=0, **members):
-    """Change members of the stream's description."""
+    """Change members of the stream summary."""
     which = {} if times is None else {"times": times}
     faults.answer(
         "DescribeStreamSummary",
@@ -44,7 +38,7 @@ def summary(faults, *, times=None, after=0, **members):
 
 
 def times_of(positions):
-    """Every time that is stored of the shards, and of the list."""
+    """Return every stored time of the shards and of the list."""
     times = [positions.listed_at]
     for shard in positions.shards.values():
         times += [shard.tip_time, shard.last_arrival, shard.wanted_from, shard.listed_open]
@@ -57,22 +51,22 @@ def times_of(positions):
 
 
 @CALLS
-@EITHER_WAY
+@PAST_AND_FUTURE
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
-def test_one_wrong_date_in_the_first_run_is_stored_nowhere(bench, faults, operation, seconds, after, start):
+def test_one_incorrect_date_in_the_first_run_is_not_stored(bench, faults, operation, seconds, after, start):
     bench.create(2)
-    began = bench.now
+    started = bench.now
     bench.later(seconds=10)
     faults.skew_date(seconds, operation, after=after, times=1)
     bench.put(1)
     bench.run(start=start)
-    assert all(began <= time <= bench.now for time in times_of(bench.positions))
+    assert all(started <= time <= bench.now for time in times_of(bench.positions))
 
 
 @CALLS
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_one_date_at_the_end_of_the_calendar_costs_at_most_one_run(bench, faults, operation, after):
+def test_one_date_in_the_year_9999_fails_at_most_one_run(bench, faults, operation, after):
     bench.create(2)
     bench.put(1)
     end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -84,9 +78,9 @@ def test_one_date_at_the_end_of_the_calendar_costs_at_most_one_run(bench, faults
 
 
 @CALLS
-@EITHER_WAY
+@PAST_AND_FUTURE
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_date_does_not_switch_loss_detection_off(bench, faults, operation, seconds, after):
+def test_one_incorrect_date_does_not_disable_loss_detection(bench, faults, operation, seconds, after):
     (shard,) = bench.create()
     bench.put(1)
     bench.run()
@@ -101,9 +95,9 @@ def test_one_wrong_date_does_not_switch_loss_detection_off(bench, faults, operat
 
 
 @CALLS
-@EITHER_WAY
+@PAST_AND_FUTURE
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_date_neither_hides_a_loss_nor_invents_one(bench, faults, operation, seconds, after):
+def test_one_incorrect_date_neither_hides_nor_invents_a_loss(bench, faults, operation, seconds, after):
     lossy, idle = bench.create(2)
     bench.put(1)
     bench.run()
@@ -121,7 +115,7 @@ def test_one_wrong_date_neither_hides_a_loss_nor_invents_one(bench, faults, oper
     assert bench.items == [1, 3]
 
 
-def test_two_wrong_dates_that_agree_are_contradicted_before_anything_is_stored(bench, faults):
+def test_two_incorrect_dates_that_agree_change_nothing(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
     bench.run()
@@ -136,7 +130,7 @@ def test_two_wrong_dates_that_agree_are_contradicted_before_anything_is_stored(b
     assert bench.items == [1, 2]
 
 
-def test_dates_that_stay_apart_fail_the_plan_and_change_nothing(bench, faults):
+def test_dates_that_keep_disagreeing_fail_the_plan_and_change_nothing(bench, faults):
     bench.create()
     faults.skew_date(YEARS, "DescribeStreamSummary")
     with pytest.raises(ServiceTimeUncertain, match=bench.stream):
@@ -145,23 +139,23 @@ def test_dates_that_stay_apart_fail_the_plan_and_change_nothing(bench, faults):
         bench.table.snapshot()
 
 
-def test_what_tasks_saw_later_than_the_next_response_is_stored_as_its_time(bench):
+def test_times_of_a_task_are_capped_at_the_time_of_the_next_response(bench):
     (shard,) = bench.create()
     bench.put(1)
     plan = bench.plan()
 
-    def ahead(*landing):
-        found = land_group(*landing)
+    def land_with_future_times(*landing):
+        landed = land_group(*landing)
         late = bench.now + timedelta(days=3650)
-        late_shards = [replace(each, tip_time=late, last_arrival=late) for each in found.shards]
-        return replace(found, shards=tuple(late_shards))
+        late_shards = [replace(each, tip_time=late, last_arrival=late) for each in landed.shards]
+        return replace(landed, shards=tuple(late_shards))
 
-    execute_run(ahead, bench.client, bench.table, plan)
+    execute_run(land_with_future_times, bench.client, bench.table, plan)
     assert bench.at(shard).tip_time == bench.now
     assert bench.at(shard).last_arrival == bench.now + timedelta(seconds=1)
 
 
-def test_an_arrival_far_in_the_future_does_not_switch_loss_detection_off(bench, faults):
+def test_an_arrival_time_far_in_the_future_does_not_disable_loss_detection(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
 
@@ -190,9 +184,7 @@ def test_an_arrival_far_in_the_future_does_not_switch_loss_detection_off(bench, 
 @pytest.mark.parametrize("hours", [24, 168])
 @pytest.mark.parametrize("wrong", [1, 8760])
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_retention_changes_no_alarm_after_the_next_good_response(
-    bench, faults, hours, wrong, after
-):
+def test_one_incorrect_retention_does_not_affect_later_loss_detection(bench, faults, hours, wrong, after):
     (shard,) = bench.create()
     bench.set_retention(hours)
     bench.run()
@@ -209,7 +201,7 @@ def test_one_wrong_retention_changes_no_alarm_after_the_next_good_response(
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_retention_fails_no_idle_shard_for_good(bench, faults, after):
+def test_one_incorrect_retention_does_not_fail_an_idle_shard_permanently(bench, faults, after):
     first, second = bench.create(2)
     bench.run()
     bench.later(hours=3)
@@ -222,7 +214,7 @@ def test_one_wrong_retention_fails_no_idle_shard_for_good(bench, faults, after):
     assert bench.items == [1]
 
 
-def test_one_wrong_retention_at_the_first_plan_is_not_stored(bench, faults):
+def test_one_incorrect_retention_at_the_first_plan_is_not_stored(bench, faults):
     (shard,) = bench.create()
     summary(faults, RetentionPeriodHours=1, times=1)
     bench.plan()
@@ -239,11 +231,11 @@ def test_a_lowered_retention_that_two_responses_confirm_is_stored_for_every_shar
     assert [bench.at(shard).retention_hours for shard in (first, second)] == [24, 24]
 
 
-# Which stream it is
+# The identity of the stream
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_creation_time_freezes_no_other_stream(bench, faults, after):
+def test_one_incorrect_creation_time_is_not_stored_as_the_identity(bench, faults, after):
     bench.create()
     summary(faults, StreamCreationTimestamp=1.0, after=after, times=1)
     with pytest.raises(StreamRecreated):
@@ -255,7 +247,7 @@ def test_one_wrong_creation_time_freezes_no_other_stream(bench, faults, after):
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_one_wrong_creation_time_restarts_nothing(bench, faults, after):
+def test_one_incorrect_creation_time_does_not_restart_the_stream(bench, faults, after):
     (shard,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
@@ -273,7 +265,7 @@ def test_one_wrong_creation_time_restarts_nothing(bench, faults, after):
 # The end of a shard
 
 
-def test_a_null_iterator_of_an_open_shard_finishes_nothing(bench, faults):
+def test_a_null_iterator_does_not_finish_an_open_shard(bench, faults):
     bench.create()
     bench.put(1, 2, 3)
     faults.page_size(1)
@@ -285,7 +277,7 @@ def test_a_null_iterator_of_an_open_shard_finishes_nothing(bench, faults):
     assert bench.items == [1, 2, 3, 4]
 
 
-def test_null_iterators_that_stay_fail_the_shard_and_what_was_read_before_is_committed(bench, faults):
+def test_repeated_null_iterators_fail_the_shard_and_earlier_rows_are_committed(bench, faults):
     first, _ = bench.create(2)
     bench.put(1, 2)
     bench.put(3, part=0.5)
@@ -301,7 +293,7 @@ def test_null_iterators_that_stay_fail_the_shard_and_what_was_read_before_is_com
     assert bench.items == [1, 2, 3]
 
 
-def test_a_null_iterator_and_a_list_that_shows_all_shards_closed_finish_nothing(bench, faults):
+def test_a_null_iterator_and_a_list_of_only_closed_shards_do_not_finish_a_shard(bench, faults):
     (shard,) = bench.create()
 
     def closed(_, answer):
@@ -315,7 +307,7 @@ def test_a_null_iterator_and_a_list_that_shows_all_shards_closed_finish_nothing(
     assert bench.positions.finished == set()
 
 
-def test_one_wrong_end_with_child_shards_finishes_nothing(bench, faults):
+def test_one_incorrect_end_with_child_shards_does_not_finish_a_shard(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
     child = {"ShardId": "shardId-000000000009", "ParentShards": [shard]}

@@ -1,4 +1,4 @@
-"""A stream that is deleted and created again under its name: another stream, with the same table."""
+"""A stream that is deleted and created again under the same name is a different stream in the same table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESTART = {"on_recreated": "restart"}
 
 @pytest.fixture
 def recreate(bench):
-    """Puts another stream in the place of the test's."""
+    """Delete the stream and create another one with the same name."""
 
     def recreate(shards=1):
         bench.delete()
@@ -31,10 +31,10 @@ def identity(bench):
     return bench.client.describe().identity
 
 
-# Refused
+# Without a restart
 
 
-def test_old_positions_are_refused_by_every_run_until_someone_chooses(bench, recreate):
+def test_every_run_fails_on_a_recreated_stream_until_a_policy_is_chosen(bench, recreate):
     bench.create()
     bench.put(1)
     bench.run()
@@ -51,28 +51,28 @@ def test_old_positions_are_refused_by_every_run_until_someone_chooses(bench, rec
     assert (bench.version, bench.items) == (before, [1])
 
 
-def test_a_stream_that_is_older_than_the_one_in_the_table_is_refused_also_with_restart(bench, faults):
+def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(bench, faults):
     bench.create()
     bench.put(1)
     bench.run()
     before = bench.version
 
-    def an_hour_older(_, answer):
+    def one_hour_older(_, answer):
         summary = answer.members["StreamDescriptionSummary"]
         created = summary["StreamCreationTimestamp"] - 3600
         return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
 
-    faults.answer("DescribeStreamSummary", an_hour_older)
+    faults.answer("DescribeStreamSummary", one_hour_older)
     with pytest.raises(StreamRecreated):
         bench.plan(**RESTART)
     assert bench.version == before
 
 
-# Restarted
+# With a restart
 
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP:2026-01-01T00:00:00Z"])
-def test_restart_lands_all_of_the_new_stream_from_its_beginning_in_the_same_table(bench, recreate, start):
+def test_restart_lands_the_new_stream_from_its_trim_horizon_in_the_same_table(bench, recreate, start):
     bench.create()
     bench.run(start=start)
     bench.later(hours=1)
@@ -87,7 +87,7 @@ def test_restart_lands_all_of_the_new_stream_from_its_beginning_in_the_same_tabl
     assert bench.items == [1, 2, 3, 4]
 
 
-def test_restart_is_frozen_before_anything_is_read(bench, recreate, faults):
+def test_a_restart_is_stored_before_the_first_read(bench, recreate, faults):
     bench.create()
     bench.put(1)
     bench.run()
@@ -101,11 +101,11 @@ def test_restart_is_frozen_before_anything_is_read(bench, recreate, faults):
     )
     bench.later(hours=1)
     bench.put(3, part=0.5)
-    bench.run()  # the choice was made
+    bench.run()  # the restart is stored
     assert bench.items == [1, 2, 3]
 
 
-def test_restart_forgets_the_old_streams_shards(bench, recreate):
+def test_restart_removes_the_shards_of_the_old_stream(bench, recreate):
     (parent,) = bench.create()
     bench.split(parent)
     bench.put(1)
@@ -127,7 +127,7 @@ def test_restart_without_a_recreated_stream_changes_nothing(bench):
     assert (bench.items, bench.positions.predecessors) == ([1, 2], ())
 
 
-def test_a_first_run_with_restart_begins_where_it_is_told(bench):
+def test_a_first_run_with_restart_uses_the_given_start(bench):
     bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -137,7 +137,7 @@ def test_a_first_run_with_restart_begins_where_it_is_told(bench):
     assert bench.items == [2]
 
 
-def test_records_of_the_new_stream_that_expired_before_the_restart_are_told(bench, recreate):
+def test_loss_in_the_new_stream_before_the_restart_is_reported(bench, recreate):
     bench.create()
     bench.put(1)
     bench.run()
@@ -151,40 +151,40 @@ def test_records_of_the_new_stream_that_expired_before_the_restart_are_told(benc
     assert f"first available record: {available}" in str(error)
 
 
-# What is kept of the old stream
+# The recorded predecessors
 
 
-def test_where_the_old_stream_stood_is_recorded(bench, recreate):
+def test_the_unfinished_positions_of_the_old_stream_are_recorded(bench, recreate):
     first, second = bench.create(2)
     bench.put(0)
-    (stood, _) = bench.put(1, 2, part=0.5)
+    (last_read, _) = bench.put(1, 2, part=0.5)
     lower, upper = bench.split(first, part=0.25)
     bench.run([first])
     bench.run([second], max_records=1)
     old = identity(bench)
     recreate()
     bench.run(**RESTART)
-    unfinished = {second: Position.after(stood), lower: BEGINNING, upper: BEGINNING}
+    unfinished = {second: Position.after(last_read), lower: BEGINNING, upper: BEGINNING}
     assert bench.positions.predecessors == (Predecessor(old, unfinished),)
     bench.put(3)
     bench.run()
     assert bench.positions.predecessors == (Predecessor(old, unfinished),)
 
 
-def test_all_old_streams_are_recorded_oldest_first(bench, recreate):
+def test_all_predecessors_are_recorded_oldest_first(bench, recreate):
     (shard,) = bench.create()
-    stood = []
+    predecessors = []
     for item in range(3):
         numbers = bench.put(item)
         bench.run(**RESTART)
-        stood.append(Predecessor(identity(bench), {shard: Position.after(numbers[-1])}))
+        predecessors.append(Predecessor(identity(bench), {shard: Position.after(numbers[-1])}))
         recreate()
     bench.run(**RESTART)
-    assert bench.positions.predecessors == tuple(stood)
+    assert bench.positions.predecessors == tuple(predecessors)
     assert bench.items == [0, 1, 2]
 
 
-def test_positions_continue_those_of_the_old_stream(bench, recreate):
+def test_positions_continue_the_chain_of_the_old_stream(bench, recreate):
     bench.create()
     bench.put(1)
     bench.run()
@@ -194,10 +194,10 @@ def test_positions_continue_those_of_the_old_stream(bench, recreate):
     assert (bench.positions.previous, bench.positions.generation) == (old.commit_id, old.generation + 1)
 
 
-# Runs that were planned on the old stream
+# Runs that were planned for the old stream
 
 
-def test_a_run_planned_on_the_old_stream_commits_nothing_after_the_restart(bench, recreate):
+def test_a_run_planned_for_the_old_stream_commits_nothing_after_the_restart(bench, recreate):
     bench.create()
     bench.run()
     bench.put(1)
@@ -211,7 +211,7 @@ def test_a_run_planned_on_the_old_stream_commits_nothing_after_the_restart(bench
     assert (bench.version, bench.items) == (before, [2])
 
 
-def test_a_run_that_saw_only_the_old_stream_is_refused_by_the_table_after_the_restart(
+def test_a_run_with_an_outdated_summary_of_the_old_stream_conflicts_with_the_positions(
     bench, recreate, faults
 ):
     bench.create()
@@ -220,12 +220,12 @@ def test_a_run_that_saw_only_the_old_stream_is_refused_by_the_table_after_the_re
     plan = bench.plan()
     old = identity(bench).created.timestamp()
 
-    def landed_too_late(*arguments):
+    def land_and_restart(*arguments):
         landing = land_group(*arguments)
         recreate()
         bench.put(2)
         bench.run(**RESTART)
-        # As if it had asked just before that which stream it is.
+        # The run still receives the summary of the old stream.
         faults.answer(
             "DescribeStreamSummary",
             lambda _, answer: answer.but(
@@ -236,14 +236,14 @@ def test_a_run_that_saw_only_the_old_stream_is_refused_by_the_table_after_the_re
         return landing
 
     with pytest.raises(StreamRecreated, match="has positions of the stream created at"):
-        execute_run(landed_too_late, bench.client, bench.table, plan)
+        execute_run(land_and_restart, bench.client, bench.table, plan)
     faults.clear()
     assert bench.items == [2]
     assert bench.run().errors == {}
     assert bench.items == [2]
 
 
-def test_a_stream_recreated_while_it_is_read_commits_nothing_of_either(bench, faults):
+def test_a_run_commits_nothing_if_the_stream_is_recreated_while_it_reads(bench, faults):
     (shard,) = bench.create()
     bench.run()
     bench.put(1, 2)
@@ -259,7 +259,7 @@ def test_a_stream_recreated_while_it_is_read_commits_nothing_of_either(bench, fa
     assert (bench.items, list(bench.positions.shards)) == ([3], [shard])
 
 
-def test_two_runs_that_restart_at_once_are_one_restart(bench, recreate):
+def test_concurrent_runs_restart_the_stream_only_once(bench, recreate):
     bench.create()
     bench.put(1)
     bench.run()

@@ -1,4 +1,4 @@
-"""A shard is recorded as finished only if the driver has seen it closed, whatever a task reports."""
+"""A shard is recorded as finished only if the driver has listed it as closed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from kinesis_assets.kinesis.reading.range import RangeEnd
 from support.single_task import land_as_in_spark
 
 
-def all_ended(*landing):
-    """A landing whose tasks report every shard as read to its end."""
-    found = land_as_in_spark(*landing)
-    ended = [msgspec.structs.replace(shard, end=RangeEnd.SHARD_END) for shard in found.shards]
-    return msgspec.structs.replace(found, shards=tuple(ended))
+def land_with_all_shards_ended(*landing):
+    """Land, and report every shard as read to its end."""
+    landing = land_as_in_spark(*landing)
+    ended = [msgspec.structs.replace(shard, end=RangeEnd.SHARD_END) for shard in landing.shards]
+    return msgspec.structs.replace(landing, shards=tuple(ended))
 
 
-def test_an_open_shard_that_a_task_reports_as_ended_is_not_finished_and_its_records_are_committed(
-    bench, caplog
-):
+def test_an_open_shard_that_a_task_reports_as_ended_is_committed_and_not_finished(bench, caplog):
     (shard,) = bench.create()
     bench.put(1, 2)
-    result = execute_run(all_ended, bench.client, bench.table, bench.plan())
+    result = execute_run(land_with_all_shards_ended, bench.client, bench.table, bench.plan())
     assert result.outcomes[shard].state is ShardState.COMMITTED
     assert not bench.at(shard).finished
     assert shard in caplog.text
@@ -33,7 +31,7 @@ def test_an_open_shard_that_a_task_reports_as_ended_is_not_finished_and_its_reco
     assert bench.items == [1, 2, 3]
 
 
-def test_a_child_is_not_read_after_a_parent_whose_end_is_not_confirmed(bench, faults):
+def test_a_child_is_not_read_before_the_end_of_its_parent_is_confirmed(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     plan = bench.plan()
@@ -48,7 +46,7 @@ def test_a_child_is_not_read_after_a_parent_whose_end_is_not_confirmed(bench, fa
     assert bench.items == [1]
 
 
-def test_a_shard_that_is_closed_during_its_run_is_finished_after_one_more_list(bench, faults):
+def test_a_shard_that_is_closed_during_a_run_is_finished_after_one_more_list(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
     plan = bench.plan()
@@ -58,8 +56,8 @@ def test_a_shard_that_is_closed_during_its_run_is_finished_after_one_more_list(b
     assert faults.count("ListShards") == before + 1
 
 
-@pytest.mark.parametrize("is_closed", [True, False], ids=["closed at the plan", "open"])
-def test_no_further_list_is_requested_without_need(bench, faults, is_closed):
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed_at_plan", "open"])
+def test_no_further_list_is_requested_for_an_open_or_already_closed_shard(bench, faults, is_closed):
     (shard,) = bench.create()
     if is_closed:
         bench.split(shard)
@@ -69,7 +67,7 @@ def test_no_further_list_is_requested_without_need(bench, faults, is_closed):
     assert faults.count("ListShards") == before
 
 
-def test_where_shards_cannot_be_listed_the_records_are_committed_all_the_same(bench, monkeypatch):
+def test_rows_are_committed_even_if_the_shards_cannot_be_listed(bench, monkeypatch):
     (shard,) = bench.create()
     bench.put(1)
     plan = bench.plan()

@@ -1,4 +1,4 @@
-"""Lists of shards that contradict what is recorded: nothing is concluded from them."""
+"""Shard lists that contradict the recorded positions are requested again and never acted upon."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from support.continuous import PACE, Followed
+from support.continuous import RunHarness
 
 CONTINUE = {"on_data_loss": "continue"}
-BOTH = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
+BOTH_POLICIES = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
 
 
 def states(result):
@@ -32,7 +32,7 @@ def states(result):
 
 
 def without(faults, *shard_ids, **which):
-    """Leave shards out of the list."""
+    """Omit shards from the list."""
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
@@ -43,7 +43,7 @@ def without(faults, *shard_ids, **which):
 
 
 def finish_by_mistake(bench, shard_id):
-    """Record a shard as read to its end, as a version might that believed one response."""
+    """Record a shard as read to its end, as a version that trusts a single response might."""
     now = bench.positions
     shards = now.shards | {shard_id: msgspec.structs.replace(now.shards[shard_id], finished=True)}
     forged = msgspec.structs.replace(
@@ -60,7 +60,7 @@ def finish_by_mistake(bench, shard_id):
 
 @pytest.fixture
 def resharded(bench):
-    """A parent that is read to its end, and its children, of which nothing was read yet."""
+    """A parent that is read to its end, and its children, which are still unread."""
     (parent,) = bench.create()
     bench.put(1)
     bench.run()
@@ -72,10 +72,10 @@ def resharded(bench):
     return parent, children
 
 
-# Older than what is recorded
+# Lists that are older than the recorded positions
 
 
-@BOTH
+@BOTH_POLICIES
 def test_a_stale_list_is_requested_again(bench, faults, resharded, policy):
     parent, children = resharded
     faults.stale_list(times=2)
@@ -84,16 +84,16 @@ def test_a_stale_list_is_requested_again(bench, faults, resharded, policy):
     assert bench.positions.finished == {parent}
 
 
-@BOTH
+@BOTH_POLICIES
 @pytest.mark.parametrize("hours", [0, 23, 30])
-def test_a_list_that_stays_stale_fails_the_run_and_gives_nothing_up(bench, faults, resharded, policy, hours):
+def test_a_list_that_stays_stale_fails_the_run_and_changes_nothing(bench, faults, resharded, policy, hours):
     parent, children = resharded
     bench.later(hours=hours)
     before = (bench.positions, bench.version)
     listed = [shard.shard_id for shard in bench.client.list_shards()]
     if hours < 24:
         faults.stale_list()
-    else:  # as the parent is not listed any more
+    else:  # because the parent is no longer listed
         faults.answer("ListShards", lambda _, answer: answer.but(Shards=[stale_parent(answer, parent)]))
     with pytest.raises(ShardListStale, match=f"{parent}: listed as open, though its children {children[0]}"):
         bench.run([parent, *children], **policy)
@@ -106,7 +106,7 @@ def test_a_list_that_stays_stale_fails_the_run_and_gives_nothing_up(bench, fault
 
 
 def stale_parent(answer, parent):
-    """A list's first shard as its parent when it was open."""
+    """The parent of the first listed shard, as it was listed while it was open."""
     first = answer.members["Shards"][0]
     keys = {"StartingHashKey": "0", "EndingHashKey": str((1 << 128) - 1)}
     return {
@@ -118,8 +118,8 @@ def stale_parent(answer, parent):
     }
 
 
-@BOTH
-def test_a_list_from_before_a_merge_gives_nothing_up(bench, faults, policy):
+@BOTH_POLICIES
+def test_a_list_from_before_a_merge_changes_nothing(bench, faults, policy):
     first, second = bench.create(2)
     bench.put(1)
     bench.run()
@@ -135,12 +135,12 @@ def test_a_list_from_before_a_merge_gives_nothing_up(bench, faults, policy):
     assert bench.items == [1, 2]
 
 
-def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_stale(bench, faults):
+def test_a_list_that_shows_an_unfinished_parent_of_known_children_as_open_is_stale(bench, faults):
     (parent,) = bench.create()
     bench.put(1, 2)
     bench.run(max_records=1)
     children = bench.split(parent)
-    bench.run([children[0]])  # it waits; and the children are known
+    bench.run([children[0]])  # the child waits for its parent, and the children are recorded
     bench.set_retention(48)
     bench.run([parent], max_records=1)
     bench.put(3)
@@ -149,29 +149,29 @@ def test_a_parent_that_is_unfinished_and_listed_as_open_with_known_children_is_s
     assert bench.items == [1, 2, 3]
 
 
-def test_a_following_run_lists_again_where_its_list_contradicts_the_table(bench):
+def test_a_continuous_run_lists_again_if_its_list_contradicts_the_table(bench):
     parent, other = bench.create(2)
     bench.put(1)
-    following = Followed(bench, PACE)
+    harness = RunHarness(bench)
 
     def reshard_and_read():
         children = bench.split(parent, part=0.25)
         bench.put(2)
         bench.run([parent, *children])
         bench.put(3, part=0.5)
-        following.last_round = following.rounds + 2
+        harness.last_iteration = harness.iterations + 2
 
-    following.before[2] = reshard_and_read
-    following.run(parent, other)  # with the list of its first round
+    harness.before[2] = reshard_and_read
+    harness.run(parent, other)  # with the shard list of its first iteration
     assert bench.items == [1, 2, 3]
     assert bench.positions.finished == {parent}
 
 
-# Finished here, open there
+# Shards that are recorded as finished and listed as open
 
 
-@BOTH
-def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_the_command(bench, policy):
+@BOTH_POLICIES
+def test_a_finished_shard_that_is_listed_as_open_fails_the_run_with_the_command_to_reopen_it(bench, policy):
     first, second = bench.create(2)
     (number,) = bench.put(1)
     bench.run()
@@ -185,7 +185,7 @@ def test_a_shard_that_is_finished_here_and_open_there_fails_the_run_and_names_th
 
 
 @pytest.mark.real_time
-def test_the_sensor_fails_where_a_shard_is_finished_here_and_open_there(bench):
+def test_the_sensor_fails_on_a_finished_shard_that_is_listed_as_open(bench):
     (shard,) = bench.create()
     bench.run()
     finish_by_mistake(bench, shard)
@@ -211,15 +211,17 @@ def tick(bench):
         return evaluate(opened, instance, None)
 
 
-# Shards that are left out
+# Shards that are missing from a list
 
 
-@BOTH
-def test_a_shard_is_not_given_up_within_a_retention_of_the_list_that_showed_it_open(bench, faults, policy):
+@BOTH_POLICIES
+def test_a_missing_shard_is_not_skipped_within_the_retention_of_the_list_that_showed_it_open(
+    bench, faults, policy
+):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(hours=30)
-    bench.plan()  # first listed, and never read
+    bench.plan()  # lists the shard, and does not read it
     children = bench.split(parent)
     assert bench.at(parent).listed_open == bench.now
     bench.later(hours=23)
@@ -231,10 +233,8 @@ def test_a_shard_is_not_given_up_within_a_retention_of_the_list_that_showed_it_o
     assert bench.positions.finished == set()
 
 
-@BOTH
-def test_a_shard_that_can_still_be_read_is_not_given_up_whatever_the_list_and_the_clock_say(
-    bench, faults, policy
-):
+@BOTH_POLICIES
+def test_a_missing_shard_that_can_still_be_read_is_not_skipped(bench, faults, policy):
     (parent,) = bench.create()
     bench.put(1)
     bench.run()
@@ -251,8 +251,8 @@ def test_a_shard_that_can_still_be_read_is_not_given_up_whatever_the_list_and_th
     assert bench.at(parent).position == Position.after(arrived)
 
 
-@BOTH
-def test_a_shard_of_which_the_service_says_nothing_is_not_given_up(bench, faults, policy):
+@BOTH_POLICIES
+def test_a_missing_shard_is_not_skipped_if_the_service_denies_access(bench, faults, policy):
     (parent,) = bench.create()
     bench.put(1)
     bench.run()
@@ -266,7 +266,7 @@ def test_a_shard_of_which_the_service_says_nothing_is_not_given_up(bench, faults
     assert bench.positions.finished == set()
 
 
-def test_a_closed_shard_may_go_right_after_it_was_first_listed(bench):
+def test_a_shard_first_listed_as_closed_can_expire_soon_afterwards(bench):
     (parent,) = bench.create()
     bench.put(1)
     children = bench.split(parent)
@@ -282,7 +282,7 @@ def test_a_closed_shard_may_go_right_after_it_was_first_listed(bench):
 # The first list of a stream
 
 
-def test_a_parent_left_out_of_the_first_list_of_a_young_stream_is_requested_again(bench, faults):
+def test_the_first_list_of_a_young_stream_is_requested_again_if_a_parent_is_missing(bench, faults):
     (parent,) = bench.create()
     bench.put(1)
     children = bench.split(parent)
@@ -294,7 +294,7 @@ def test_a_parent_left_out_of_the_first_list_of_a_young_stream_is_requested_agai
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("hours", [0, 23])
-def test_a_parent_that_stays_left_out_of_the_first_list_makes_no_table(bench, faults, hours):
+def test_no_table_is_created_while_the_first_list_misses_a_parent(bench, faults, hours):
     (parent,) = bench.create()
     children = bench.split(parent)
     bench.later(hours=hours)
@@ -318,7 +318,7 @@ def test_a_parent_that_expired_before_the_retention_was_raised_is_not_missing(be
     assert bench.run(children).errors == {}
 
 
-def test_a_parent_that_nobody_saw_is_missing_from_a_list_soon_after_the_one_before(bench, faults):
+def test_a_list_is_requested_again_if_the_unknown_parent_of_a_new_shard_is_missing(bench, faults):
     (first,) = bench.create()
     bench.put(1)
     bench.run()
@@ -330,9 +330,9 @@ def test_a_parent_that_nobody_saw_is_missing_from_a_list_soon_after_the_one_befo
     bench.later(seconds=1)
     bench.split(child, part=0.25)
     bench.put(3)
-    asked = bench.shard_ids
+    shard_ids = bench.shard_ids
     without(faults, child, times=1)
-    result = bench.run(asked)
+    result = bench.run(shard_ids)
     assert (result.errors, bench.items) == ({}, [1, 2, 3])
 
 
@@ -349,7 +349,7 @@ def test_a_child_whose_unseen_parent_expired_is_read(bench):
     assert child not in bench.positions.shards
 
 
-def test_the_time_of_the_first_list_that_showed_a_shard_open_stays(bench):
+def test_the_time_at_which_a_shard_was_first_listed_open_is_kept(bench):
     (shard,) = bench.create()
     bench.run()
     first = bench.now
@@ -360,7 +360,7 @@ def test_the_time_of_the_first_list_that_showed_a_shard_open_stays(bench):
     assert bench.at(shard).listed_until == bench.now + timedelta(hours=24)
 
 
-def test_loss_is_still_told_of_a_shard_that_is_listed(bench):
+def test_data_loss_in_a_listed_shard_is_still_reported(bench):
     (shard,) = bench.create()
     bench.put(1)
     bench.run()

@@ -1,4 +1,4 @@
-"""Where the first run of a stream begins, and that no later one begins anywhere else."""
+"""The start positions of the first run, which later runs never change."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def at_time(moment):
     return f"AT_TIMESTAMP:{moment.isoformat()}"
 
 
-def whole(*items):
-    """An aggregate of numbers."""
+def aggregate_of(*items):
+    """Aggregate these numbers."""
     return aggregate(UserRecord("k", str(item).encode()) for item in items)
 
 
-# For the whole stream
+# One start for the whole stream
 
 
-def test_trim_horizon_lands_all_there_is(bench):
+def test_trim_horizon_lands_all_available_records(bench):
     bench.create(2)
     bench.put(1, 2)
     bench.put(3, part=0.5)
@@ -37,7 +37,7 @@ def test_trim_horizon_lands_all_there_is(bench):
     assert bench.items == [1, 2, 3]
 
 
-def test_latest_lands_what_comes_from_then_on(bench):
+def test_latest_lands_only_new_records(bench):
     bench.create(2)
     bench.put(1)
     bench.put(2, part=0.5)
@@ -51,7 +51,7 @@ def test_latest_lands_what_comes_from_then_on(bench):
     assert bench.items == [3, 4]
 
 
-def test_a_time_lands_what_arrived_then_or_later_in_every_shard(bench):
+def test_a_time_lands_records_that_arrived_at_or_after_it_in_every_shard(bench):
     bench.create(2)
     moments = []
     for item in range(4):
@@ -62,14 +62,14 @@ def test_a_time_lands_what_arrived_then_or_later_in_every_shard(bench):
     assert bench.items == [2, 3]
 
 
-def test_at_a_sequence_number_is_inclusive(bench):
+def test_at_sequence_number_is_inclusive(bench):
     bench.create()
     _, second, _ = bench.put(1, 2, 3)
     bench.run(start=f"AT_SEQUENCE_NUMBER:{second}")
     assert bench.items == [2, 3]
 
 
-def test_after_a_sequence_number_is_exclusive(bench):
+def test_after_sequence_number_is_exclusive(bench):
     bench.create()
     _, second, _ = bench.put(1, 2, 3)
     bench.run(start=f"AFTER_SEQUENCE_NUMBER:{second}")
@@ -77,31 +77,31 @@ def test_after_a_sequence_number_is_exclusive(bench):
 
 
 @pytest.mark.parametrize(("sub", "landed"), [(0, [2, 3, 4]), (1, [3, 4]), (2, [4]), (99, [4])])
-def test_after_a_sub_sequence_number_begins_inside_the_aggregate(bench, sub, landed):
+def test_a_start_after_a_sub_sequence_number_is_inside_the_aggregate(bench, sub, landed):
     bench.create()
-    (number,) = bench.put(whole(1, 2, 3))
+    (number,) = bench.put(aggregate_of(1, 2, 3))
     bench.put(4)
     bench.run(start=f"AFTER_SEQUENCE_NUMBER:{number}:{sub}")
     assert bench.items == landed
 
 
-@pytest.mark.parametrize("rest", [(2, 3), (2, whole(3))], ids=["plain records alone", "an aggregate too"])
-def test_after_the_sub_sequence_number_0_of_a_plain_record_is_after_that_record(bench, rest):
+@pytest.mark.parametrize("rest", [(2, 3), (2, aggregate_of(3))], ids=["plain_records", "with_an_aggregate"])
+def test_a_start_after_sub_sequence_number_0_of_a_plain_record_is_after_the_record(bench, rest):
     bench.create()
     number, *_ = bench.put(1, *rest)
     bench.run(start=f"AFTER_SEQUENCE_NUMBER:{number}:0")
     assert bench.items == [2, 3]
 
 
-# For each shard
+# One start per shard
 
 
-@pytest.mark.parametrize("how", ["map", "json text", "json file", "yaml file"])
-def test_each_shard_has_its_own_start(bench, tmp_path, how):
+@pytest.mark.parametrize("source", ["map", "JSON text", "JSON file", "YAML file"])
+def test_each_shard_can_have_its_own_start(bench, tmp_path, source):
     first, second, third, fourth = bench.create(4)
     bench.put(1, 2, part=0)
     number, _ = bench.put(3, 4, part=0.25)
-    (inside,) = bench.put(whole(5, 6), part=0.5)
+    (inside,) = bench.put(aggregate_of(5, 6), part=0.5)
     bench.put(7, part=0.75)
     bench.later(seconds=5)
     starts = {
@@ -111,20 +111,20 @@ def test_each_shard_has_its_own_start(bench, tmp_path, how):
         "default": "LATEST",
     }
     file = tmp_path / "starts"
-    if how == "yaml file":
+    if source == "YAML file":
         file.write_text("".join(f"{shard_id}: {start}\n" for shard_id, start in starts.items()))
     else:
         file.write_text(json.dumps(starts))
-    written = {"map": starts, "json text": json.dumps(starts)}.get(how, f"file://{file}")
-    bench.run(start=written)
+    start = {"map": starts, "JSON text": json.dumps(starts)}.get(source, f"file://{file}")
+    bench.run(start=start)
     assert bench.items == [1, 2, 4, 6]
     bench.put(8, part=0.75)
-    bench.run(start=written)
+    bench.run(start=start)
     assert bench.items == [1, 2, 4, 6, 8]
     assert bench.at(fourth).position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
 
 
-def test_shards_closed_before_a_latest_start_are_at_their_end_without_a_row(bench):
+def test_shards_closed_before_a_latest_start_are_finished_without_rows(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.later(seconds=5)
@@ -138,11 +138,11 @@ def test_shards_closed_before_a_latest_start_are_at_their_end_without_a_row(benc
     assert bench.items == [3]
 
 
-# Bad ones
+# Invalid starts
 
 
-def refused(bench, start, match, error=InvalidInput):
-    """A start is refused in a line, and no table is made."""
+def assert_refused(bench, start, match, error=InvalidInput):
+    """Assert that a start is refused with a one-line error, and that no table is created."""
     with pytest.raises(error, match=match) as caught:
         bench.plan(start=start)
     assert "\n" not in str(caught.value)
@@ -151,67 +151,71 @@ def refused(bench, start, match, error=InvalidInput):
     assert not Path(bench.table.uri).exists()
 
 
-def test_a_shard_that_the_stream_does_not_have_is_refused_before_anything_is_touched(bench):
+def test_a_start_for_an_unknown_shard_is_refused(bench):
     bench.create(2)
-    refused(bench, {"shardId-000000000007": "LATEST"}, f"{bench.stream}.*shardId-000000000007")
+    assert_refused(bench, {"shardId-000000000007": "LATEST"}, f"{bench.stream}.*shardId-000000000007")
 
 
-def test_a_sequence_number_for_several_shards_is_refused_before_anything_is_touched(bench):
+def test_a_sequence_number_for_several_shards_is_refused(bench):
     bench.create(2)
     (number,) = bench.put(1)
-    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", f"{bench.stream}.*belongs to one shard, but applies to 2")
+    assert_refused(
+        bench, f"AT_SEQUENCE_NUMBER:{number}", f"{bench.stream}.*belongs to one shard, but applies to 2"
+    )
 
 
-def test_a_time_to_come_is_refused_before_anything_is_touched(bench):
+def test_a_time_in_the_future_is_refused(bench):
     bench.create()
-    refused(bench, at_time(bench.now + timedelta(seconds=1)), f"{bench.stream}.*not in the past")
+    assert_refused(bench, at_time(bench.now + timedelta(seconds=1)), f"{bench.stream}.*not in the past")
 
 
 @pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
-def test_a_sequence_number_of_another_shard_is_refused_before_anything_is_touched(bench, kind):
+def test_a_sequence_number_of_another_shard_is_refused(bench, kind):
     first, second = bench.create(2)
     bench.put(1)
     (of_second,) = bench.put(2, part=0.5)
     starts = {second: f"{kind}:{of_second}", first: f"{kind}:{of_second}"}
-    refused(bench, starts, f"{first}: Kinesis rejected start {kind}:{of_second}.*InvalidArgumentException")
+    assert_refused(
+        bench, starts, f"{first}: Kinesis rejected start {kind}:{of_second}.*InvalidArgumentException"
+    )
 
 
-def test_a_sequence_number_that_never_was_is_refused_before_anything_is_touched(bench):
+def test_an_unknown_sequence_number_is_refused(bench):
     bench.create()
     bench.put(1)
-    refused(bench, "AT_SEQUENCE_NUMBER:12345", "Kinesis rejected start AT_SEQUENCE_NUMBER:12345")
+    assert_refused(bench, "AT_SEQUENCE_NUMBER:12345", "Kinesis rejected start AT_SEQUENCE_NUMBER:12345")
 
 
-def test_a_sequence_number_inside_an_aggregate_of_another_shard_is_refused_too(bench):
+def test_a_sub_sequence_number_of_another_shard_is_refused(bench):
     first, _ = bench.create(2)
-    (of_second,) = bench.put(whole(1, 2), part=0.5)
-    refused(bench, {first: f"AFTER_SEQUENCE_NUMBER:{of_second}:1"}, "InvalidArgumentException")
+    (of_second,) = bench.put(aggregate_of(1, 2), part=0.5)
+    assert_refused(bench, {first: f"AFTER_SEQUENCE_NUMBER:{of_second}:1"}, "InvalidArgumentException")
 
 
-def test_a_service_that_does_not_tell_whether_it_takes_a_number_is_no_bad_input(bench, faults):
+def test_a_start_that_cannot_be_validated_fails_with_the_error_of_the_call(bench, faults):
     bench.create()
     (number,) = bench.put(1)
     faults.fail("GetShardIterator", status=400, code="AccessDeniedException")
-    refused(bench, f"AT_SEQUENCE_NUMBER:{number}", "AccessDenied", CallFailed)
+    assert_refused(bench, f"AT_SEQUENCE_NUMBER:{number}", "AccessDenied", CallFailed)
 
 
-def test_a_file_that_is_a_list_is_refused_before_anything_is_touched(bench, tmp_path):
+def test_a_file_with_a_list_is_refused(bench, tmp_path):
     bench.create()
     file = tmp_path / "starts.yaml"
     file.write_text("- LATEST\n")
-    refused(bench, f"file://{file}", "starts.yaml must contain a position or a map")
+    assert_refused(bench, f"file://{file}", "starts.yaml must contain a position or a map")
 
 
-def test_a_missing_file_is_refused_before_anything_is_touched(bench, tmp_path):
+def test_a_missing_file_is_refused(bench, tmp_path):
     bench.create()
-    refused(bench, f"file://{tmp_path}/none.yaml", "none.yaml cannot be read")
+    assert_refused(bench, f"file://{tmp_path}/none.yaml", "none.yaml cannot be read")
 
 
-# Frozen at the first plan
+# Starts are stored by the first plan
 
 
 @pytest.mark.parametrize("start", ["LATEST", "AT_TIMESTAMP"])
-def test_an_aborted_first_run_an_empty_page_and_then_records_land_them_all(bench, start):
+def test_the_start_of_an_aborted_first_run_is_kept(bench, start):
     bench.create(2)
     bench.put(1)
     bench.put(2, part=0.5)
@@ -228,7 +232,7 @@ def test_an_aborted_first_run_an_empty_page_and_then_records_land_them_all(bench
     assert bench.items == [3, 4]
 
 
-def test_one_shard_today_and_another_tomorrow_skips_nothing_of_the_other(bench):
+def test_a_shard_that_is_read_later_starts_at_the_stored_start(bench):
     first, second = bench.create(2)
     bench.put(1)
     bench.put(2, part=0.5)
@@ -246,7 +250,7 @@ def test_one_shard_today_and_another_tomorrow_skips_nothing_of_the_other(bench):
 
 
 @pytest.mark.parametrize("start", ["LATEST", "TRIM_HORIZON", {"default": "LATEST", SHARD: "TRIM_HORIZON"}])
-def test_a_start_that_is_changed_later_changes_nothing(bench, start):
+def test_a_start_that_is_changed_later_is_ignored(bench, start):
     bench.create(2)
     bench.put(1, 2)
     bench.later(seconds=5)
@@ -257,7 +261,7 @@ def test_a_start_that_is_changed_later_changes_nothing(bench, start):
     assert bench.items == [1, 2]
 
 
-def test_a_start_that_names_a_shard_long_gone_is_no_error_later(bench):
+def test_a_start_for_an_expired_shard_is_accepted_by_later_runs(bench):
     (parent,) = bench.create()
     (number,) = bench.put(1)
     start = {parent: f"AT_SEQUENCE_NUMBER:{number}"}
@@ -286,7 +290,7 @@ def test_an_explicit_start_on_an_empty_page_stays_inclusive(bench, faults):
     assert bench.items == [3, 4]
 
 
-def test_an_explicit_start_on_a_page_that_a_bound_leaves_out_stays_inclusive(bench):
+def test_an_explicit_start_on_a_page_after_the_planned_time_stays_inclusive(bench):
     (shard_id,) = bench.create()
     _, _, third, _ = bench.put(1, 2, 3, 4)
     start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=third)
@@ -306,14 +310,14 @@ def test_a_start_at_a_time_on_an_empty_page_stays_inclusive(bench):
     start = at_time(bench.now)
     bench.run(start=start)
     assert bench.at(shard_id).position == Position.parse(start)
-    bench.put(2)  # at that very time
+    bench.put(2)  # exactly at the start time
     bench.run()
     assert bench.items == [2]
 
 
 def test_a_start_inside_an_aggregate_on_an_empty_page_stays_inside_it(bench, faults):
     (shard_id,) = bench.create()
-    (number,) = bench.put(whole(1, 2, 3))
+    (number,) = bench.put(aggregate_of(1, 2, 3))
     start = Position.after(number, 0)
     faults.empty_page(behind_ms=0, times=1)
     bench.run(start=str(start))
@@ -324,7 +328,7 @@ def test_a_start_inside_an_aggregate_on_an_empty_page_stays_inside_it(bench, fau
     assert (bench.items, bench.at(shard_id).position) == ([2, 3], Position.after(number))
 
 
-def test_an_empty_resume_stays_exclusive(bench, faults):
+def test_a_resumed_position_on_an_empty_page_stays_exclusive(bench, faults):
     (shard_id,) = bench.create()
     (last,) = bench.put(1)
     bench.run()

@@ -1,4 +1,4 @@
-"""A table belongs to one stream and has the rows that its positions have passed: else nothing is read."""
+"""A table that belongs to another stream, or lacks the rows of its positions, is refused before reading."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture
-def of_another_account(bench):
-    """The stream, and a table of the stream of that name in another account: its ARN."""
+def other_arn(bench):
+    """Create the stream and a table of a stream of the same name in another account. Return that ARN."""
     bench.create()
     bench.put(1)
     listing = bench.client.listing()
@@ -35,7 +35,7 @@ def of_another_account(bench):
     return other.arn
 
 
-def refused(bench, other, act) -> None:
+def assert_refused(bench, other, act) -> None:
     before, called = bench.version, bench.client.describe().identity.arn
     with pytest.raises(TableOfAnotherStream) as caught:
         act()
@@ -45,28 +45,28 @@ def refused(bench, other, act) -> None:
 
 
 @pytest.mark.parametrize("on_recreated", get_args(OnRecreated))
-def test_a_run_for_the_stream_of_another_account_is_refused(bench, of_another_account, on_recreated, faults):
-    refused(bench, of_another_account, lambda: bench.plan(on_recreated=on_recreated))
+def test_a_run_for_a_stream_of_another_account_is_refused(bench, other_arn, on_recreated, faults):
+    assert_refused(bench, other_arn, lambda: bench.plan(on_recreated=on_recreated))
     assert faults.count("GetRecords") == 0
     assert bench.items == []
 
 
-def test_a_sensor_for_the_stream_of_another_account_is_refused(bench, of_another_account):
-    refused(bench, of_another_account, lambda: current_shards(bench.client.listing(), bench.table))
+def test_a_sensor_for_a_stream_of_another_account_is_refused(bench, other_arn):
+    assert_refused(bench, other_arn, lambda: current_shards(bench.client.listing(), bench.table))
 
 
-def test_a_replay_for_the_stream_of_another_account_is_refused(bench, of_another_account):
+def test_a_replay_for_a_stream_of_another_account_is_refused(bench, other_arn):
     def read_again():
         replay(fill_group, bench.client, bench.table, ReplayWindow.of("TRIM_HORIZON"))
 
-    refused(bench, of_another_account, read_again)
+    assert_refused(bench, other_arn, read_again)
 
 
-def test_a_table_of_an_older_version_goes_on_and_names_its_stream_from_its_next_run_on(bench, monkeypatch):
+def test_a_table_of_an_older_version_records_its_owner_in_the_next_run(bench, monkeypatch):
     bench.create()
     bench.put(1)
     bench.table.create_if_missing()
-    # An older version made no claim.
+    # An older version did not record an owner.
     with monkeypatch.context() as older:
         older.setattr(TableSnapshot, "owner", "")
         older.setattr(TableSnapshot, "owners", frozenset())
@@ -109,7 +109,7 @@ def test_a_restored_table_is_refused_before_anything_is_read(bench, faults):
     assert (bench.version, bench.items) == (restored, [1])
 
 
-def test_a_table_that_is_restored_while_a_run_reads_takes_none_of_its_rows(bench):
+def test_a_run_commits_nothing_if_the_table_is_restored_while_it_reads(bench):
     bench.create()
     bench.put(1)
     bench.run()

@@ -1,4 +1,4 @@
-"""Parents that a list of shards lacks: a list that is incomplete, or parents that have expired."""
+"""Parents that are missing from a shard list, because the list is incomplete or because they expired."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RESTART = {"on_recreated": "restart"}
 
 
 def without(faults, *shard_ids, **which):
-    """Leave shards out of the list."""
+    """Omit shards from the list."""
     faults.answer(
         "ListShards",
         lambda _, answer: answer.but(
@@ -21,7 +21,7 @@ def without(faults, *shard_ids, **which):
 
 
 def iterators_of(faults, shard_id):
-    """How many iterators of a shard were asked for."""
+    """Return how many iterators of a shard were requested."""
     return sum(
         call.operation == "GetShardIterator" and call.arguments["ShardId"] == shard_id
         for call in faults.calls
@@ -30,7 +30,7 @@ def iterators_of(faults, shard_id):
 
 @pytest.fixture
 def split(bench):
-    """A stream with a long retention, split; its parent and children, of which nothing was read yet."""
+    """Split a stream with a long retention. Return the parent and its children, all unread."""
     (parent,) = bench.create()
     bench.set_retention(168)
     bench.put(1)
@@ -42,7 +42,7 @@ def split(bench):
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("hours", [25, 167])
-def test_a_parent_left_out_of_the_first_list_of_a_stream_within_its_retention_is_requested_again(
+def test_the_first_list_within_the_retention_is_requested_again_if_a_parent_is_missing(
     bench, faults, split, hours, times
 ):
     parent, children = split
@@ -54,9 +54,7 @@ def test_a_parent_left_out_of_the_first_list_of_a_stream_within_its_retention_is
 
 
 @pytest.mark.parametrize("hours", [25, 167])
-def test_a_parent_that_can_be_read_and_stays_left_out_of_the_first_list_makes_no_table(
-    bench, faults, split, hours
-):
+def test_no_table_is_created_while_the_first_list_misses_a_readable_parent(bench, faults, split, hours):
     parent, children = split
     bench.later(hours=hours)
     without(faults, parent)
@@ -69,9 +67,7 @@ def test_a_parent_that_can_be_read_and_stays_left_out_of_the_first_list_makes_no
     assert bench.items == [1, 2, 3]
 
 
-def test_parents_that_expired_before_the_retention_was_raised_are_accepted_after_each_was_refused(
-    bench, faults
-):
+def test_missing_parents_are_accepted_once_their_iterators_are_refused(bench, faults):
     (parent,) = bench.create()
     children = bench.split(parent)
     bench.later(hours=25)
@@ -86,9 +82,7 @@ def test_parents_that_expired_before_the_retention_was_raised_are_accepted_after
     assert bench.positions.shards.keys() == set(children)
 
 
-def test_a_parent_that_the_next_list_contains_has_not_expired_whatever_the_service_refuses(
-    bench, faults, split
-):
+def test_a_parent_in_the_second_list_is_planned_even_if_its_iterator_is_refused(bench, faults, split):
     parent, children = split
     bench.later(hours=30)
     without(faults, parent, times=1)
@@ -97,7 +91,7 @@ def test_a_parent_that_the_next_list_contains_has_not_expired_whatever_the_servi
     assert bench.positions.shards.keys() == {parent, *children}
 
 
-def test_a_parent_of_which_the_service_says_nothing_makes_no_table(bench, faults, split):
+def test_no_table_is_created_if_access_to_a_missing_parent_is_denied(bench, faults, split):
     parent, children = split
     bench.later(hours=30)
     without(faults, parent)
@@ -108,7 +102,7 @@ def test_a_parent_of_which_the_service_says_nothing_makes_no_table(bench, faults
         bench.table.snapshot()
 
 
-def test_a_list_of_a_stream_older_than_its_retention_needs_no_further_call(bench, faults):
+def test_missing_parents_of_an_old_stream_need_no_further_call(bench, faults):
     (parent,) = bench.create()
     bench.later(hours=1)
     children = bench.split(parent)
@@ -119,7 +113,7 @@ def test_a_list_of_a_stream_older_than_its_retention_needs_no_further_call(bench
     assert (faults.count("ListShards"), iterators_of(faults, parent)) == (1, 0)
 
 
-def test_a_shorter_retention_in_one_response_does_not_skip_the_check(bench, faults, split):
+def test_one_response_with_a_shorter_retention_does_not_skip_the_check(bench, faults, split):
     parent, children = split
     bench.later(hours=30)
     without(faults, parent)
@@ -158,7 +152,7 @@ def test_the_first_list_of_a_recreated_stream_is_checked_too(bench, faults):
 
 @pytest.fixture
 def split_twice(bench):
-    """A shard that was read, and split twice after that; its child that was split, and the open shards."""
+    """Read a shard, then split it and one of its children. Return it, that child and the open shards."""
     (first,) = bench.create()
     bench.set_retention(168)
     bench.put(1)
@@ -171,9 +165,7 @@ def split_twice(bench):
     return first, child, [other, *grandchildren]
 
 
-def test_a_parent_that_nobody_saw_is_requested_again_within_a_retention_of_the_list_before(
-    bench, faults, split_twice
-):
+def test_a_later_list_is_requested_again_if_an_unknown_parent_is_missing(bench, faults, split_twice):
     first, child, opened = split_twice
     bench.later(hours=30)
     without(faults, child, times=2)
@@ -181,7 +173,7 @@ def test_a_parent_that_nobody_saw_is_requested_again_within_a_retention_of_the_l
     assert (result.errors, bench.items) == ({}, [1, 2, 3])
 
 
-def test_a_parent_that_nobody_saw_and_that_can_be_read_must_be_listed(bench, faults, split_twice):
+def test_a_later_list_that_misses_a_readable_unknown_parent_fails_the_run(bench, faults, split_twice):
     first, child, opened = split_twice
     bench.later(hours=30)
     before = bench.version
@@ -191,7 +183,7 @@ def test_a_parent_that_nobody_saw_and_that_can_be_read_must_be_listed(bench, fau
     assert bench.version == before
 
 
-def test_a_parent_that_nobody_saw_and_that_has_expired_does_not_stop_its_children(bench, faults):
+def test_an_expired_unknown_parent_does_not_block_its_children(bench, faults):
     (first,) = bench.create()
     bench.put(1)
     bench.run()

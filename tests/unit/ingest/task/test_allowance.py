@@ -1,4 +1,4 @@
-"""A run's bounds: all its shards together never take more, and runs of any bounds land everything."""
+"""A run's allowance: all shards together never exceed it, and repeated runs read every record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.virtual_time import VirtualTime
 
 
 def in_tasks(count):
-    """Lands as so many Spark tasks do, one after the other: each knows its share alone."""
+    """Land in as many tasks as Spark would, one after the other, each with its share of the allowance."""
 
     def land(job, ranges, allowance):
         shares = allowance.shares(min(count, len(ranges)))
@@ -29,7 +29,7 @@ def in_tasks(count):
 
 
 def filled(bench, shards, records):
-    """So many shards with so many records of four bytes in each; all that was put, sorted."""
+    """Fill each of the shards with records of four bytes, and return all payloads, sorted."""
     data = {
         shard_id: [b"%d%03d" % (number, item) for item in range(records)]
         for number, shard_id in enumerate(bench.create(shards))
@@ -39,11 +39,11 @@ def filled(bench, shards, records):
     return sorted(item for items in data.values() for item in items)
 
 
-# The longest reading
+# The maximum duration of a reading
 
 
 @pytest.mark.parametrize("seconds", [None, 36_000.0])
-def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(bench, faults, seconds):
+def test_a_run_that_runs_out_of_time_commits_and_the_next_run_continues(bench, faults, seconds):
     clock = ShiftedClock()
     bench.set_machine_clock(clock)
     data = filled(bench, 1, 6)
@@ -58,11 +58,11 @@ def test_a_run_with_more_than_it_can_read_in_time_commits_and_the_next_goes_on(b
 # Records and bytes
 
 
-@pytest.mark.parametrize("land", [land_group, in_tasks(3)], ids=["one task", "three tasks"])
+@pytest.mark.parametrize("land", [land_group, in_tasks(3)], ids=["one_task", "three_tasks"])
 @pytest.mark.parametrize(
     "allowance", [Allowance(records=100), Allowance(bytes=400)], ids=["records", "bytes"]
 )
-def test_a_run_over_eight_shards_lands_no_more_than_it_may_and_runs_land_everything(bench, land, allowance):
+def test_no_run_exceeds_its_allowance_and_repeated_runs_land_everything(bench, land, allowance):
     data = filled(bench, 8, 40)
     runs = []
     while sum(runs) < len(data):
@@ -74,14 +74,14 @@ def test_a_run_over_eight_shards_lands_no_more_than_it_may_and_runs_land_everyth
     assert bench.data == data
 
 
-def test_shards_of_one_task_use_up_their_budget_exactly(bench):
+def test_the_shards_of_one_task_use_up_their_allowance_exactly(bench):
     filled(bench, 8, 40)
     result = bench.run(allowance=Allowance(records=100))
     assert sum(outcome.rows for outcome in result.outcomes.values()) == 100
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
 
 
-def test_each_shards_own_bounds_hold_within_the_runs(bench):
+def test_bounds_of_a_shard_apply_within_the_allowance_of_the_run(bench):
     filled(bench, 4, 40)
     result = bench.run(allowance=Allowance(records=100), max_records=10)
     assert [outcome.rows for outcome in result.outcomes.values()] == [10] * 4
@@ -90,7 +90,7 @@ def test_each_shards_own_bounds_hold_within_the_runs(bench):
     assert max(outcome.rows for outcome in result.outcomes.values()) == 10
 
 
-def test_runs_that_may_take_less_than_there_are_shards_land_everything(bench):
+def test_runs_with_an_allowance_below_the_number_of_shards_land_everything(bench):
     data = filled(bench, 6, 2)
     for _ in data:
         outcomes = bench.run(allowance=Allowance(records=1)).outcomes
@@ -98,7 +98,7 @@ def test_runs_that_may_take_less_than_there_are_shards_land_everything(bench):
     assert bench.data == data
 
 
-def test_a_record_larger_than_the_runs_bytes_is_landed_by_a_run_of_its_own(bench):
+def test_a_record_larger_than_the_allowance_is_landed_by_a_run_of_its_own(bench):
     (shard_id,) = bench.create()
     bench.put(b"a" * 100, b"b" * 100, b"c", shard_id=shard_id)
     steps = []
@@ -108,7 +108,7 @@ def test_a_record_larger_than_the_runs_bytes_is_landed_by_a_run_of_its_own(bench
     assert steps == [[100], [100, 100], [100, 100, 1]]
 
 
-def test_a_runs_bound_inside_an_aggregate_is_kept_with_the_position(bench):
+def test_a_limit_reached_inside_an_aggregate_is_stored_in_the_position(bench):
     (shard_id,) = bench.create()
     (number,) = bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
     steps = []
@@ -122,7 +122,7 @@ def test_a_runs_bound_inside_an_aggregate_is_kept_with_the_position(bench):
     ]
 
 
-def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(bench):
+def test_a_run_that_dies_inside_an_aggregate_is_repeated_without_loss_or_duplicates(bench):
     (shard_id,) = bench.create()
     bench.put(aggregate(UserRecord("k", b"%d" % item) for item in range(5)), shard_id=shard_id)
     bench.run(max_records=2)
@@ -144,7 +144,7 @@ def test_a_run_that_dies_after_a_cut_inside_an_aggregate_is_run_again_exactly(be
 
 
 def generations(bench):
-    """A finished parent of 30 records of a byte and two children of 20; the ids."""
+    """Create a closed parent with 30 records of one byte and two children with 20, and return the ids."""
     (parent,) = bench.create()
     bench.put(*[b"p"] * 30, shard_id=parent)
     first, second = bench.split(parent)
@@ -154,7 +154,7 @@ def generations(bench):
 
 
 @pytest.mark.parametrize("allowance", [Allowance(records=45), Allowance(bytes=45)], ids=["records", "bytes"])
-def test_children_of_a_shard_that_is_finished_in_the_run_take_of_what_it_left(bench, allowance):
+def test_children_share_the_allowance_that_their_finished_parent_left(bench, allowance):
     parent, first, second = generations(bench)
     outcomes = bench.run(allowance=allowance).outcomes
     assert (outcomes[parent].rows, outcomes[parent].state) == (30, ShardState.FINISHED)
@@ -164,7 +164,7 @@ def test_children_of_a_shard_that_is_finished_in_the_run_take_of_what_it_left(be
 
 
 @pytest.mark.parametrize("allowance", [Allowance(records=30), Allowance(bytes=30)], ids=["records", "bytes"])
-def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, faults, allowance):
+def test_children_are_not_read_if_their_parent_used_up_the_allowance(bench, faults, allowance):
     parent, *children = generations(bench)
     outcomes = bench.run(allowance=allowance).outcomes
     assert [outcomes[child].rows for child in children] == [0, 0]
@@ -180,7 +180,7 @@ def test_children_are_left_alone_by_a_run_whose_parent_took_all_of_it(bench, fau
 
 
 class PageClock:
-    """A clock by which each page that is requested takes a second."""
+    """A clock by which each requested page takes one second."""
 
     time, sleep = staticmethod(time.time), staticmethod(time.sleep)
 
@@ -192,12 +192,12 @@ class PageClock:
 
 
 @pytest.fixture
-def a_second_a_page(bench, faults):
+def one_second_per_page(bench, faults):
     bench.set_timing(clock=PageClock(faults))
 
 
-@pytest.mark.usefixtures("a_second_a_page")
-def test_no_page_is_begun_after_a_runs_seconds_and_runs_land_everything(bench, faults):
+@pytest.mark.usefixtures("one_second_per_page")
+def test_no_page_is_requested_after_the_runs_seconds_and_repeated_runs_land_everything(bench, faults):
     data = filled(bench, 1, 10)
     faults.page_size(1)
     steps = []
@@ -209,20 +209,20 @@ def test_no_page_is_begun_after_a_runs_seconds_and_runs_land_everything(bench, f
     assert bench.data == data
 
 
-@pytest.mark.usefixtures("a_second_a_page")
-def test_the_shards_of_a_task_share_its_seconds(bench, faults):
+@pytest.mark.usefixtures("one_second_per_page")
+def test_the_shards_of_a_task_share_the_seconds_of_the_run(bench, faults):
     data = filled(bench, 4, 10)
     faults.page_size(1)
     result = bench.run(allowance=Allowance(seconds=8.0))
-    # A page may have been begun by each of the other three when the last second passed.
+    # Each of the other three shards may have requested a page before the last second passed.
     assert 8 <= sum(outcome.rows for outcome in result.outcomes.values()) <= 8 + 3
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
     bench.run()
     assert bench.data == data
 
 
-@pytest.mark.usefixtures("a_second_a_page")
-def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, faults):
+@pytest.mark.usefixtures("one_second_per_page")
+def test_shards_that_wait_for_a_connection_request_no_page_after_the_runs_seconds(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=2)
     data = filled(bench, 8, 10)
     faults.page_size(1)
@@ -232,21 +232,21 @@ def test_shards_that_wait_for_a_place_begin_no_page_after_a_runs_seconds(bench, 
     assert bench.data == data
 
 
-def test_children_have_the_seconds_that_their_parent_left(bench):
+def test_children_are_read_in_the_seconds_that_their_parent_left(bench):
     generations(bench)
-    clock, left = VirtualTime(), []
+    clock, remaining = VirtualTime(), []
     bench.set_timing(clock=clock)
 
-    def note(job: LandingJob, ranges, allowance) -> Landing:
-        left.append(allowance.seconds)
-        clock.now += 10.0  # while it lands
+    def timed_landing(job: LandingJob, ranges, allowance) -> Landing:
+        remaining.append(allowance.seconds)
+        clock.now += 10.0  # the duration of the landing
         return land_group(job, ranges, allowance)
 
-    bench.run(land=note, allowance=Allowance(seconds=25.0))
-    assert left == [25.0, 15.0]
+    bench.run(land=timed_landing, allowance=Allowance(seconds=25.0))
+    assert remaining == [25.0, 15.0]
 
 
-def test_a_run_without_any_time_left_moves_nothing(bench, faults):
+def test_a_run_without_remaining_time_changes_no_position(bench, faults):
     shard_id, *_ = generations(bench)
     plan = bench.plan(allowance=Allowance(seconds=1e-9))
     before = bench.positions.shards
@@ -256,10 +256,10 @@ def test_a_run_without_any_time_left_moves_nothing(bench, faults):
     assert bench.positions.shards == before
 
 
-# The order of shards, and memory
+# The order of shards and the number of concurrent calls
 
 
-def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
+def test_unread_shards_with_a_backlog_come_first(bench):
     first, *others = bench.create(3)
     for shard_id in (first, *others):
         bench.put(b"0", b"1", b"2", shard_id=shard_id)
@@ -269,12 +269,12 @@ def test_shards_of_a_backlog_that_no_run_has_read_yet_come_first(bench):
 
 
 @pytest.mark.real_time
-def test_so_many_calls_are_made_at_once_and_no_more_however_many_shards_wait(bench, faults):
+def test_no_more_calls_than_connections_run_at_once(bench, faults):
     shard_ids = bench.create(CONNECTIONS + 8)
     for shard_id in shard_ids:
         bench.put(b"0", shard_id=shard_id)
     faults.delay(4.0, "GetRecords", times=CONNECTIONS)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {1}
-    asked = sorted(call.at for call in faults.calls if call.operation == "GetRecords")
-    assert asked[CONNECTIONS - 1] - asked[0] < 4.0 <= asked[CONNECTIONS] - asked[0]
+    started = sorted(call.at for call in faults.calls if call.operation == "GetRecords")
+    assert started[CONNECTIONS - 1] - started[0] < 4.0 <= started[CONNECTIONS] - started[0]

@@ -1,4 +1,4 @@
-"""Poison is kept: a damaged aggregate lands as it came, marked, and holds back nobody but by choice."""
+"""Damaged aggregates are landed unchanged with an error, and block a shard only beyond `max_bad_records`."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from kinesis_assets.testing import UserRecord, aggregate
 WRONG_MD5 = "aggregate: its MD5 does not match"
 
 
-def together(*data):
-    """An aggregate of these payloads, for the stream's first shard."""
+def aggregate_of(*data):
+    """An aggregate of these payloads for the first shard."""
     return aggregate(UserRecord("k", item, "0") for item in data)
 
 
 def sealed(body):
-    """What begins and ends as an aggregate does."""
-    return MAGIC + body + hashlib.md5(body).digest()  # noqa: S324  # the format's own
+    """Wrap a body in the magic prefix and the MD5 of an aggregate."""
+    return MAGIC + body + hashlib.md5(body).digest()  # noqa: S324  # required by the format
 
 
 def damaged(*data):
-    """An aggregate that lost a bit on its way."""
-    sound = together(*data)
+    """An aggregate with one flipped bit."""
+    sound = aggregate_of(*data)
     return sound[:-1] + bytes([sound[-1] ^ 1])
 
 
-POISON = {
-    "its magic alone": MAGIC,
-    "cut short": together(b"1")[:-5],
-    "a bit turned": damaged(b"1"),
-    "no protobuf": sealed(b"\xff"),
-    "a field is missing": sealed(b"\x1a\x00"),
-    "no sub-record": sealed(b""),
-    "a key that is not there": sealed(b"\x1a\x05\x08\x07\x1a\x01x"),
+DAMAGED = {
+    "only the magic prefix": MAGIC,
+    "truncated": aggregate_of(b"1")[:-5],
+    "flipped bit": damaged(b"1"),
+    "invalid protobuf": sealed(b"\xff"),
+    "missing field": sealed(b"\x1a\x00"),
+    "no sub-records": sealed(b""),
+    "unknown partition key": sealed(b"\x1a\x05\x08\x07\x1a\x01x"),
 }
 
 
-def told(bench):
-    """(data, error) of every row, in the order of the stream."""
+def data_and_errors(bench):
+    """Return (data, error) of every row in stream order."""
     return [(row["data"], row["error"]) for row in bench.rows]
 
 
-# Kept as it came
+# Damaged records are kept unchanged
 
 
-@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
-def test_poison_lands_as_it_came_and_marked_in_one_commit_with_its_neighbours(bench, poison):
+@pytest.mark.parametrize("damaged_record", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_record_is_landed_unchanged_with_an_error_next_to_other_rows(bench, damaged_record):
     first, second = bench.create(2)
-    numbers = bench.put(b"before", poison, together(b"a", b"b"), shard_id=first)
-    bench.put(b"neighbour", shard_id=second)
+    numbers = bench.put(b"before", damaged_record, aggregate_of(b"a", b"b"), shard_id=first)
+    bench.put(b"other", shard_id=second)
     plan = bench.plan()
     before = bench.version
     result = bench.execute(plan)
     assert result.errors == {}
     assert (result.version, bench.version) == (before + 1, before + 1)
-    data, errors = zip(*told(bench), strict=True)
-    assert data == (b"before", poison, b"a", b"b", b"neighbour")
+    data, errors = zip(*data_and_errors(bench), strict=True)
+    assert data == (b"before", damaged_record, b"a", b"b", b"other")
     assert [error is not None for error in errors] == [False, True, False, False, False]
     assert errors[1].startswith("aggregate: ")
     assert bench.rows[1]["sequence_number"] == numbers[1]
@@ -71,28 +71,28 @@ def test_poison_lands_as_it_came_and_marked_in_one_commit_with_its_neighbours(be
     assert bench.at(first).position == Position.after(numbers[-1])
 
 
-def test_a_shard_of_nothing_but_poison_is_read_to_its_end(bench):
+def test_a_shard_with_only_damaged_records_is_read_to_its_end(bench):
     (shard_id,) = bench.create()
-    bench.put(*POISON.values(), shard_id=shard_id)
+    bench.put(*DAMAGED.values(), shard_id=shard_id)
     bench.split(shard_id)
     outcome = bench.run([shard_id]).outcomes[shard_id]
     assert (outcome.state, outcome.rows, outcome.bad_records) == (ShardState.FINISHED, 7, 7)
-    assert [row["data"] for row in bench.rows] == list(POISON.values())
+    assert [row["data"] for row in bench.rows] == list(DAMAGED.values())
 
 
 @pytest.mark.parametrize("payload", [b"\x00\xff\xfe", b"", bytes(range(256)), "\u2028é".encode()])
-def test_bytes_come_to_the_table_as_they_were_plain_or_in_an_aggregate(bench, payload):
+def test_payload_bytes_are_landed_unchanged_with_and_without_aggregation(bench, payload):
     (shard_id,) = bench.create()
-    bench.put(*[payload] if payload else [], together(b"x", payload, b"y"), shard_id=shard_id)
+    bench.put(*[payload] if payload else [], aggregate_of(b"x", payload, b"y"), shard_id=shard_id)
     assert bench.run().errors == {}
     plain = [payload] if payload else []
     assert [row["data"] for row in bench.rows] == [*plain, b"x", payload, b"y"]
     assert [row["partition_key"] for row in bench.rows] == ["k"] * len(bench.rows)
 
 
-def test_rows_of_an_aggregate_share_its_sequence_number_and_tell_their_place(bench):
+def test_rows_of_an_aggregate_share_its_sequence_number_and_differ_in_sub_sequence_number(bench):
     (shard_id,) = bench.create()
-    numbers = bench.put(b"0", together(b"1", b"2"), b"3", shard_id=shard_id)
+    numbers = bench.put(b"0", aggregate_of(b"1", b"2"), b"3", shard_id=shard_id)
     bench.run()
     assert [(row["sequence_number"], row["sub_sequence_number"]) for row in bench.rows] == [
         (numbers[0], 0),
@@ -102,14 +102,14 @@ def test_rows_of_an_aggregate_share_its_sequence_number_and_tell_their_place(ben
     ]
 
 
-# Sub-records that came to another shard
+# Sub-records outside the hash range of their shard
 
 
-def test_after_a_split_strays_are_marked_rows_and_the_neighbours_own_copies_are_well(bench):
+def test_after_a_split_sub_records_of_the_other_child_are_marked(bench):
     (parent,) = bench.create()
     low, high = bench.split(parent)
     for_low, for_high = str(bench.hash_range(low)[1]), str(bench.hash_range(high)[0])
-    # Made for the parent, answered by its lower child; the producer then puts the stray to where it belongs.
+    # Aggregated for the parent and put into its lower child. The producer then repeats the stray.
     late = aggregate([UserRecord("k", b"low", for_low), UserRecord("k", b"stray", for_high)])
     bench.put(late, shard_id=low)
     bench.put(aggregate([UserRecord("k", b"stray", for_high)]), shard_id=high)
@@ -133,10 +133,10 @@ def test_strays_do_not_count_as_bad_records(bench):
     bench.put(aggregate([UserRecord("k", b"stray", str(bench.hash_range(high)[0]))]), shard_id=low)
     result = bench.run(max_bad_records=0)
     assert result.errors == {}
-    assert told(bench) == [(b"stray", OUTSIDE_HASH_RANGE)]
+    assert data_and_errors(bench) == [(b"stray", OUTSIDE_HASH_RANGE)]
 
 
-# No more than so many
+# The limit of bad records
 
 
 def test_without_a_limit_nothing_is_blocked(bench):
@@ -146,36 +146,34 @@ def test_without_a_limit_nothing_is_blocked(bench):
     result = bench.run()
     assert result.errors == {}
     assert result.outcomes[shard_id].bad_records == 100
-    assert told(bench) == [(item, WRONG_MD5) for item in data]
+    assert data_and_errors(bench) == [(item, WRONG_MD5) for item in data]
 
 
-@pytest.mark.parametrize(("most", "landed"), [(0, 2), (1, 5), (2, 7)])
-def test_the_shard_fails_before_the_record_that_is_one_too_many_and_keeps_what_came_before(
-    bench, most, landed
-):
-    shard_id, neighbour = bench.create(2)
+@pytest.mark.parametrize(("limit", "landed"), [(0, 2), (1, 5), (2, 7)])
+def test_a_shard_fails_before_the_record_that_exceeds_the_limit_and_keeps_earlier_rows(bench, limit, landed):
+    shard_id, other = bench.create(2)
     bad = [damaged(b"%d" % number) for number in range(3)]
-    data = [b"0", b"1", bad[0], together(b"2", b"3"), bad[1], b"4", bad[2], b"5"]
+    data = [b"0", b"1", bad[0], aggregate_of(b"2", b"3"), bad[1], b"4", bad[2], b"5"]
     rows = [b"0", b"1", bad[0], b"2", b"3", bad[1], b"4", bad[2], b"5"]
     numbers = bench.put(*data, shard_id=shard_id)
-    bench.put(b"n", shard_id=neighbour)
-    exceeding = numbers[data.index(bad[most])]
+    bench.put(b"n", shard_id=other)
+    exceeding = numbers[data.index(bad[limit])]
 
-    result = bench.run(max_bad_records=most)
-    failed, well = result.outcomes[shard_id], result.outcomes[neighbour]
-    assert (failed.state, failed.rows, failed.bad_records) == (ShardState.FAILED, landed, most)
+    result = bench.run(max_bad_records=limit)
+    failed, healthy = result.outcomes[shard_id], result.outcomes[other]
+    assert (failed.state, failed.rows, failed.bad_records) == (ShardState.FAILED, landed, limit)
     assert type(failed.error) is TooManyBadRecords
     assert f"record {exceeding} is damaged ({WRONG_MD5})" in str(failed.error)
-    assert (well.state, well.rows, well.error) == (ShardState.COMMITTED, 1, None)
+    assert (healthy.state, healthy.rows, healthy.error) == (ShardState.COMMITTED, 1, None)
     assert [row["data"] for row in bench.rows] == [*rows[:landed], b"n"]
-    assert bench.at(shard_id).position == Position.after(numbers[data.index(bad[most]) - 1])
+    assert bench.at(shard_id).position == Position.after(numbers[data.index(bad[limit]) - 1])
 
-    result = bench.run(max_bad_records=3 - most)
+    result = bench.run(max_bad_records=3 - limit)
     assert result.errors == {}
     assert [row["data"] for row in bench.rows] == [*rows, b"n"]
 
 
-def test_the_shard_stays_where_it_is_until_the_limit_is_raised(bench):
+def test_a_shard_above_the_limit_keeps_its_position_until_the_limit_is_raised(bench):
     (shard_id,) = bench.create()
     numbers = bench.put(b"0", damaged(b"1"), b"2", shard_id=shard_id)
     bench.run(max_bad_records=0)
@@ -189,7 +187,7 @@ def test_the_shard_stays_where_it_is_until_the_limit_is_raised(bench):
     assert bench.data == sorted([b"0", damaged(b"1"), b"2"])
 
 
-def test_the_limit_is_each_shards_own(bench):
+def test_the_limit_applies_to_each_shard_separately(bench):
     shard_ids = bench.create(3)
     for shard_id in shard_ids:
         bench.put(damaged(b"1"), damaged(b"2"), shard_id=shard_id)

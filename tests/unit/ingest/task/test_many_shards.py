@@ -1,4 +1,4 @@
-"""Many shards: in a task, who waits holds nobody back."""
+"""Many shards in one task: a waiting shard does not delay the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from support.recording_limiter import RecordingLimiter
 
 
-def test_throttled_shards_hold_no_call_of_the_others(bench, faults):
+def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=2)
     bench.set_timing(page_retries=ReadTiming().page_retries)
     shard_ids = bench.create(8)
@@ -22,24 +22,24 @@ def test_throttled_shards_hold_no_call_of_the_others(bench, faults):
         bench.put(b"0", b"1", b"2", shard_id=shard_id)
     faults.page_size(1)
     throttled, others = shard_ids[:4], shard_ids[4:]
-    # Until all others are read to their tip, those before them are refused.
+    # The first four shards are throttled until the others are read to their tip.
     read = set()
 
-    def look(call, answer):
+    def throttle_until_read(call, answer):
         if call.shard_id in others:
             if answer.status == 200 and answer.members["MillisBehindLatest"] == 0:
                 read.add(call.shard_id)
             return None
         return None if read == {*others} else answer.error("ProvisionedThroughputExceededException", 400)
 
-    faults.answer("GetRecords", look)
+    faults.answer("GetRecords", throttle_until_read)
     result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {3}
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
     assert all(faults.count("GetRecords", shard_id) > 3 for shard_id in throttled)
 
 
-def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, faults):
+def test_other_shards_are_read_while_a_shard_waits_between_calls(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=1)
     bench.set_timing(seconds_between_calls=0.5)
     shard_ids = bench.create(6)
@@ -54,7 +54,7 @@ def test_a_shard_that_waits_for_its_pace_lets_others_be_read_meanwhile(bench, fa
     assert calls[-1].at - calls[0].at < 5.0
 
 
-def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults):
+def test_a_stopped_run_does_not_wait_between_calls(bench, faults):
     bench.set_timing(seconds_between_calls=3600.0, stop_poll_seconds=0.05)
     (shard_id,) = bench.create()
     bench.put(b"0", b"1", shard_id=shard_id)
@@ -70,9 +70,9 @@ def test_a_run_told_to_stop_waits_for_no_shards_pace(bench, faults):
 @pytest.mark.real_time
 @pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
 @pytest.mark.parametrize("by_sdk", [False, True])
-def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_sdk, operation):
+def test_a_pending_call_does_not_delay_other_shards(bench, faults, by_sdk, operation):
     bench.settings = replace(bench.settings, sdk_parser=by_sdk)
-    shard_ids = bench.create(3)  # as many pages of the SDK's have room at once
+    shard_ids = bench.create(3)  # the memory limiter admits as many pages of the SDK at once
     for shard_id in shard_ids:
         bench.put(b"0", shard_id=shard_id)
     faults.delay(2.0, operation, times=3)
@@ -83,23 +83,23 @@ def test_a_call_that_is_waited_for_holds_no_other_shard_back(bench, faults, by_s
 
 
 @pytest.mark.parametrize("capacity", [1, 200_000, 1 << 30])
-def test_pages_of_any_size_land_in_any_room_and_never_take_more(bench, monkeypatch, capacity):
-    rooms = []
+def test_pages_of_any_size_are_landed_within_any_memory_limit(bench, monkeypatch, capacity):
+    limiters = []
 
-    def room(_):
-        rooms.append(RecordingLimiter(capacity))
-        return rooms[-1]
+    def recording_limiter(_):
+        limiters.append(RecordingLimiter(capacity))
+        return limiters[-1]
 
-    monkeypatch.setattr(task, "MemoryLimiter", room)
+    monkeypatch.setattr(task, "MemoryLimiter", recording_limiter)
     shard_ids = bench.create(6)
     for shard_id in shard_ids:
         bench.put(*[bytes(50_000)] * 3, b"small", shard_id=shard_id)
     bench.run()
     assert len(bench.data) == 24
-    assert 0 < rooms[0].max_reserved <= capacity
+    assert 0 < limiters[0].max_reserved <= capacity
 
 
-def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkeypatch):
+def test_a_task_error_ends_shards_that_wait_between_calls(bench, monkeypatch):
     bench.set_timing(seconds_between_calls=3600.0)
     shard_ids = bench.create(3)
     for shard_id in shard_ids:
@@ -115,7 +115,7 @@ def test_an_error_of_the_task_ends_shards_that_wait_for_their_pace(bench, monkey
         bench.run()
 
 
-def test_an_error_of_the_task_ends_shards_that_wait_for_room(bench, monkeypatch):
+def test_a_task_error_ends_shards_that_wait_for_memory(bench, monkeypatch):
     monkeypatch.setattr(task, "MemoryLimiter", lambda _: MemoryLimiter(300_000))
     for shard_id in bench.create(8):
         bench.put(bytes(60_000), shard_id=shard_id)

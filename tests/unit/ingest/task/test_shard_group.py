@@ -1,4 +1,4 @@
-"""Readings side by side: what is taken may wait, and what failed keeps nothing."""
+"""Concurrent readings of a shard group: slow consumers, and errors of a shard or of the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def iter_of(*steps):
     yield from steps
 
 
-def test_the_error_of_a_shard_does_not_keep_its_page():
+def test_the_error_of_a_shard_does_not_keep_its_page_in_memory():
     pages = []
 
     def steps():
@@ -36,37 +36,37 @@ def test_the_error_of_a_shard_does_not_keep_its_page():
     assert pages[0]() is None
 
 
-def test_others_are_read_while_what_is_taken_of_one_is_waited_for():
-    taken, other_is = [], threading.Event()
+def test_other_shards_are_read_while_the_records_of_one_are_being_consumed():
+    consumed, other_consumed = [], threading.Event()
 
-    def take(reading, _records):
+    def consume(reading, _records):
         if reading.name == "slow":
-            assert (yield from to_thread(lambda: other_is.wait(5)))
+            assert (yield from to_thread(lambda: other_consumed.wait(5)))
         else:
-            other_is.set()
-        taken.append(reading.name)
+            other_consumed.set()
+        consumed.append(reading.name)
 
     readings = [SimpleNamespace(name=name, steps=lambda: iter_of(a_page())) for name in ("slow", "other")]
-    ShardGroup(readings, threading.Event()).read(take)
-    assert taken == ["other", "slow"]
+    ShardGroup(readings, threading.Event()).read(consume)
+    assert consumed == ["other", "slow"]
 
 
-def test_an_error_of_who_takes_is_no_shards_own():
-    """Its position is behind what was taken: told as the shard's, that would be lost."""
+def test_an_error_of_the_consumer_is_not_attributed_to_the_shard():
+    """The reading is already past the failed records: reported as the shard's error, they would be lost."""
     reading = SimpleNamespace(steps=lambda: iter_of(a_page()))
 
-    def take(*_):
-        raise ReadFailed("another", "of what is taken")
+    def consume(*_):
+        raise ReadFailed("another", "while consuming")
 
-    with pytest.raises(ReadFailed, match="of what is taken"):
-        ShardGroup([reading], threading.Event()).read(take)
+    with pytest.raises(ReadFailed, match="while consuming"):
+        ShardGroup([reading], threading.Event()).read(consume)
 
 
-def test_what_fails_the_task_ends_a_look_that_another_shard_waits_for():
+def test_an_error_that_fails_the_task_ends_the_pending_wait_of_another_shard():
     stop = threading.Event()
     ended = []
 
-    def looks():
+    def waits():
         yield from to_thread(lambda: ended.append(stop.wait(5)))
 
     def fails():
@@ -74,5 +74,5 @@ def test_what_fails_the_task_ends_a_look_that_another_shard_waits_for():
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        ShardGroup([SimpleNamespace(steps=looks), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
+        ShardGroup([SimpleNamespace(steps=waits), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
     assert ended == [True]

@@ -1,4 +1,4 @@
-"""One task's work: many shards side by side into shared files, and what is told of them."""
+"""One task of a landing: many shards are read concurrently into shared files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
 KEYS = 1 << 128
 
-A_PAGE_EACH = FileLayout(row_group_bytes=1)
-"""A row group for each page."""
+ONE_PAGE_PER_ROW_GROUP = FileLayout(row_group_bytes=1)
+"""Writes each page as a row group."""
 
 
 @pytest.fixture
 def shards(kinesis, stream):
-    """Creates the stream, with so many records in each shard; the shards' ids."""
+    """Create the stream with a number of records in each shard, and return the shard ids."""
 
     def shards(count, records):
         kinesis.create_stream(StreamName=stream, ShardCount=count)
@@ -51,7 +51,7 @@ def range_of(shard_id, **bounds):
 
 @pytest.fixture
 def land(stream, settings, table):
-    """Lands whole shards as one task."""
+    """Land whole shards in one task."""
 
     def land(shard_ids, layout=FileLayout(), **bounds):
         job = LandingJob(stream, settings, table.folder, 77, math.inf, layout)
@@ -60,7 +60,7 @@ def land(stream, settings, table):
     return land
 
 
-def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land):
+def test_more_shards_than_connections_are_landed_in_one_file(shards, land):
     shard_ids = shards(CONNECTIONS + 6, 3)
     landing = land(shard_ids)
     (file,) = landing.files
@@ -70,13 +70,13 @@ def test_more_shards_than_calls_at_once_are_all_landed_in_one_file(shards, land)
     ]
 
 
-def test_idle_shards_land_no_file(shards, land):
+def test_idle_shards_write_no_file(shards, land):
     landing = land(shards(2, 0))
     assert landing.files == ()
     assert [(shard.stats.through, shard.stats.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
 
 
-def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
+def test_a_failing_shard_ends_only_its_own_range(shards, land, faults):
     first, second = shards(2, 4)
     faults.page_size(2)
     faults.fail(status=400, code="AccessDeniedException", shard_id=first, after=1, times=1)
@@ -88,7 +88,7 @@ def test_failing_shard_ends_its_own_range_alone(shards, land, faults):
     assert landing.files[0].rows_by_shard == {first: 2, second: 4}
 
 
-def test_a_manifest_keeps_a_landing_with_its_errors(shards, land, faults):
+def test_a_manifest_preserves_the_errors_of_a_landing(shards, land, faults):
     shard_ids = shards(1, 1)
     faults.fail(status=400, code="AccessDeniedException")
     landing = land(shard_ids)
@@ -97,7 +97,7 @@ def test_a_manifest_keeps_a_landing_with_its_errors(shards, land, faults):
     assert type(again.shards[0].error) is ReadFailed
 
 
-def test_error_of_the_writer_ends_the_task_and_its_threads(shards, land, faults, monkeypatch):
+def test_a_writer_error_ends_the_task_and_its_threads(shards, land, faults, monkeypatch):
     shard_ids = shards(20, 6)
     faults.page_size(2)
 
@@ -106,15 +106,15 @@ def test_error_of_the_writer_ends_the_task_and_its_threads(shards, land, faults,
 
     monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", full)
     before = set(threading.enumerate())
-    # With the error its frames are kept, and the writer in them: that threads end is not left to chance.
+    # The kept error keeps its frames and the writer alive, so the threads cannot end by garbage collection.
     with pytest.raises(OSError, match="no space left") as _kept:
-        land(shard_ids, A_PAGE_EACH)
+        land(shard_ids, ONE_PAGE_PER_ROW_GROUP)
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive(), thread
 
 
-def test_error_that_is_no_shards_fails_the_task(shards, land, monkeypatch):
+def test_an_error_outside_the_readings_fails_the_task(shards, land, monkeypatch):
     shard_ids = shards(3, 1)
 
     def broken(*_):
@@ -125,8 +125,8 @@ def test_error_that_is_no_shards_fails_the_task(shards, land, monkeypatch):
         land(shard_ids)
 
 
-class Latest:
-    """In a file's thread's place: does each thing as late as it can, when that is waited for."""
+class LazyExecutor:
+    """Replaces the thread of a file: runs each call only when its result is awaited."""
 
     def __init__(self, _): ...
 
@@ -141,15 +141,17 @@ def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
 ):
     shard_ids = shards(1, 5)
     faults.page_size(1)
-    asked = []  # pages, when each row group is begun
+    requested = []  # the number of requested pages when each row group is started
     write = data_file_writer._OpenFile._write_row_group
 
-    def noted(*arguments):
-        # A call that an earlier test had given up may arrive now.
-        asked.append(sum((call.operation, call.stream) == ("GetRecords", stream) for call in faults.calls))
+    def recorded(*arguments):
+        # An abandoned call of an earlier test may arrive now.
+        requested.append(
+            sum((call.operation, call.stream) == ("GetRecords", stream) for call in faults.calls)
+        )
         write(*arguments)
 
-    monkeypatch.setattr(data_file_writer, "ThreadPoolExecutor", Latest)
-    monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", noted)
-    assert land(shard_ids, A_PAGE_EACH).shards[0].stats.rows == 5
-    assert asked == [2, 3, 4, 5, 5]
+    monkeypatch.setattr(data_file_writer, "ThreadPoolExecutor", LazyExecutor)
+    monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", recorded)
+    assert land(shard_ids, ONE_PAGE_PER_ROW_GROUP).shards[0].stats.rows == 5
+    assert requested == [2, 3, 4, 5, 5]

@@ -152,8 +152,8 @@ def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, f
     assert len(data(reading)) == 6
     short = [body for body in bodies if body <= LARGEST_BODY]
     assert len(short) < len(bodies)
-    assert [each for each in limiter.asked if each > MEMORY_PER_BODY_BYTE * 1000] == []
-    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * body) for body in short]
+    assert [each for each in limiter.requested if each > MEMORY_PER_BODY_BYTE * 1000] == []
+    assert limiter.requested == [int(MEMORY_PER_BODY_BYTE * body) for body in short]
 
 
 # PageLimit

@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from support.raw_peer import RawPeer, Sent, Then, read_request
+from support.scripted_server import After, Response, ScriptedServer, read_request
 
 PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
 HEAD = b"HTTP/1.1 200 OK\r\nDate: Sun, 22 Nov 2026 10:00:00 GMT\r\n"
@@ -63,7 +63,7 @@ def code_of(client):
 
 
 def test_a_request_has_each_header_once_and_its_body():
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         call(client_of(peer.url))
         head, _, body = peer.requests[0].partition(b"\r\n\r\n")
     request, *headers = head.decode().split("\r\n")
@@ -85,7 +85,7 @@ def test_a_request_has_each_header_once_and_its_body():
 
 @pytest.mark.parametrize("path", ["", "/", "/kinesis", "/k\xe4se", "/a b", "/?x=y z", "/a?b#c"])
 def test_the_path_of_the_endpoint_is_requested_as_by_the_sdk(path):
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         for by_sdk in (False, True):
             call(client_of(peer.url + path, by_sdk))
     ours, sdks = (request.partition(b"\r\n")[0] for request in peer.requests)
@@ -100,7 +100,7 @@ def test_a_request_is_sent_in_one_piece(monkeypatch):
         pieces.append(data)
         sendall(self, data)
 
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         client = client_of(peer.url)
         call(client)
         monkeypatch.setattr(socket.socket, "sendall", note)
@@ -110,7 +110,7 @@ def test_a_request_is_sent_in_one_piece(monkeypatch):
 
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED, SIZED.replace(b"200", b"503")])
 def test_calls_share_one_keep_alive_connection(sent):
-    with RawPeer(Sent(sent)) as peer:
+    with ScriptedServer(Response(sent)) as peer:
         client = client_of(peer.url)
         for _ in range(3):
             with suppress(CallFailed):
@@ -121,14 +121,14 @@ def test_calls_share_one_keep_alive_connection(sent):
 @pytest.mark.parametrize(
     "sent",
     [
-        Sent(SIZED.replace(b"Date", b"Connection: close\r\nDate"), Then.END),
-        Sent(HEAD + b"\r\n" + PAGE, Then.END),
-        Sent(SIZED, Then.END),
-        Sent(SIZED, Then.RESET),
+        Response(SIZED.replace(b"Date", b"Connection: close\r\nDate"), After.END),
+        Response(HEAD + b"\r\n" + PAGE, After.END),
+        Response(SIZED, After.END),
+        Response(SIZED, After.RESET),
     ],
 )
 def test_a_closed_connection_is_reopened(sent):
-    with RawPeer(sent) as peer:
+    with ScriptedServer(sent) as peer:
         client = client_of(peer.url)
         for _ in range(3):
             call(client)
@@ -141,16 +141,16 @@ def test_a_closed_connection_is_reopened(sent):
 @pytest.mark.parametrize(
     "sent",
     [
-        Sent(b"", Then.END),
-        Sent(b"", Then.RESET),
-        Sent(b"", Then.HOLD),
-        Sent(LONG, Then.HOLD),
-        Sent(SIZED + b"!"),
-        Sent(b"<html>\r\n\r\n"),
+        Response(b"", After.END),
+        Response(b"", After.RESET),
+        Response(b"", After.HOLD),
+        Response(LONG, After.HOLD),
+        Response(SIZED + b"!"),
+        Response(b"<html>\r\n\r\n"),
     ],
 )
 def test_a_connection_is_not_reused_after_a_failed_call(sent):
-    with RawPeer(sent, Sent(SIZED)) as peer:
+    with ScriptedServer(sent, Response(SIZED)) as peer:
         client = client_of(peer.url, read_timeout=2)
         code_of(client)
         call(client)
@@ -158,7 +158,7 @@ def test_a_connection_is_not_reused_after_a_failed_call(sent):
 
 
 def test_a_response_may_take_longer_than_the_connect_timeout():
-    with RawPeer(Sent(SIZED, after=0.5)) as peer:
+    with ScriptedServer(Response(SIZED, after=0.5)) as peer:
         call(client_of(peer.url, connect_timeout=0.2))
 
 
@@ -171,7 +171,7 @@ def test_a_reopened_connection_of_the_sdk_has_the_connect_timeout(monkeypatch):
         return create_connection(address, timeout, **options)
 
     monkeypatch.setattr(urllib3.util.connection, "create_connection", note)
-    with RawPeer(Sent(SIZED.replace(b"Date", b"Connection: close\r\nDate"), Then.END)) as peer:
+    with ScriptedServer(Response(SIZED.replace(b"Date", b"Connection: close\r\nDate"), After.END)) as peer:
         client = client_of(peer.url, connect_timeout=3, read_timeout=7)
         client._client.get_records(ShardIterator="i")
         call(client)
@@ -179,7 +179,7 @@ def test_a_reopened_connection_of_the_sdk_has_the_connect_timeout(monkeypatch):
 
 
 def test_the_sdk_and_direct_calls_share_a_connection():
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         client = client_of(peer.url)
         call(client)
         client._client.get_records(ShardIterator="i")
@@ -188,7 +188,7 @@ def test_the_sdk_and_direct_calls_share_a_connection():
 
 
 def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
-    with RawPeer(Sent(SIZED), Sent(SIZED, after=0.2)) as peer:
+    with ScriptedServer(Response(SIZED), Response(SIZED, after=0.2)) as peer:
         client = client_of(peer.url, read_timeout=7)
         call(client)
         connection = client._get_records._endpoint._pool.pool.queue[-1]
@@ -198,12 +198,12 @@ def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
 
 
 def test_the_connection_of_an_abandoned_call_is_not_reused():
-    with RawPeer(Sent(SIZED, after=0.2), Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED, after=0.2), Response(SIZED)) as peer:
         client = client_of(peer.url)
         getting = client.getting_records("i", 10)
         next(getting).block()  # it is connected
         next(getting)
-        assert peer.asked.wait(5)
+        assert peer.requested.wait(5)
         getting.close()
         call(client)
         assert (len(peer.requests), peer.connections) == (2, 2)
@@ -249,36 +249,39 @@ def test_an_endpoint_that_does_not_accept_in_time_is_a_connect_timeout_error(by_
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("data", [b"", HEAD])
 def test_a_response_that_does_not_arrive_in_time_is_a_read_timeout_error(by_sdk, data):
-    with RawPeer(Sent(data, Then.HOLD)) as peer:
+    with ScriptedServer(Response(data, After.HOLD)) as peer:
         assert code_of(client_of(peer.url, by_sdk, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
 
 
 def test_a_body_that_does_not_arrive_in_time_is_a_read_timeout_error():
-    with RawPeer(Sent(LONG, Then.HOLD)) as peer:
+    with ScriptedServer(Response(LONG, After.HOLD)) as peer:
         assert code_of(client_of(peer.url, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
 
 
 @directly_and_by_the_sdk
-@pytest.mark.parametrize("then", [Then.END, Then.RESET])
+@pytest.mark.parametrize("then", [After.END, After.RESET])
 def test_a_connection_closed_before_the_response_is_a_connection_closed_error(by_sdk, then):
-    with RawPeer(Sent(b"", then)) as peer:
+    with ScriptedServer(Response(b"", then)) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "ConnectionClosedError"
 
 
 def test_a_connection_reset_within_the_body_is_a_connection_closed_error():
-    with RawPeer(Sent(LONG, Then.RESET)) as peer:
+    with ScriptedServer(Response(LONG, After.RESET)) as peer:
         assert code_of(client_of(peer.url)) == "ConnectionClosedError"
 
 
 def test_a_response_that_is_not_http_is_an_http_client_error():
-    with RawPeer(Sent(b"220 mail ready\r\n\r\n")) as peer, pytest.raises(CallFailed) as raised:
+    with ScriptedServer(Response(b"220 mail ready\r\n\r\n")) as peer, pytest.raises(CallFailed) as raised:
         call(client_of(peer.url))
     assert raised.value.code == "HTTPClientError"
     assert "the response is not HTTP/1.1" in str(raised.value)
 
 
 def test_the_error_of_a_partial_response_does_not_keep_its_body():
-    with RawPeer(Sent(LONG + bytes(500_000), Then.HOLD)) as peer, pytest.raises(CallFailed) as raised:
+    with (
+        ScriptedServer(Response(LONG + bytes(500_000), After.HOLD)) as peer,
+        pytest.raises(CallFailed) as raised,
+    ):
         call(client_of(peer.url, **SHORT_TIMEOUTS))
     kept, error = [], raised.value
     while error is not None:
@@ -290,7 +293,10 @@ def test_the_error_of_a_partial_response_does_not_keep_its_body():
 
 def test_credentials_with_a_line_break_are_neither_sent_nor_shown_in_the_error(monkeypatch):
     monkeypatch.setenv("AWS_SESSION_TOKEN", "hidden\r\nX-Evil: 1")
-    with RawPeer(Sent(SIZED)) as peer, pytest.raises(CallFailed, match="X-Amz-Security-Token") as raised:
+    with (
+        ScriptedServer(Response(SIZED)) as peer,
+        pytest.raises(CallFailed, match="X-Amz-Security-Token") as raised,
+    ):
         call(client_of(peer.url))
     assert not peer.requests
     assert "hidden" not in str(raised.value)
@@ -324,7 +330,7 @@ def trusted(authority, monkeypatch, tmp_path):
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("sent", [SIZED, CHUNKED])
 def test_calls_over_tls_share_a_connection(tls, sent):
-    with RawPeer(Sent(sent), tls=tls) as peer:
+    with ScriptedServer(Response(sent), tls=tls) as peer:
         client = client_of(peer.url)
         for _ in range(3):
             call(client)
@@ -335,15 +341,15 @@ def test_calls_over_tls_share_a_connection(tls, sent):
 def test_a_long_body_is_received_over_tls(tls):
     page = PAGE + b" " * 1_000_000
     sent = HEAD + f"Content-Length: {len(page)}\r\n\r\n".encode() + page
-    with RawPeer(Sent(sent), tls=tls) as peer:
+    with ScriptedServer(Response(sent), tls=tls) as peer:
         call(client_of(peer.url))
 
 
 @pytest.mark.usefixtures("trusted")
 def test_a_second_response_over_tls_is_not_returned_to_the_next_call(tls):
     head, _, body = SIZED.partition(b"\r\n\r\n")
-    twice = Sent(head + b"\r\n\r\n", more=body + SIZED.replace(b'"i"', b'"x"'))
-    with RawPeer(twice, Sent(SIZED), tls=tls) as peer:
+    twice = Response(head + b"\r\n\r\n", more=body + SIZED.replace(b'"i"', b'"x"'))
+    with ScriptedServer(twice, Response(SIZED), tls=tls) as peer:
         client = client_of(peer.url)
         assert code_of(client) == "HTTPClientError"
         call(client)
@@ -351,7 +357,7 @@ def test_a_second_response_over_tls_is_not_returned_to_the_next_call(tls):
 
 @directly_and_by_the_sdk
 def test_an_untrusted_certificate_is_an_ssl_error_and_nothing_is_sent(tls, by_sdk):
-    with RawPeer(Sent(SIZED), tls=tls) as peer:
+    with ScriptedServer(Response(SIZED), tls=tls) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
         assert not peer.requests
 
@@ -361,7 +367,7 @@ def test_an_untrusted_certificate_is_an_ssl_error_and_nothing_is_sent(tls, by_sd
 def test_a_certificate_of_another_host_is_an_ssl_error_and_nothing_is_sent(authority, by_sdk):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.2").configure_cert(context)
-    with RawPeer(Sent(SIZED), tls=context) as peer:
+    with ScriptedServer(Response(SIZED), tls=context) as peer:
         assert code_of(client_of(peer.url, by_sdk)) == "SSLError"
         assert not peer.requests
 
@@ -386,7 +392,7 @@ class Tunnel:
     """A proxy on loopback that connects every request to one peer and records the requests."""
 
     def __init__(self, peer, tls=None):
-        self.asked = []
+        self.requested = []
         self._tls = tls
         self._to = ("127.0.0.1", int(peer.address.rpartition(":")[2]))
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -414,7 +420,7 @@ class Tunnel:
                 if self._tls:
                     near = self._tls.wrap_socket(near, server_side=True)
                 self._open.append(near)
-                self.asked.append(read_request(near))
+                self.requested.append(read_request(near))
                 near.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
                 far = socket.create_connection(self._to)
                 self._open.append(far)
@@ -431,7 +437,7 @@ class Tunnel:
 
 
 def test_an_http_proxy_is_sent_the_full_url(monkeypatch):
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@{peer.address}")
         client = client_of("http://kinesis.example")
         call(client)
@@ -446,7 +452,7 @@ def test_an_http_proxy_is_sent_the_full_url(monkeypatch):
 
 @pytest.mark.usefixtures("trusted")
 def test_a_proxy_over_tls_is_sent_the_full_url_of_an_http_endpoint(monkeypatch, tls):
-    with RawPeer(Sent(SIZED), tls=tls) as peer:
+    with ScriptedServer(Response(SIZED), tls=tls) as peer:
         monkeypatch.setenv("HTTP_PROXY", peer.url)
         call(client_of("http://kinesis.example/a#b"))
     assert peer.requests[0].startswith(b"POST http://kinesis.example/a HTTP/1.1\r\n")
@@ -456,14 +462,14 @@ def test_a_proxy_over_tls_is_sent_the_full_url_of_an_http_endpoint(monkeypatch, 
 def test_tls_is_tunneled_and_the_proxys_password_is_not_sent_to_the_endpoint(authority, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kinesis.example").configure_cert(context)
-    with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer) as tunnel:
+    with ScriptedServer(Response(SIZED), tls=context) as peer, Tunnel(peer) as tunnel:
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{tunnel.address}")
         client = client_of("https://kinesis.example")
         call(client)
         call(client)
-        assert (len(peer.requests), len(tunnel.asked)) == (2, 1)
-    assert tunnel.asked[0].startswith(b"CONNECT kinesis.example:443 HTTP/1.")
-    assert b"Proxy-Authorization: Basic" in tunnel.asked[0]
+        assert (len(peer.requests), len(tunnel.requested)) == (2, 1)
+    assert tunnel.requested[0].startswith(b"CONNECT kinesis.example:443 HTTP/1.")
+    assert b"Proxy-Authorization: Basic" in tunnel.requested[0]
     for request in peer.requests:
         assert request.startswith(b"POST / HTTP/1.1\r\n")
         assert b"roxy" not in request
@@ -474,12 +480,12 @@ def test_tls_is_tunneled_and_the_proxys_password_is_not_sent_to_the_endpoint(aut
 def test_a_proxy_over_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kinesis.example").configure_cert(context)
-    with RawPeer(Sent(SIZED), tls=context) as peer, Tunnel(peer, tls) as tunnel:
+    with ScriptedServer(Response(SIZED), tls=context) as peer, Tunnel(peer, tls) as tunnel:
         monkeypatch.setenv("HTTPS_PROXY", f"https://{tunnel.address}")
         client = client_of("https://kinesis.example", by_sdk)
         call(client)
         call(client)
-        assert (len(peer.requests), len(tunnel.asked)) == (2, 1)
+        assert (len(peer.requests), len(tunnel.requested)) == (2, 1)
 
 
 @directly_and_by_the_sdk
@@ -504,11 +510,11 @@ def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
             codes.append(error.code)
 
     def others():
-        assert (yield from to_thread(lambda: proxy.asked.wait(5)))
+        assert (yield from to_thread(lambda: proxy.requested.wait(5)))
         assert not codes
         proxy.end()
 
-    with RawPeer(Sent(b"", Then.HOLD)) as proxy:
+    with ScriptedServer(Response(b"", After.HOLD)) as proxy:
         monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
         EventLoop(2).run([calls(client_of("https://kinesis.example")), others()])
     assert codes == ["ConnectionClosedError"]
@@ -516,7 +522,7 @@ def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
 
 @directly_and_by_the_sdk
 def test_a_proxy_that_refuses_is_a_proxy_connection_error(monkeypatch, by_sdk):
-    with RawPeer(Sent(b"HTTP/1.1 407 No\r\n\r\n", Then.END)) as peer:
+    with ScriptedServer(Response(b"HTTP/1.1 407 No\r\n\r\n", After.END)) as peer:
         monkeypatch.setenv("https_proxy", f"http://{peer.address}")
         assert code_of(client_of("https://kinesis.example", by_sdk)) == "ProxyConnectionError"
 
@@ -524,7 +530,7 @@ def test_a_proxy_that_refuses_is_a_proxy_connection_error(monkeypatch, by_sdk):
 def test_an_endpoint_in_no_proxy_is_called_directly(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with RawPeer(Sent(SIZED)) as peer:
+    with ScriptedServer(Response(SIZED)) as peer:
         call(client_of(peer.url))
 
 

@@ -134,7 +134,7 @@ def test_a_page_reserves_memory_in_proportion_to_its_body(kinesis, stream, clien
     faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
     limiter = RecordingLimiter(1 << 30)
     assert [len(record.data) for record in page(client, limiter).records] == [100_000]
-    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * bodies[0])]
+    assert limiter.requested == [int(MEMORY_PER_BODY_BYTE * bodies[0])]
 
 
 @pytest.mark.parametrize("by_sdk", [False, True])
@@ -161,7 +161,7 @@ def test_a_page_read_by_the_sdk_reserves_memory_for_the_largest_body(kinesis, st
     )
     limiter = RecordingLimiter(1 << 30)
     page(client, limiter)
-    assert limiter.asked == [int(MEMORY_PER_BODY_BYTE * LARGEST_BODY)]
+    assert limiter.requested == [int(MEMORY_PER_BODY_BYTE * LARGEST_BODY)]
 
 
 def kept_by(error):

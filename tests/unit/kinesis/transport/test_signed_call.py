@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
-from support.raw_peer import RawPeer, Sent
+from support.scripted_server import Response, ScriptedServer
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
@@ -232,7 +232,7 @@ def recording():
     """A service that returns the same response to every call and records the requests."""
     body = PAGE.replace(b"{", b'{"ShardIterator": "i", ', 1)
     head = f"HTTP/1.1 200 OK\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with RawPeer(Sent(head.encode() + body)) as peer:
+    with ScriptedServer(Response(head.encode() + body)) as peer:
         yield peer
 
 

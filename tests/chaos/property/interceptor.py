@@ -1,4 +1,4 @@
-"""The calls of the package in the middle of which something can happen."""
+"""Calls of the package that a history can interrupt."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class Killed(BaseException):
-    """The process ended here: nobody may catch it and go on."""
+    """The process was killed here. The package must not catch this."""
 
 
 class DiskFailed(OSError):
-    """A file system refused, or its answer was lost."""
+    """A file system refused a call, or its response was lost."""
 
 
 class LogFailed(DeltaError):
-    """Delta refused, or its answer was lost."""
+    """Delta refused a call, or its response was lost."""
 
 
-SEAMS: dict[str, tuple[Any, str]] = {
+INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     # The stream.
     "describe": (StreamClient, "describe"),
     "list shards": (StreamClient, "_listed"),
@@ -59,20 +59,20 @@ SEAMS: dict[str, tuple[Any, str]] = {
 }
 
 
-class Seams:
-    """All of them, watched from now on."""
+class Interceptor:
+    """Intercepts all these calls."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
         self._events: list[Event] = []
         self._seen: list[int] = []
         self._happen: Callable[[Event], None]
-        for seam, (owner, name) in SEAMS.items():
-            patch.setattr(owner, name, self._watched(seam, getattr(owner, name)))
+        for name, (owner, attribute) in INTERCEPTED_CALLS.items():
+            patch.setattr(owner, attribute, self._intercepted(name, getattr(owner, attribute)))
 
     @contextmanager
     def expecting(self, events: Sequence[Event], happen: Callable[[Event], None]) -> Iterator[None]:
-        """Let events happen in the middle of what is done within. In the middle of an event none does."""
+        """Make events happen during the calls of the context. None happens during an event."""
         if not events:
             yield
             return
@@ -82,34 +82,33 @@ class Seams:
         finally:
             self._events = []
 
-    def _watched(self, seam: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any, **named: Any) -> Any:
-            self._pass(seam, after=False)
-            answer = call(*arguments, **named)
-            self._pass(seam, after=True)
-            return answer
+    def _intercepted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def intercepted(*arguments: Any, **named: Any) -> Any:
+            self._pass(name, after=False)
+            result = call(*arguments, **named)
+            self._pass(name, after=True)
+            return result
 
-        def watched_waits(*arguments: Any, **named: Any) -> Any:
-            self._pass(seam, after=False)
-            answer = yield from call(*arguments, **named)
-            self._pass(seam, after=True)
-            return answer
+        def intercepted_waits(*arguments: Any, **named: Any) -> Any:
+            self._pass(name, after=False)
+            result = yield from call(*arguments, **named)
+            self._pass(name, after=True)
+            return result
 
-        return watched_waits if inspect.isgeneratorfunction(call) else watched
+        return intercepted_waits if inspect.isgeneratorfunction(call) else intercepted
 
-    def _pass(self, seam: str, *, after: bool) -> None:
+    def _pass(self, name: str, *, after: bool) -> None:
         with self._lock:
             events, due = self._events, []
             for number, event in enumerate(events):
-                if (event.seam, event.after) == (seam, after):
+                if (event.call, event.after) == (name, after):
                     if event.nth <= self._seen[number] < event.nth + event.times:
                         due.append(event)
                     self._seen[number] += 1
         for event in due:
             self._events = []
             try:
-                # By another process in life: in a thread of its own, so that it lets go of nothing that this
-                # one holds.
+                # In a thread of its own, because another process would not release what this one has locked.
                 with ThreadPoolExecutor(1) as pool:
                     pool.submit(self._happen, event).result()
             finally:

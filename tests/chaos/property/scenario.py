@@ -1,4 +1,4 @@
-"""Where a history is played: a stream, its table, runs from the one to the other, and who looks on."""
+"""Execute a history: a stream, its table, runs between them, and a check after each step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable, Schema
 
+from chaos.property.expected_rows import ExpectedRows, HashRange, hash_of, payload
 from chaos.property.histories import Distribute, Maintain, Merge, Put, Recover, Restore, Run, Split, Wait
-from chaos.property.ledger import HashRange, Ledger, hash_of, payload
-from chaos.property.onlooker import Onlooker
+from chaos.property.invariants import InvariantChecker
 from chaos.property.runs import Runner
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
 from kinesis_assets.ingest.outcome import ShardState
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.property.histories import Aggregate, History, Plain, Step
-    from chaos.property.seams import Seams
+    from chaos.property.interceptor import Interceptor
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock, Faults
@@ -39,48 +39,48 @@ _MOST_OPEN = 6
 
 
 @dataclass(repr=False)
-class House:
-    """What all histories share.
+class SharedResources:
+    """The resources that all histories share.
 
     Attributes:
-        clock: The service's.
-        faults: Of the service.
+        clock: The clock of the service.
+        faults: The faults of the service.
         kinesis: A plain boto3 client.
-        client: The stream as runs see it. Its name is the same in each history: clients are dear to make.
-        seams: Of the package.
+        client: The client of the runs. All histories use one stream name: clients are slow to create.
+        interceptor: Interrupts calls of the package.
     """
 
     clock: Clock
     faults: Faults
     kinesis: Any
     client: StreamClient
-    seams: Seams
+    interceptor: Interceptor
 
 
-class Stage:
-    """One history's stream and table."""
+class Scenario:
+    """The stream and the table of one history."""
 
-    def __init__(self, house: House, table: PositionedTable, history: History) -> None:
-        self._house = house
+    def __init__(self, shared: SharedResources, table: PositionedTable, history: History) -> None:
+        self._shared = shared
         self._table = table
-        self._stream = {"StreamName": house.client.stream}
-        house.kinesis.create_stream(**self._stream, ShardCount=history.shards)
-        house.kinesis.increase_stream_retention_period(**self._stream, RetentionPeriodHours=_YEAR_HOURS)
-        house.clock.advance(_DAY + _NOON - house.clock.seconds % _DAY)
+        self._stream = {"StreamName": shared.client.stream}
+        shared.kinesis.create_stream(**self._stream, ShardCount=history.shards)
+        shared.kinesis.increase_stream_retention_period(**self._stream, RetentionPeriodHours=_YEAR_HOURS)
+        shared.clock.advance(_DAY + _NOON - shared.clock.seconds % _DAY)
         self._on_demand, self._auto = history.on_demand, False
         if history.on_demand:
             self._set_mode("ON_DEMAND")
         if history.old_table:
             _create_old(table)
         self._shards: dict[str, dict[str, Any]] = {}
-        self._ledger = Ledger()
-        self._onlooker = Onlooker(table, house.client.describe().identity, self._ledger)
+        self._expected = ExpectedRows()
+        self._checker = InvariantChecker(table, shared.client.describe().identity, self._expected)
         self._runner = Runner(
-            house.client, table, history.start, house.faults, house.seams, self._onlooker, self.take
+            shared.client, table, history.start, shared.faults, shared.interceptor, self._checker, self.take
         )
 
     def take(self, step: Step) -> None:
-        """Take a step of the history."""
+        """Execute a step of the history."""
         match step:
             case Put():
                 self._put(step)
@@ -89,7 +89,7 @@ class Stage:
             case Merge():
                 self._merge(step)
             case Wait():
-                self._house.clock.advance(step.seconds)
+                self._shared.clock.advance(step.seconds)
             case Distribute():
                 self._auto = step.auto and self._on_demand
                 self._distribute()
@@ -99,10 +99,10 @@ class Stage:
                 self._act(step)
 
     def _act(self, step: Restore | Recover | Run) -> None:
-        """Take a step that is about the table."""
+        """Execute a step that concerns the table."""
         match step:
             case Restore():
-                self._onlooker.restore(step.back)
+                self._checker.restore(step.back)
             case Recover():
                 self._runner.recover(step)
             case Run():
@@ -112,7 +112,7 @@ class Stage:
                 self._runner.run(step, asked)
 
     def end(self) -> None:
-        """One run without bounds reads all the rest; the table then equals what was acknowledged."""
+        """Read the rest in one run without bounds, and assert that the table equals what was acknowledged."""
         self.take(Recover())
         shards = self._listed()
         result = self._runner.run(Run(), list(shards))
@@ -123,28 +123,28 @@ class Stage:
             shard_id: ShardState.FINISHED if _closed(shard) else ShardState.COMMITTED
             for shard_id, shard in shards.items()
         }
-        rows = self._onlooker.rows()
-        wanted = self._ledger.by_key(self._onlooker.since)
+        rows = self._checker.rows()
+        wanted = self._expected.by_key(self._checker.since)
         assert rows == Counter(row for of_key in wanted.values() for row in of_key)
         generations = _generations(shards)
-        wanted.pop(None, None)  # no order holds for these
+        wanted.pop(None, None)  # these have no order
         for of_key in wanted.values():
-            # The same rows as in the table, so this order is there for whoever sorts so.
+            # These are the rows of the table, so that a reader can sort by this order.
             assert of_key == sorted(of_key, key=lambda row: (generations[row.shard_id], *row.place))
 
     def leave(self) -> None:
-        """Make room for the next history."""
-        self._house.kinesis.delete_stream(**self._stream)
+        """Delete the stream before the next history."""
+        self._shared.kinesis.delete_stream(**self._stream)
 
     def _listed(self) -> dict[str, dict[str, Any]]:
-        """The shards by their ids, parents before children."""
+        """Return the shards by id, parents before children."""
         if not self._shards:
-            listed = self._house.kinesis.list_shards(**self._stream)["Shards"]
+            listed = self._shared.kinesis.list_shards(**self._stream)["Shards"]
             self._shards = {shard["ShardId"]: shard for shard in listed}
         return self._shards
 
     def _open(self) -> list[tuple[HashRange, str]]:
-        """The open shards, by their hash keys."""
+        """Return the open shards in the order of their hash keys."""
         shards = self._listed().values()
         return sorted((_hash_range(shard), shard["ShardId"]) for shard in shards if not _closed(shard))
 
@@ -160,15 +160,15 @@ class Stage:
             for record, keys in zip(records, ranges, strict=True)
         ]
         if put.failing is not None:
-            self._house.faults.partial_puts(every=put.failing)
-        answer = self._house.kinesis.put_records(**self._stream, Records=entries)
-        self._house.faults.clear()
+            self._shared.faults.partial_puts(every=put.failing)
+        answer = self._shared.kinesis.put_records(**self._stream, Records=entries)
+        self._shared.faults.clear()
         for record, keys, told in zip(records, ranges, answer["Records"], strict=True):
             if "SequenceNumber" in told:
                 shard_id, number = told["ShardId"], int(told["SequenceNumber"])
                 placed_by = None if self._auto else record.key
                 judged_by = None if self._on_demand else keys
-                self._ledger.add(record, shard_id, number, self._house.clock.seconds, judged_by, placed_by)
+                self._expected.add(record, shard_id, number, self._shared.clock.seconds, judged_by, placed_by)
 
     def _split(self, split: Split) -> None:
         shards = self._open()
@@ -176,16 +176,16 @@ class Stage:
         if len(shards) < _MOST_OPEN:
             at = first + (last - first) * split.percent // 100
             with self._provisioned():
-                self._house.kinesis.split_shard(
+                self._shared.kinesis.split_shard(
                     **self._stream, ShardToSplit=shard_id, NewStartingHashKey=str(at)
                 )
             self._shards = {}
 
     def _maintain(self, step: Maintain) -> None:
-        """It is refused, so rows and positions stay as they are."""
-        stream = self._house.client.describe()
+        """Run a maintenance that is refused, so that rows and positions do not change."""
+        stream = self._shared.client.describe()
         machine = stream.service_time + timedelta(hours=step.hours)
-        refused = TableRewritten if self._onlooker.is_rewritten else ClocksDisagree
+        refused = TableRewritten if self._checker.is_rewritten else ClocksDisagree
         with suppress(TableMissing), pytest.raises(refused):
             list(maintain(self._table, stream, retention_days=1, machine=lambda: machine))
 
@@ -194,14 +194,14 @@ class Stage:
         if len(shards) > 1:
             which = merge.shard % (len(shards) - 1)
             with self._provisioned():
-                self._house.kinesis.merge_shards(
+                self._shared.kinesis.merge_shards(
                     **self._stream, ShardToMerge=shards[which], AdjacentShardToMerge=shards[which + 1]
                 )
             self._shards = {}
 
     @contextmanager
     def _provisioned(self) -> Iterator[None]:
-        """The embedded stream does not scale by itself: for a moment its shards are for a test to change."""
+        """Switch to provisioned mode for a moment, in which a test can reshard."""
         if not self._on_demand:
             yield
             return
@@ -211,18 +211,18 @@ class Stage:
         self._distribute()
 
     def _set_mode(self, mode: str) -> None:
-        self._house.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
+        self._shared.kinesis.update_stream_mode(StreamARN=self._arn, StreamModeDetails={"StreamMode": mode})
 
     def _distribute(self) -> None:
         if self._on_demand:
             strategy = "AUTO" if self._auto else "USER_PARTITION_KEY"
-            self._house.kinesis.update_stream_record_distribution_strategy(
+            self._shared.kinesis.update_stream_record_distribution_strategy(
                 StreamARN=self._arn, RecordDistributionStrategy=strategy
             )
 
     @property
     def _arn(self) -> str:
-        summary = self._house.kinesis.describe_stream_summary(**self._stream)
+        summary = self._shared.kinesis.describe_stream_summary(**self._stream)
         return str(summary["StreamDescriptionSummary"]["StreamARN"])
 
 
@@ -231,7 +231,7 @@ def _with_key(record: Plain | Aggregate) -> Plain | Aggregate:
 
 
 def _create_old(table: PositionedTable) -> None:
-    """A table whose partition_key must not be null."""
+    """Create a table whose column partition_key is required."""
     place = TABLE_SCHEMA.get_field_index("partition_key")
     schema = TABLE_SCHEMA.set(place, TABLE_SCHEMA.field(place).with_nullable(nullable=False))
     DeltaTable.create(table.folder.uri, Schema.from_arrow(schema), partition_by=PARTITION_COLUMNS)
@@ -246,7 +246,7 @@ def _hash_range(shard: dict[str, Any]) -> HashRange:
 
 
 def _generations(shards: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """How many reshards are before each shard; along a lineage they grow."""
+    """Return the number of reshards before each shard, which grows along a lineage."""
     found: dict[str, int] = {}
     for shard_id, shard in shards.items():
         parents = [shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in shard]

@@ -1,4 +1,4 @@
-"""What the stream acknowledged, and the rows that must come of it."""
+"""The records that the stream acknowledged, and the rows that the table must contain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BEGINNING: Place = (-1, inf)
 
 
 class Row(NamedTuple):
-    """A row of the table; its error is None, `DAMAGED` or `OUTSIDE`."""
+    """A row of the table. Its error is None, `DAMAGED` or `OUTSIDE`."""
 
     shard_id: str
     sequence_number: int
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class HashRange(NamedTuple):
-    """The hash keys of a shard, both inclusive."""
+    """The first and the last hash key of a shard."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class HashRange(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A record that was put, and the rows that it comes to; no key where it was not placed by one."""
+    """A record that was put, and its rows. The key is None if the record was not placed by one."""
 
     placed_by: str | None
     arrival: float
@@ -72,8 +72,8 @@ class Acknowledged(NamedTuple):
 
 
 @dataclass
-class Ledger:
-    """Every acknowledged record, in their order."""
+class ExpectedRows:
+    """Every acknowledged record in order."""
 
     records: list[Acknowledged] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ class Ledger:
         keys: HashRange | None,
         placed_by: str | None,
     ) -> None:
-        """Note a record that was acknowledged by a shard of these hash keys; None where they say nothing."""
+        """Add a record that a shard acknowledged. The hash keys are None if they do not matter."""
         if isinstance(record, Plain):
             data = record.data * record.times
             rows = [Row(shard_id, number, 0, record.key, data, DAMAGED if data.startswith(MAGIC) else None)]
@@ -98,14 +98,14 @@ class Ledger:
         self.records.append(Acknowledged(placed_by, arrival, rows))
 
     def by_shard(self, since: Mapping[str, float]) -> dict[str, list[Row]]:
-        """The rows by their shard; of some shards only what arrived at a time or later."""
+        """Return the rows by shard, for some shards only those that arrived at a given time or later."""
         found: defaultdict[str, list[Row]] = defaultdict(list)
         for row, _ in self._wanted(since):
             found[row.shard_id].append(row)
         return found
 
     def by_key(self, since: Mapping[str, float]) -> dict[str | None, list[Row]]:
-        """The same by the partition key that placed the record; None where none did."""
+        """Return the rows by the partition key that placed the record, or None."""
         found: defaultdict[str | None, list[Row]] = defaultdict(list)
         for row, placed_by in self._wanted(since):
             found[placed_by].append(row)
@@ -119,7 +119,7 @@ class Ledger:
 
 
 def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
-    """The data to put into a shard of these hash keys."""
+    """Return the data to put into a shard with these hash keys."""
     if isinstance(record, Plain):
         return record.data * record.times
     return aggregate(
@@ -129,7 +129,7 @@ def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
 
 
 def hash_of(key: str) -> int:
-    """The place of a partition key among the hash keys (AWS API reference, PutRecord)."""
+    """Return the hash key of a partition key (AWS API reference, PutRecord)."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest())
 
 
@@ -142,7 +142,7 @@ def _hash(sub: Sub, keys: HashRange) -> int:
 
 
 def place_of(position: ShardPosition | None) -> Place:
-    """How far a shard has been read."""
+    """Return how far a shard has been read."""
     if position is None or position.position.sequence_number is None:
         return BEGINNING
     sub = position.position.sub_sequence_number

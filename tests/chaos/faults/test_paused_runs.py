@@ -1,4 +1,4 @@
-"""A run that stands still right before its commit, and goes on when the world has gone on without it."""
+"""A run pauses right before its commit, and resumes after other runs have committed."""
 
 from __future__ import annotations
 
@@ -27,27 +27,25 @@ def versions(bench: FaultBench) -> int:
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT)
-def test_an_overtaken_run_is_rejected_for_that_shard_and_keeps_the_other(
-    bench: FaultBench, point: str
-) -> None:
+def test_an_overtaken_run_loses_that_shard_and_commits_the_other(bench: FaultBench, point: str) -> None:
     bench.create(2)
     bench.run()
     bench.put_many(100)
     first, second = bench.listed()
-    zombie = bench.begin(Fault("", point, action="stop"))
-    zombie.await_stopped()
+    paused = bench.start(Fault("", point, action="stop"))
+    paused.wait_until_stopped()
     bench.put_many(20)
     winner = bench.run([first])
     assert winner.errors == {}
-    zombie.signal(signal.SIGCONT)
-    facts = zombie.wait().told["shards"]
+    paused.signal(signal.SIGCONT)
+    facts = paused.wait().report["shards"]
     assert facts[first]["state"] == "conflict"
     assert facts[first]["rows"] == 0
     assert facts[first]["error"].startswith("PositionConflict")
     assert str(winner.batch_id) in facts[first]["error"]
     assert facts[second]["state"] == "committed"
     bench.assert_rows_equal_positions()
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT)
@@ -55,80 +53,80 @@ def test_a_run_overtaken_on_every_shard_adds_nothing(bench: FaultBench, point: s
     bench.create(2)
     bench.run()
     bench.put_many(100)
-    zombie = bench.begin(Fault("", point, action="stop"))
-    zombie.await_stopped()
+    paused = bench.start(Fault("", point, action="stop"))
+    paused.wait_until_stopped()
     bench.run()
     before = versions(bench)
-    zombie.signal(signal.SIGCONT)
-    told = zombie.wait().told
-    assert {fact["state"] for fact in told["shards"].values()} == {"conflict"}
-    assert told["version"] is None
+    paused.signal(signal.SIGCONT)
+    report = paused.wait().report
+    assert {fact["state"] for fact in report["shards"].values()} == {"conflict"}
+    assert report["version"] is None
     assert versions(bench) == before
     bench.assert_exactly_once()
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
-def test_a_first_run_that_stood_before_its_freeze_goes_on_from_another_runs_freeze(bench: FaultBench) -> None:
+def test_a_first_run_paused_before_its_freeze_continues_from_another_runs_freeze(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(100)
-    zombie = bench.begin(Fault("", "commit request", action="stop"))
-    zombie.await_stopped()
+    paused = bench.start(Fault("", "commit request", action="stop"))
+    paused.wait_until_stopped()
     bench.run()
-    zombie.signal(signal.SIGCONT)
-    assert {fact["state"] for fact in zombie.wait().told["shards"].values()} == {"committed"}
+    paused.signal(signal.SIGCONT)
+    assert {fact["state"] for fact in paused.wait().report["shards"].values()} == {"committed"}
     bench.assert_exactly_once()
 
 
-def test_a_run_as_old_as_a_vacuum_is_refused_though_it_was_not_overtaken(bench: FaultBench) -> None:
-    """Here the age is a second, not days."""
+def test_a_run_as_old_as_a_vacuum_is_refused_although_it_was_not_overtaken(bench: FaultBench) -> None:
+    """The age is a second here, not days."""
     bench.create(2)
     bench.run()
     bench.put_many(100)
-    zombie = bench.begin(Fault("", "commit", action="stop"), oldest=1)
-    zombie.await_stopped()
+    paused = bench.start(Fault("", "commit", action="stop"), oldest=1)
+    paused.wait_until_stopped()
     landed = list(Path(bench.table.uri).glob("arrival_date=*/*.parquet"))
     assert landed
     for file in landed:  # as a vacuum would
         file.unlink()
     before = versions(bench)
     time.sleep(1)  # the age itself
-    zombie.signal(signal.SIGCONT)
-    assert zombie.wait().code == 1
-    assert "AttemptExpired" in zombie.err
+    paused.signal(signal.SIGCONT)
+    assert paused.wait().code == 1
+    assert "AttemptExpired" in paused.err
     assert versions(bench) == before
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
-def test_a_run_too_old_is_refused_though_its_files_are_still_there(bench: FaultBench) -> None:
+def test_a_run_that_is_too_old_is_refused_although_its_files_exist(bench: FaultBench) -> None:
     bench.create(2)
     bench.run()
     bench.put_many(100)
-    zombie = bench.begin(Fault("", "commit", action="stop"), oldest=1)
-    zombie.await_stopped()
+    paused = bench.start(Fault("", "commit", action="stop"), oldest=1)
+    paused.wait_until_stopped()
     before = versions(bench)
     time.sleep(1)  # the age itself
-    zombie.signal(signal.SIGCONT)
-    assert zombie.wait().code == 1
-    assert "AttemptExpired" in zombie.err
+    paused.signal(signal.SIGCONT)
+    assert paused.wait().code == 1
+    assert "AttemptExpired" in paused.err
     assert versions(bench) == before
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
-def test_a_run_whose_files_are_gone_is_refused_at_any_age(bench: FaultBench) -> None:
+def test_a_run_whose_files_were_deleted_is_refused_at_any_age(bench: FaultBench) -> None:
     bench.create(2)
     bench.run()
     bench.put_many(100)
-    zombie = bench.begin(Fault("", "commit", action="stop"))
-    zombie.await_stopped()
+    paused = bench.start(Fault("", "commit", action="stop"))
+    paused.wait_until_stopped()
     for file in Path(bench.table.uri).glob("arrival_date=*/*.parquet"):
         file.unlink()
-    zombie.signal(signal.SIGCONT)
-    assert zombie.wait().code == 1
-    assert "DataFileInvalid" in zombie.err
-    bench.assert_next_run_mends_all()
+    paused.signal(signal.SIGCONT)
+    assert paused.wait().code == 1
+    assert "DataFileInvalid" in paused.err
+    bench.assert_next_run_recovers()
 
 
-def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_that_is_gone(
+def test_a_run_paused_after_its_checks_during_a_vacuum_commits_no_deleted_file(
     bench: FaultBench,
 ) -> None:
     bench.create(2)
@@ -137,8 +135,8 @@ def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_tha
     table = bench.table
     stream = StreamSummary(bench.positions.identity, datetime.now(UTC), retention_hours=24)
     list(maintain(table, stream))  # what it sets once is set
-    zombie = bench.begin(Fault("", "commit request", action="stop"))
-    zombie.await_stopped()
+    paused = bench.start(Fault("", "commit request", action="stop"))
+    paused.wait_until_stopped()
     landed = list(Path(bench.table.uri).glob("arrival_date=*/*.parquet"))
     assert landed
     long_ago = time.time() - timedelta(days=8).total_seconds()
@@ -146,6 +144,6 @@ def test_a_run_that_stood_behind_its_checks_through_a_vacuum_commits_no_file_tha
         os.utime(file, (long_ago, long_ago))
     list(maintain(table, stream))
     assert not any(file.exists() for file in landed)
-    zombie.signal(signal.SIGCONT)
-    zombie.wait()
-    bench.assert_next_run_mends_all()
+    paused.signal(signal.SIGCONT)
+    paused.wait()
+    bench.assert_next_run_recovers()

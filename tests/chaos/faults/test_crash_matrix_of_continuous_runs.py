@@ -1,6 +1,6 @@
-"""A run that follows, killed at any point of a later look: the next run leaves each record exactly once.
+"""A continuous run is killed at any point of a later iteration; the next run leaves each record exactly once.
 
-What it has from the look before (its list of shards, the position at which it left each) dies with it.
+Its state from earlier iterations (the list of shards, the position of each) is lost with it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.faults.bench import await_true
+from chaos.faults.bench import wait_until
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench, Process
 
 TOLD, MORE = "told", "more"
-"""See `one_follow.py`."""
+"""See `one_continuous_run.py`."""
 
 PASSED = (DRIVER | WORKER).keys() - {"create table", "freeze"}
 """What a look passes once there are a table and positions."""
@@ -35,35 +35,35 @@ KILLS = [
 
 
 def put_between(bench: FaultBench, process: Process) -> None:
-    """Put the records of the later looks after the first."""
+    """Put the records of the later iterations after the first one."""
     folder = Path(process.fault.folder)
-    await_true((folder / TOLD).exists)
+    wait_until((folder / TOLD).exists)
     bench.put_many(40)
     (folder / MORE).touch()
 
 
 @pytest.mark.parametrize("fault", KILLS, ids=str)
-def test_the_run_after_one_that_followed_leaves_each_record_exactly_once(
+def test_the_run_after_a_killed_continuous_run_leaves_each_record_exactly_once(
     bench: FaultBench, fault: Fault
 ) -> None:
     bench.create(2)
     bench.put_many(20)
-    process = bench.begin(fault, program="one_follow.py")
+    process = bench.start(fault, program="one_continuous_run.py")
     put_between(bench, process)
     assert process.wait().code == -signal.SIGKILL, process.err
     bench.put_many(20)
-    bench.assert_next_run_mends_all()
+    bench.assert_next_run_recovers()
 
 
-def test_every_point_is_passed_in_a_later_look(bench: FaultBench) -> None:
+def test_a_later_iteration_passes_every_point(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(20)
-    process = bench.begin(Fault(""), program="one_follow.py")
-    await_true((Path(process.fault.folder) / TOLD).exists)
+    process = bench.start(Fault(""), program="one_continuous_run.py")
+    wait_until((Path(process.fault.folder) / TOLD).exists)
     first = len(process.fault.passed)
     put_between(bench, process)
     assert process.wait().code == 0, process.err
     passed = {(moment, point) for _, moment, point in process.fault.passed[first:]}
-    # It waits for more records in the midst of what tells of the first ones, after all points.
+    # It waits for more records while it reports the first ones, after all points.
     assert passed == set(product(MOMENTS, PASSED))
     bench.assert_exactly_once()

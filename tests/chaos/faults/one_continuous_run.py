@@ -1,8 +1,8 @@
-"""A run that follows, without Spark, in a process of its own: `one_follow.py ARGUMENTS`, JSON.
+"""A continuous run without Spark in a process of its own: `one_continuous_run.py ARGUMENTS` (JSON).
 
-After the first look that brought rows it tells so by a file `TOLD` in its fault's folder, and waits for a
-file `MORE` there: by then there are more records, and what it does next are its later looks. It ends after
-the next one that brought rows.
+After the first iteration that commits rows, it creates the file `TOLD` in its fault's folder, and waits for
+the file `MORE` there. The test puts more records before it creates that file. The run ends after the next
+iteration that commits rows.
 """
 
 import json
@@ -37,7 +37,7 @@ def report(_: object) -> None:
     while not (folder / MORE).exists():
         if time.monotonic() > deadline:
             sys.exit("nobody put more records")
-        time.sleep(0.01)  # between two looks
+        time.sleep(0.01)  # between two checks
 
 
 settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
@@ -48,7 +48,7 @@ follow = ContinuousRun(
     client,
     table,
     policy,
-    # Each iteration lists the shards, so that it passes the points of a list too.
+    # Each iteration lists the shards, so that it passes the points of a listing too.
     RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
     report=report,
     by="the test",

@@ -1,4 +1,4 @@
-"""Producers in processes of their own; it knows nothing of pytest."""
+"""A producer for a process of its own, which does not import pytest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import boto3
 
 
 def put_from_another_process(endpoint_url, region):
-    """Put batches until they have met several reshards; return what was acknowledged."""
+    """Put batches until several reshards have happened.
+
+    Returns:
+        Shard id, sequence number and data of each acknowledged record.
+    """
     client = boto3.client(
         "kinesis",
         endpoint_url=endpoint_url,
         region_name=region,
         aws_access_key_id="any",
-        aws_secret_access_key="any",  # noqa: S106 - nothing is signed for anyone
+        aws_secret_access_key="any",  # noqa: S106  # the emulator verifies no signature
     )
     acknowledged = []
     for batch in count():

@@ -1,4 +1,4 @@
-"""Who looks at the table after each step: rows and positions together, once, forward, parents first."""
+"""Check the invariants of a table after each step: atomic, exactly once, forward only, parents first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from chaos.property.ledger import BEGINNING, DAMAGED, OUTSIDE, Ledger, Row, place_of
+from chaos.property.expected_rows import BEGINNING, DAMAGED, OUTSIDE, ExpectedRows, Row, place_of
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "partition_key", "data", "error"]
 
 
-class Onlooker:
-    """Looks at every commit since its last look.
+class InvariantChecker:
+    """Checks every commit since the last check.
 
     Attributes:
-        shards: Where the shards stand.
-        batches: By batch id, the rows in the table.
-        since: By shard, the time from which its records are wanted, where that is not the beginning.
-        is_rewritten: A restore changed the rows, and nobody has accepted that.
+        shards: The positions of the shards.
+        batches: The rows in the table by batch id.
+        since: The time by shard from which records are expected, if not from the beginning.
+        is_rewritten: Whether a restore changed the rows and was not accepted yet.
     """
 
-    def __init__(self, table: PositionedTable, identity: StreamIdentity, ledger: Ledger) -> None:
+    def __init__(self, table: PositionedTable, identity: StreamIdentity, expected: ExpectedRows) -> None:
         self.shards: Mapping[str, ShardPosition] = {}
         self.batches: dict[int, Counter[Row]] = {}
         self.since: dict[str, float] = {}
         self.is_rewritten = False
         self._table = table
         self._identity = identity
-        self._ledger = ledger
+        self._expected = expected
         self._commit_id: int | None = None
         self._files: set[str] = set()
 
-    def look(self) -> None:
-        """See that each new commit holds what its positions have passed, and nothing else."""
+    def check(self) -> None:
+        """Assert that each new commit contains what its positions have passed, and nothing else."""
         try:
             snapshot = self._table.snapshot()
         except TableMissing:
@@ -67,9 +67,9 @@ class Onlooker:
         assert not new_rows, "rows of a batch that no positions tell of"
 
     def restore(self, back: int) -> None:
-        """Restore the table to so many versions before, unless it has no positions yet."""
+        """Restore the table to an earlier version, unless it has no positions yet."""
         if not self.is_rewritten:
-            self.look()
+            self.check()
         if self._commit_id is None:
             return
         delta = DeltaTable(self._table.uri)
@@ -79,9 +79,9 @@ class Onlooker:
         self._files = files
 
     def recovered(self) -> None:
-        """See that a restored table has each row that its positions have passed, once."""
+        """Assert that a restored table contains each row that its positions have passed exactly once."""
         wanted: Counter[Row] = Counter()
-        for shard_id, rows in self._ledger.by_shard(self.since).items():
+        for shard_id, rows in self._expected.by_shard(self.since).items():
             end = place_of(self.shards.get(shard_id))
             wanted.update(row for row in rows if row.place <= end)
         assert self.rows() == wanted
@@ -89,7 +89,7 @@ class Onlooker:
         self.is_rewritten = False
 
     def rows(self) -> Counter[Row]:
-        """What a reader of the whole table is given."""
+        """Return the rows as a reader of the whole table gets them."""
         return Counter(_rows(DeltaTable(self._table.uri).to_pyarrow_table(columns=_COLUMNS)))
 
     def _new_positions(self, snapshot: TableSnapshot) -> list[StreamPositions]:
@@ -118,10 +118,10 @@ class Onlooker:
         return dict(new)
 
     def _passed(self, shards: Mapping[str, ShardPosition]) -> Counter[Row]:
-        """What lies between the positions before and those of a commit."""
+        """Return the rows between the previous positions and those of a commit."""
         assert shards.keys() >= self.shards.keys(), "shards are forgotten"
         passed: Counter[Row] = Counter()
-        wanted = self._ledger.by_shard(self.since)
+        wanted = self._expected.by_shard(self.since)
         for shard_id, shard in shards.items():
             before = self.shards.get(shard_id)
             begin, end = place_of(before), place_of(shard)

@@ -1,4 +1,4 @@
-"""What each of the racing processes does; it knows nothing of pytest."""
+"""The racing processes of test_fencing.py. They do not import pytest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, standing
+from support.attempts import Attempt, current_positions
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
@@ -15,31 +15,31 @@ _barrier: Barrier | None = None
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """One attempt: its batch, and what it was told of each shard that it lost."""
+class RacedAttempt:
+    """One attempt: its batch id, and the error of each shard that it lost."""
 
     batch_id: int
     conflicts: dict[str, str]
 
 
-def enter(barrier: Barrier) -> None:
-    """A process' start: from here on it waits for the others before each race."""
+def initialize_racer(barrier: Barrier) -> None:
+    """Initialize a process, which then waits at the barrier before each race."""
     global _barrier  # noqa: PLW0603  # the one thing that a process pool hands to its processes at their start
     _barrier = barrier
 
 
-def race(uri: str, shard_ids: list[str], rounds: int) -> list[Entrant]:
-    """Attempts on the shards, three records of each; all begin where the round before left the table."""
+def race(uri: str, shard_ids: list[str], rounds: int) -> list[RacedAttempt]:
+    """Commit three records of each shard per round. All processes start from the same positions."""
     assert _barrier is not None
     table = PositionedTable(uri)
     entrants = []
     for _ in range(rounds):
         _barrier.wait(timeout=60)
-        attempt = Attempt(table, standing(table), dict.fromkeys(shard_ids, 3))
+        attempt = Attempt(table, current_positions(table), dict.fromkeys(shard_ids, 3))
         _barrier.wait(timeout=60)
         result = attempt.commit()
         entrants.append(
-            Entrant(
+            RacedAttempt(
                 attempt.batch_id,
                 {
                     shard_id: f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Commands that stand still at a chosen moment, so that they can be interrupted there."""
+"""Commands that pause at a chosen point, so that they can be interrupted there."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECONDS = 60.0
-"""Longest wait for anything that must come."""
+SECONDS = 300.0
+"""How long to wait for anything that has to happen."""
 
 _AT_IMPORT = """
 import sys, time
 from pathlib import Path
 
-class Stuck:
+class Pause:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
             sys.meta_path.remove(self)
             Path({reached!r}).touch()
             time.sleep(600)
 
-sys.meta_path.insert(0, Stuck())
+sys.meta_path.insert(0, Pause())
 """
 _JAVA = """#!/bin/sh
 case "$*" in
     *org.apache.spark.launcher.Main* | -version) exec {java} "$@" ;;
 esac
 echo $$ > {reached}.new && mv {reached}.new {reached}
-echo "noise before" >&2
+echo "output of Java" >&2
 exec sleep 600
 """
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A moment of a command.
+class PausePoint:
+    """A point at which a command pauses.
 
     Attributes:
-        environment: By which the command stands still there.
-        reached: A file that is there once it does.
+        environment: The variables that make the command pause.
+        reached: A file that exists once it has paused.
     """
 
     environment: Mapping[str, str]
     reached: Path
 
     @classmethod
-    def of_import(cls, folder: Path, module: str) -> Moment:
-        """When a module is imported."""
+    def of_import(cls, folder: Path, module: str) -> PausePoint:
+        """Pause when a module is imported."""
         reached = folder / "reached"
         (folder / "sitecustomize.py").write_text(_AT_IMPORT.format(module=module, reached=str(reached)))
         return cls({"PYTHONPATH": str(folder)}, reached)
 
     @classmethod
-    def of_spark(cls, folder: Path) -> Moment:
-        """While Spark's Java starts; the file has its process id."""
+    def of_spark(cls, folder: Path) -> PausePoint:
+        """Pause while Spark's Java starts. The file contains its process id."""
         home = os.environ.get("JAVA_HOME")
         java = str(Path(home, "bin", "java")) if home else shutil.which("java")
         reached = folder / "reached"
@@ -73,7 +73,7 @@ class Moment:
         return cls({"JAVA_HOME": str(folder / "java")}, reached)
 
     def interrupt(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """How a command ends that is interrupted then, as by Ctrl-C in a terminal: all its processes are."""
+        """Run a command and interrupt all its processes at this point, as Ctrl-C in a terminal does."""
         with subprocess.Popen(
             [Path(sys.prefix, "bin", "kinesis-assets"), *arguments],
             env={**os.environ, **self.environment, **environment},
@@ -83,7 +83,7 @@ class Moment:
             start_new_session=True,
         ) as process:
             try:
-                await_true(self.reached.exists, process)
+                wait_until(self.reached.exists, process)
                 os.killpg(process.pid, signal.SIGINT)
                 out, err = process.communicate(timeout=SECONDS)
             finally:
@@ -91,17 +91,17 @@ class Moment:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def await_true(condition: Any, process: subprocess.Popen[str]) -> None:
-    """Look until it is so, while the process runs."""
+def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
+    """Wait until a condition is true, while the process runs."""
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
-        time.sleep(0.05)  # between two looks
+        time.sleep(0.05)
 
 
 def _kill_all(process: subprocess.Popen[str]) -> None:
-    """End what a command that did not end has left; its group is of its session alone."""
+    """Kill the processes that a command has left; their group is the one of its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Histories at random. They shrink to few steps, to runs of all shards without bounds, and to calm."""
+"""Strategies for random histories. They shrink to few steps, without bounds and faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chaos.property.histories import (
     Sub,
     Wait,
 )
-from chaos.property.seams import SEAMS, DiskFailed, Killed, LogFailed
+from chaos.property.interceptor import INTERCEPTED_CALLS, DiskFailed, Killed, LogFailed
 from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _some(*weighted: tuple[int, SearchStrategy[Any]]) -> SearchStrategy[Any]:
-    """One of the strategies, the more often the higher its weight; failures shrink to the first ones."""
+    """Draw from one of the strategies by weight. Failures shrink to the first ones."""
     return st.sampled_from([each for weight, each in weighted for _ in range(weight)]).flatmap(
         lambda each: each
     )
@@ -107,7 +107,7 @@ _bends = st.one_of(
             operation=st.just(call),
             **_which,
         )
-        # Each by another number of days, so that no two wrong dates agree.
+        # Each is wrong by another number of days, so that no two wrong dates agree.
         for call, days in [
             ("GetRecords", 400),
             ("GetShardIterator", 800),
@@ -118,8 +118,11 @@ _bends = st.one_of(
 )
 
 
-def _not_two_lies(bends: tuple[Bend, ...]) -> bool:
-    """Whether no page is empty, though records follow, and ends the shard as well: no reader could tell."""
+def _is_detectable(bends: tuple[Bend, ...]) -> bool:
+    """Return whether no page is both empty although records follow and the end of its shard.
+
+    No reader could detect that.
+    """
     return not {bend.how for bend in bends} >= {"empty_page", "null_iterator"}
 
 
@@ -168,8 +171,8 @@ _other_runs = _runs(asked=_asked_often)
 
 
 def _events(what: SearchStrategy[Any], times: SearchStrategy[int]) -> SearchStrategy[Event]:
-    seams = st.sampled_from([*SEAMS, "commit", "commit", "describe", "page", "page"])
-    return st.builds(Event, seams, what, st.sampled_from([0, 0, 0, 1, 1, 2, 3]), st.booleans(), times)
+    interceptor = st.sampled_from([*INTERCEPTED_CALLS, "commit", "commit", "describe", "page", "page"])
+    return st.builds(Event, interceptor, what, st.sampled_from([0, 0, 0, 1, 1, 2, 3]), st.booleans(), times)
 
 
 _failing = _events(_failures, st.sampled_from([1] * 10 + [2, 50]))
@@ -178,7 +181,7 @@ _changing = _events(_changes, st.just(1))
 
 _all_runs = _some(
     (2, _runs()),
-    (3, _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple).filter(_not_two_lies))),
+    (3, _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple).filter(_is_detectable))),
     (3, _runs(events=st.tuples(_failing))),
     (3, _runs(asked=_asked_often, events=st.tuples(_racing))),
     (1, _runs(events=st.tuples(_changing))),

@@ -1,4 +1,4 @@
-"""A server that reads whole requests and answers with given bytes, however wrong they are."""
+"""A server that reads whole requests and responds with given bytes, which may be malformed."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class Then(Enum):
-    """What becomes of a connection after an answer."""
+class After(Enum):
+    """What happens to a connection after a response."""
 
     KEEP = auto()
     END = auto()
     RESET = auto()
     HOLD = auto()
-    """Nothing more comes, and it does not end."""
+    """The connection stays open, and nothing more is sent."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """One answer.
+class Response:
+    """One response.
 
     Attributes:
-        data: What is sent at once.
-        then: What becomes of the connection.
-        more: Is sent after it, by TLS in a record of its own.
-        after: Seconds for which all is held back.
+        data: The bytes to send at once.
+        then: What happens to the connection afterwards.
+        more: Bytes to send after `data`; with TLS, in a record of their own.
+        after: Seconds to wait before anything is sent.
     """
 
     data: bytes
-    then: Then = Then.KEEP
+    then: After = After.KEEP
     more: bytes = b""
     after: float = 0
 
 
-class RawPeer:
-    """A context in which it serves, on loopback.
+class ScriptedServer:
+    """A server on loopback, which runs while it is entered as a context.
 
     Args:
-        answers: To the requests in their order; the last one to all that follow.
-        tls: To speak TLS with.
+        responses: The responses to the requests in order. The last one is repeated.
+        tls: A context with which to serve TLS.
 
     Attributes:
         address: Host and port.
-        url: Where it is.
-        requests: That came, heads and bodies.
-        asked: Set when one has come.
-        connections: That were made.
-        ended: Set when a connection was ended by it.
+        url: The URL of the server.
+        requests: The requests received, with head and body.
+        requested: Set when a request has been received.
+        connections: The number of connections that were accepted.
+        ended: Set when the server has ended a connection.
     """
 
-    def __init__(self, *answers: Sent, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *responses: Response, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[bytes] = []
         self.connections = 0
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.ended = threading.Event()
-        self._answers = list(answers)
+        self._responses = list(responses)
         self._tls = tls
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
@@ -86,13 +86,13 @@ class RawPeer:
             thread.join()
 
     def end(self) -> None:
-        """End all connections that are open."""
+        """End all open connections."""
         for connection in self._open:
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # it has already ended
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
-        with suppress(OSError):  # the end of listening
+        with suppress(OSError):  # the server stops listening
             while True:
                 connection, _ = self._listening.accept()
                 self.connections += 1
@@ -101,37 +101,37 @@ class RawPeer:
                 thread.start()
 
     def _serve(self, plain: socket.socket) -> None:
-        with suppress(OSError), plain:  # a client that goes
+        with suppress(OSError), plain:  # the client disconnects
             connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
             self._open.append(connection)
             with connection:
-                while self._answer(connection):
+                while self._respond(connection):
                     pass
         self.ended.set()
 
-    def _answer(self, connection: socket.socket) -> bool:
+    def _respond(self, connection: socket.socket) -> bool:
         request = read_request(connection)
         if not request:
             return False
         self.requests.append(request)
-        self.asked.set()
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        time.sleep(answer.after)
-        connection.sendall(answer.data)
-        connection.sendall(answer.more)
-        if answer.then is Then.HOLD:
-            return bool(connection.recv(1))  # until the other end goes
-        if answer.then is Then.RESET:
+        self.requested.set()
+        response = self._responses.pop(0) if len(self._responses) > 1 else self._responses[0]
+        time.sleep(response.after)
+        connection.sendall(response.data)
+        connection.sendall(response.more)
+        if response.then is After.HOLD:
+            return bool(connection.recv(1))  # until the client disconnects
+        if response.then is After.RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        return answer.then is Then.KEEP
+        return response.then is After.KEEP
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """A whole request; empty where none came."""
-    with connection.makefile("rb", buffering=0) as coming:
+    """Read a whole request; empty if the client disconnects first."""
+    with connection.makefile("rb", buffering=0) as stream:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            line = coming.readline()
+            line = stream.readline()
             if not line:
                 return b""
             head += line
@@ -139,7 +139,7 @@ def read_request(connection: socket.socket) -> bytes:
         length = int(lengths[0].split(b":")[1]) if lengths else 0
         body = b""
         while len(body) < length:
-            piece = coming.read(length - len(body))
+            piece = stream.read(length - len(body))
             if not piece:
                 return b""
             body += piece

@@ -1,0 +1,30 @@
+"""Line 1 of the contract: a record is in the table if and only if its shard's position has passed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.pipeline import Pipeline
+
+
+def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> None:
+    pipeline.create(2)
+    pipeline.put_many(1_000)
+    for _ in range(3):
+        pipeline.materialize(max_records=100)
+        pipeline.assert_rows_equal_positions()
+
+
+def test_a_run_killed_before_its_commit_moves_nothing(
+    pipeline: Pipeline, kill_run_at: Callable[[str], None]
+) -> None:
+    pipeline.create(2)
+    pipeline.put_many(200)
+    kill_run_at("before commit")
+    assert list(Path(pipeline.table.uri).glob("arrival_date=*/*.parquet"))  # the run had written its files
+    assert pipeline.stored == []
+    pipeline.assert_rows_equal_positions()

@@ -1,0 +1,75 @@
+"""Line 9 of the contract: a past range can be read again without moving positions or adding duplicates."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from deltalake import DeltaTable
+
+from kinesis_assets.dagster.in_process import run_replay
+
+if TYPE_CHECKING:
+    from support.pipeline import Pipeline
+
+
+def positions_file(pipeline: Pipeline) -> bytes:
+    """Return the content of the positions file that the table's log names."""
+    commit_id = pipeline.positions.commit_id
+    return Path(pipeline.table.uri, "_kinesis", "positions", f"{commit_id}.json").read_bytes()
+
+
+def delete_every(pipeline: Pipeline, step: int) -> int:
+    """Delete every `step`-th record from the table, as an accident would, and return how many."""
+    numbers = [number for _, number, _ in pipeline.acknowledged[::step]]
+    quoted = ", ".join(f"'{number}'" for number in numbers)
+    DeltaTable(pipeline.table.uri).delete(f"sequence_number IN ({quoted})")
+    return len(numbers)
+
+
+def test_a_replay_adds_missing_rows_without_duplicates_and_moves_no_position(pipeline: Pipeline) -> None:
+    pipeline.create(2)
+    pipeline.put_many(400)
+    pipeline.materialize()
+    before = positions_file(pipeline)
+    deleted = delete_every(pipeline, 7)
+    for added in (deleted, 0):
+        events = run_replay(pipeline.project(), pipeline.instance, start="TRIM_HORIZON")
+        assert sum(event["rows"] for event in events) == added
+        pipeline.assert_exactly_once()
+    assert positions_file(pipeline) == before
+
+
+def test_a_replay_adds_nothing_beyond_the_positions(pipeline: Pipeline) -> None:
+    pipeline.create(2)
+    pipeline.put_many(400)
+    pipeline.materialize(max_records=50)
+    delete_every(pipeline, 7)
+    pipeline.put_many(100)
+    run_replay(pipeline.project(), pipeline.instance, start="TRIM_HORIZON")
+    pipeline.assert_rows_equal_positions()
+
+
+def test_two_replays_and_a_run_at_once_add_no_duplicate(pipeline: Pipeline) -> None:
+    pipeline.create(2)
+    pipeline.put_many(400)
+    pipeline.materialize()
+    delete_every(pipeline, 5)
+    pipeline.put_many(200)
+    # An in-memory instance can be used by one thread only.
+    replays = [
+        threading.Thread(
+            target=run_replay,
+            args=(pipeline.project(), dg.DagsterInstance.ephemeral()),
+            kwargs={"start": "TRIM_HORIZON"},
+        )
+        for _ in range(2)
+    ]
+    for replay in replays:
+        replay.start()
+    pipeline.materialize()
+    for replay in replays:
+        replay.join()
+    pipeline.assert_exactly_once()

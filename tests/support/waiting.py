@@ -1,0 +1,33 @@
+"""Wait for a condition, with a limit that no slow machine reaches."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+Found = TypeVar("Found")
+
+SECONDS = 300.0
+"""How long to wait for anything that has to happen."""
+
+
+def wait_until(
+    condition: Callable[[], Found], process: subprocess.Popen | None = None, *, failure: object = ""
+) -> Found:
+    """Wait until a condition is true, and return its value.
+
+    Args:
+        condition: The condition.
+        process: A process that must not end meanwhile.
+        failure: What to print if the condition does not become true.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert process is None or process.poll() is None, failure or process.communicate()
+        assert time.monotonic() < deadline, failure
+        time.sleep(0.1)
+    return found

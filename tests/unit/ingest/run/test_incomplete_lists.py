@@ -1,0 +1,110 @@
+"""Incomplete shard lists change neither the table nor its positions nor the partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def second_page_fails(faults):
+    faults.page_size(2, "ListShards")
+    faults.fail("ListShards", status=400, code="ExpiredNextTokenException", after=1)
+
+
+def second_page_is_truncated(faults):
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", lambda _, answer: answer.with_body(answer.body[:40]), after=1)
+
+
+def second_page_is_missing(faults):
+    faults.page_size(2, "ListShards")
+    faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
+
+
+def empty_list(faults):
+    faults.answer("ListShards", lambda _, answer: answer.but(Shards=[]))
+
+
+INCOMPLETE_LISTS = pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (second_page_fails, CallFailed),
+        (second_page_is_truncated, CallFailed),
+        (second_page_is_missing, ShardListIncomplete),
+        (empty_list, ShardListIncomplete),
+    ],
+)
+
+
+@INCOMPLETE_LISTS
+def test_an_incomplete_list_changes_neither_positions_nor_table(bench, faults, fault, error):
+    shard_ids = bench.create(3)
+    bench.put(1)
+    bench.run()
+    bench.put(2)
+    bench.split(shard_ids[2], part=0.75)
+    before = (bench.positions, bench.version)
+    fault(faults)
+    with pytest.raises(error, match=bench.stream):
+        bench.plan(shard_ids)
+    faults.clear()
+    assert (bench.positions, bench.version) == before
+    assert bench.run().errors == {}
+    assert bench.items == [1, 2]
+
+
+@INCOMPLETE_LISTS
+def test_an_incomplete_list_creates_no_table(bench, faults, fault, error):
+    shard_ids = bench.create(3)
+    fault(faults)
+    with pytest.raises(error):
+        bench.plan(shard_ids)
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
+@pytest.fixture
+def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
+    """Evaluate the sensor once, and apply its requests for dynamic partitions."""
+    project = StreamProject.from_settings(
+        bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
+    )
+
+    def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
+        with project.open_stream() as opened:
+            result = evaluate(opened, instance, None)
+        for request in result.dynamic_partitions_requests or ():
+            assert isinstance(request, dg.AddDynamicPartitionsRequest)  # the sensor never deletes partitions
+            instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+        return result
+
+    return tick
+
+
+@pytest.mark.real_time
+@INCOMPLETE_LISTS
+def test_an_incomplete_list_leaves_the_partitions_unchanged(bench, faults, fault, error, tick):
+    shard_ids = bench.create(3)
+    partitions = shard_partitions(bench.stream)
+    with dg.DagsterInstance.ephemeral() as instance:
+        tick(instance)
+        bench.split(shard_ids[0], part=0.1)
+        fault(faults)
+        with pytest.raises(error):
+            tick(instance)
+        known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+        assert set(known) == set(shard_ids)
+        faults.clear()
+        tick(instance)
+        known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+        assert set(known) == set(bench.shard_ids)

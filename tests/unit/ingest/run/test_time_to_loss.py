@@ -1,0 +1,140 @@
+"""The lag of a shard and its time to loss, in outcomes and in the output of `positions`."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from kinesis_assets.cli.command_line import commands
+from kinesis_assets.ingest.outcome import ShardState
+
+CONTINUE = {"on_data_loss": "continue"}
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("hours", [24, 168])
+def test_the_time_to_loss_at_the_tip_is_the_retention(bench, hours):
+    (shard,) = bench.create()
+    bench.set_retention(hours)
+    bench.put(1)
+    bench.later(hours=5)
+    outcome = bench.run().outcomes[shard]
+    assert (outcome.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
+
+
+def test_after_a_bounded_read_the_time_to_loss_is_that_of_the_first_unread_record(bench):
+    first, second = bench.create(2)
+    bench.put(1)
+    bench.later(hours=2)
+    bench.put(2)
+    bench.put(3, part=0.5)
+    bench.later(hours=3)
+    outcomes = bench.run(max_bytes=1).outcomes
+    assert (outcomes[first].lag_ms, outcomes[first].time_to_loss_ms) == (3 * HOUR_MS, 21 * HOUR_MS)
+    assert (outcomes[second].lag_ms, outcomes[second].time_to_loss_ms) == (0, 24 * HOUR_MS)
+
+
+def test_the_lag_is_the_current_one_and_not_a_maximum(bench, faults):
+    (shard,) = bench.create()
+    bench.put(1, 2, 3)
+    bench.later(hours=5)
+    assert bench.run(max_records=1).outcomes[shard].lag_ms == 5 * HOUR_MS
+    faults.page_size(1)  # behind at first, and finally at the tip
+    assert bench.run().outcomes[shard].lag_ms == 0
+    bench.later(hours=5)
+    assert bench.run().outcomes[shard].lag_ms == 0
+
+
+def test_the_time_to_loss_of_a_failed_shard_is_that_of_its_position(bench, faults):
+    (shard,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=5)
+    faults.fail(status=400, code="AccessDeniedException")
+    outcome = bench.run().outcomes[shard]
+    assert (outcome.state, outcome.lag_ms, outcome.time_to_loss_ms) == (
+        ShardState.FAILED,
+        None,
+        19 * HOUR_MS,
+    )
+
+
+def test_the_time_to_loss_of_an_unread_waiting_shard_is_unknown(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.plan()
+    bench.later(hours=2)
+    children = bench.split(parent)
+    bench.later(hours=3)
+    outcomes = bench.run(children).outcomes
+    assert {(outcomes[child].state, outcomes[child].time_to_loss_ms) for child in children} == {
+        (ShardState.WAITING, None)
+    }
+
+
+def test_the_time_to_loss_of_a_failed_shard_uses_the_lowest_observed_retention(bench, faults):
+    (shard,) = bench.create()
+    bench.run()
+    bench.set_retention(168)
+    faults.fail(status=400, code="AccessDeniedException")
+    assert bench.run().outcomes[shard].time_to_loss_ms == 24 * HOUR_MS
+
+
+def test_the_time_to_loss_after_possible_loss_is_zero(bench):
+    (shard,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=30)
+    assert bench.run().outcomes[shard].time_to_loss_ms == 0
+
+
+def test_a_finished_shard_has_no_time_to_loss(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.split(parent)
+    assert bench.run().outcomes[parent].time_to_loss_ms is None
+    assert bench.run().outcomes[parent].time_to_loss_ms is None
+
+
+@pytest.fixture
+def printed(bench, capsys):
+    """Return the output of `positions --json` by shard."""
+
+    def printed():
+        place = ["--table", bench.table.uri, "--endpoint-url", bench.settings.endpoint_url]
+        commands(["positions", "--stream", bench.stream, *place, "--json"], standalone_mode=False)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return {line["shard"]: line for line in lines}
+
+    return printed
+
+
+def test_the_positions_command_prints_until_when_unread_records_are_safe(bench, printed):
+    first, second = bench.create(2)
+    bench.put(1)
+    bench.run()
+    at_tip = bench.now
+    bench.later(hours=2)
+    bench.put(2, 3)
+    children = bench.split(second, part=0.75)
+    bench.later(hours=1)
+    bench.run(max_records=1)
+    lines = printed()
+    assert {shard: line["safe_until"] for shard, line in lines.items()} == {
+        first: (at_tip + timedelta(hours=26)).isoformat(),
+        second: None,
+        **dict.fromkeys(children, (at_tip + timedelta(hours=27)).isoformat()),
+    }
+
+
+def test_the_positions_command_prints_the_gaps(bench, printed):
+    (shard,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=30)
+    bench.put(2)
+    bench.run(**CONTINUE)
+    (gap,) = bench.at(shard).gaps
+    assert printed()[shard]["gaps"] == [str(gap)]
