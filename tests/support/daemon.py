@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -16,7 +14,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.dagster.names import raw_key, shard_partitions
+from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -55,14 +53,15 @@ class Daemon:
         self.instance = instance
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
-        self._stack = ExitStack()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
-    @cached_property
+    @property
     def opened(self) -> OpenStream:
-        """The stream, kept open, because Dagster makes an instance in memory for each I/O manager."""
-        return self._stack.enter_context(self.project.open_stream())
+        """The stream, of the I/O manager as it is configured: Dagster would make an instance for each use."""
+        manager: Any = (self.project.definitions.resources or {})[io_manager_key(self.project.stream)]
+        opened: OpenStream = manager.opened
+        return opened
 
     def tick(self) -> SensorExecutionData | dg.SensorResult:
         """Evaluate the sensor, add the partitions and events that it returns, and keep its cursor."""
