@@ -70,7 +70,7 @@ def test_a_pickled_job_renews_expired_credentials(
         worker, input=work, env=role_environment, capture_output=True, timeout=60, check=True
     )
     (shard,) = pickle.loads(done.stdout).shards  # noqa: S301  # our own
-    assert (shard.error, shard.end, shard.rows) == (None, RangeEnd.TIP, PAGES)
+    assert (shard.error, shard.end, shard.stats.rows) == (None, RangeEnd.TIP, PAGES)
     used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) >= sts.life, "all was read with credentials that had not ended"
     secrets = [BASE_SECRET, EXTERNAL_ID, *sts.tokens]

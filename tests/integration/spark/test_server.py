@@ -257,7 +257,6 @@ def test_a_server_whose_java_hangs_is_restarted_under_the_same_url(tmp_path, mon
         assert server.url == url
         require_answer(url)
         assert not hanging & processes_with(marker)
-    assert len(said) == 1
     assert said[0].startswith("the Spark server ended with status -9: Java has not responded for 5 s; ")
 
 
