@@ -28,7 +28,7 @@ test: unit
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
 
-# Besides, what happens when processes are killed, disks are full and responses are lost.
+# Also the wheel in an empty environment, and what happens when processes are killed and responses are lost.
 test-all: test wheel chaos soak
 
 chaos: $(READY)
