@@ -88,12 +88,12 @@ class Doctor:
         yield from or_ok(
             "log",
             log_findings(history, entries),
-            f"the newest {len(entries)} versions point at these commits in their order",
+            f"the newest {len(entries)} versions refer to these commits, in order",
         )
         rows: list[Finding] = []
         if self.read_rows is not None:
             rows = list(row_findings(self.read_rows, snapshot, history))
-            yield from or_ok("rows", rows, "each row is there once, and the commits added these rows")
+            yield from or_ok("rows", rows, "each row exists once, and the commits added these rows")
         # A finding without a shard is about pruned commits, which can never be verified.
         proven = self.read_rows is not None and not any(finding.shard is not None for finding in rows)
         yield from or_ok(
