@@ -14,7 +14,7 @@ demo: $(READY)
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
 
-# The inner loop, under a minute: needs no Java, and starts no other processes.
+# The inner loop: needs no Java, and starts no other processes.
 check: lint types unit
 
 unit: $(READY)
