@@ -171,7 +171,6 @@ def test_a_resource_connects_with_any_master_and_ends_its_session(server):
 def test_a_job_on_the_server_can_be_interrupted_from_another_thread(server):
     told = on_the_server(server.url, "interrupted")
     assert told["error"].startswith("LandingFailed: stream any: the Spark job failed, nothing was committed")
-    assert told["seconds"] < 30
 
 
 def test_workers_outlive_sessions(server):

@@ -116,7 +116,7 @@ def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(b
     started = time.monotonic()
     harness = RunHarness(bench, before=before, last_iteration=3).run(A, B)
     assert harness.events == [{B: ("committed", 1)}] * 3
-    assert time.monotonic() - started < 20  # not STALL_SECONDS for each iteration
+    assert time.monotonic() - started < 150  # half of the stall_seconds of a single iteration
 
 
 def test_a_temporarily_throttled_shard_is_read_later_and_does_not_fail_the_run(bench, faults):
@@ -173,6 +173,7 @@ def test_throttling_is_measured_from_the_start_of_the_first_throttled_iteration(
 
 
 def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
+    bench.set_timing(read_timeout=600.0)
     bench.create(2)
     faults.stall(shard_id=A)
     before = {number: partial(bench.put, number, part=0.5) for number in (1, 2, 3)}
@@ -183,7 +184,7 @@ def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
         before=before,
         last_iteration=3,
     ).run(A, B)
-    assert time.monotonic() - started < 15  # less than the read timeout of the client
+    assert time.monotonic() - started < 300  # half of the read timeout of the client
     assert faults.count("GetRecords", A) == 1
     assert harness.events == [
         {A: ("failed", 0), B: ("committed", 1)},
@@ -262,12 +263,18 @@ def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench
     faults.stall(shard_id=A)
     harness = RunHarness(
         bench,
-        timing=replace(TIMING, first_response_timeout=0.2, unresponsive_wait_factor=0.0, failed_shard=SOON),
-        last_iteration=8,
+        timing=replace(
+            TIMING,
+            follow_for=600.0,
+            first_response_timeout=0.2,
+            unresponsive_wait_factor=0.0,
+            failed_shard=SOON,
+        ),
+        last_iteration=12,
     )
     started = time.monotonic()
     harness.run(A)
-    assert time.monotonic() - started < 15  # less than 0.2 * 2**7 s, the timeout of the last iteration
+    assert time.monotonic() - started < 300  # less than 0.2 * 2**11 s, the timeout of the last iteration
 
 
 def test_a_failed_commit_ends_the_run(bench):

@@ -107,7 +107,7 @@ def test_a_throttled_shard_ends_early_with_its_rows_and_does_not_delay_the_commi
     faults.throttle(shard_id=first, after=1)
     started = time.monotonic()
     result = bench.run()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 150  # half of stall_seconds
     assert not result.errors
     assert {outcome.state for outcome in result.outcomes.values()} == {ShardState.COMMITTED}
     assert bench.data == [b"1-0", b"2-0"]

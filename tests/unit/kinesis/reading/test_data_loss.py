@@ -240,7 +240,7 @@ def test_a_throttled_probe_fails_after_the_retry_seconds_of_its_range(shard, fau
     began = time.monotonic()
     with pytest.raises(ShardThrottled):
         data(reading)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 150  # half of stall_seconds
     assert reading.position == Position.after(read)
 
 

@@ -199,13 +199,13 @@ def test_a_connection_error_is_raised_unchanged(ends):
 # Socket timeouts
 
 
-@pytest.mark.parametrize(("own", "within"), [(30, 0.05), (0.05, 30)])
+@pytest.mark.parametrize(("own", "within"), [(600, 0.05), (0.05, 600)])
 def test_the_shorter_of_two_socket_timeouts_applies(ends, own, within):
     near, _ = ends
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         run_until_complete(with_socket_timeout(wait_for_socket(near, own), within))
-    assert 0.05 <= time.monotonic() - began < 5
+    assert 0.05 <= time.monotonic() - began < 300
 
 
 def test_with_socket_timeout_passes_other_waits_through_and_returns_the_result(ends):

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from support.recording_limiter import RecordingLimiter
 
-LONG = 30
+LONG = 600
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_generators_that_continue_after_a_pause_count_toward_the_concurrency():
 def test_a_pause_lasts_as_long_as_it_says():
     began = time.monotonic()
     run(recording([], "a", Pause(0.2)))
-    assert 0.2 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.2
 
 
 def test_generators_continue_in_the_order_in_which_their_pauses_end():
@@ -129,9 +129,16 @@ def test_generators_continue_in_the_order_in_which_their_pauses_end():
 
 
 def test_pauses_run_concurrently():
-    began = time.monotonic()
-    run(*[recording([], number, Pause(0.1), Pause(0.1)) for number in range(50)], concurrency=1)
-    assert time.monotonic() - began < 5  # and not 10
+    paused, most = set(), []
+
+    def work(number):
+        paused.add(number)
+        most.append(len(paused))
+        yield Pause(0.1)
+        paused.remove(number)
+
+    run(*map(work, range(50)), concurrency=1)
+    assert max(most) > 1
 
 
 def test_running_no_generators_returns_immediately():
@@ -221,7 +228,7 @@ def test_only_the_socket_that_is_not_ready_times_out(pair):
     run(waiting(0), waiting(1), sends())
     assert [wait.timed_out for wait in waits] == [True, False]
     assert ended == [1, 0]
-    assert 0.1 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.1
 
 
 @pytest.mark.parametrize("order", [(0.1, 0.3, LONG), (LONG, 0.3, 0.1), (0.3, LONG, 0.1)])
@@ -240,7 +247,7 @@ def test_each_wait_for_a_socket_has_its_own_timeout(pair, order):
     began = time.monotonic()
     run(*map(waiting, order))
     assert timed_out == {0.1: True, 0.3: True, LONG: False}
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < LONG / 2
 
 
 def test_the_timeout_of_a_socket_restarts_with_each_wait(pair):
