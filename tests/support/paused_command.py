@@ -84,11 +84,25 @@ class PausePoint:
         ) as process:
             try:
                 wait_until(self.reached.exists, process)
-                os.killpg(process.pid, signal.SIGINT)
-                out, err = process.communicate(timeout=SECONDS)
+                out, err = _interrupt(process)
             finally:
                 _kill_all(process)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Interrupt a process until it ends, and return its output.
+
+    Python discards an interrupt that arrives while a finalizer or a weak reference's callback runs.
+    """
+    deadline = time.monotonic() + SECONDS
+    while True:
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            return process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                raise
 
 
 def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
