@@ -1,7 +1,7 @@
 """A continuous run without Spark in a process of its own: `one_continuous_run.py ARGUMENTS` (JSON).
 
-After the first iteration that commits rows, it creates the file `TOLD` in its fault's folder, and waits for
-the file `MORE` there. The test puts more records before it creates that file. The run ends after the next
+After the first iteration that commits rows, it creates the file `REPORTED` in its fault's folder, and waits
+for the file `MORE` there. The test puts more records before it creates that file. The run ends after the next
 iteration that commits rows.
 """
 
@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from support.timing import READING, WRITING
 
-TOLD, MORE = "told", "more"
+REPORTED, MORE = "reported", "more"
 SECONDS = 60.0
 
 arguments = json.loads(sys.argv[1])
@@ -29,10 +29,10 @@ folder = Path(json.loads(os.environ["FAULT"])["folder"])
 
 def report(_: object) -> None:
     """Of a commit."""
-    if (folder / TOLD).exists():
+    if (folder / REPORTED).exists():
         follow.stop()
         return
-    (folder / TOLD).touch()
+    (folder / REPORTED).touch()
     deadline = time.monotonic() + SECONDS
     while not (folder / MORE).exists():
         if time.monotonic() > deadline:

@@ -18,7 +18,7 @@ from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench, Process
 
-TOLD, MORE = "told", "more"
+REPORTED, MORE = "reported", "more"
 """See `one_continuous_run.py`."""
 
 PASSED = (DRIVER | WORKER).keys() - {"create table", "freeze"}
@@ -37,7 +37,7 @@ KILLS = [
 def put_between(bench: FaultBench, process: Process) -> None:
     """Put the records of the later iterations after the first one."""
     folder = Path(process.fault.folder)
-    wait_until((folder / TOLD).exists)
+    wait_until((folder / REPORTED).exists)
     bench.put_many(40)
     (folder / MORE).touch()
 
@@ -59,7 +59,7 @@ def test_a_later_iteration_passes_every_point(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(20)
     process = bench.start(Fault(""), program="one_continuous_run.py")
-    wait_until((Path(process.fault.folder) / TOLD).exists)
+    wait_until((Path(process.fault.folder) / REPORTED).exists)
     first = len(process.fault.passed)
     put_between(bench, process)
     assert process.wait().code == 0, process.err
