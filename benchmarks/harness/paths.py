@@ -3,10 +3,10 @@
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).parent.parent
-"""Holds the committed report, `REPORT.md`, and its charts."""
+"""Contains the committed report, `REPORT.md`, and its charts."""
 
 ROOT = BENCHMARKS.parent
 """The root of the project."""
 
 LAST_RUN = ROOT / ".local" / "bench"
-"""Holds the report of the last run that was not complete."""
+"""Contains the report of the last run that was not complete."""

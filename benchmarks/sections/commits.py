@@ -22,10 +22,10 @@ from benchmarks.harness.charts import growth_chart
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.servers.bucket import bucket, upload
 from kinesis_assets.kinesis.stream import StreamSummary
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import HISTORY_RETENTION
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +122,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         table = create_table(folder)
         _load_and_commit(table)
-        Upkeep(table).checkpoint()
+        DeltaOperations(table).checkpoint()
         rows, filled = [], 0
         for count in counts:
             while filled < count:
@@ -130,7 +130,7 @@ def measure(
                 long_log.age(Path(folder), until - filled)
                 long_log.fill(Path(folder), until - filled, filled // COMMITS_PER_DAY)
                 filled = until
-                Upkeep(table).checkpoint()
+                DeltaOperations(table).checkpoint()
                 if maintained and filled % COMMITS_PER_DAY == 0:
                     list(maintain(table, StreamSummary(STREAM, datetime.now(UTC), retention_hours=24)))
             if copies is not None:

@@ -20,7 +20,8 @@ from benchmarks.harness.spread import Spread
 from benchmarks.harness.units import GB, MIB
 from benchmarks.harness.worker import Command, running
 from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, SMALL_FILES_TODAY
+from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
+from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -189,7 +190,7 @@ def describe(costs: Costs) -> str:
         "size for 10%, MiB",
         f"{sizes[0]} MiB relative to {sizes[1]}",
     ]
-    today = SMALL_FILES_TODAY * max(costs.per_file(reader) for reader in costs.seconds)
+    today = DEFAULT_LIMITS.small_files_today * max(costs.per_file(reader) for reader in costs.seconds)
     return (
         f"The tables contain {costs.records:,} records of {RECORD_BYTES:,} bytes of one day from {SHARDS} "
         f"shards, in {costs.mib:,.0f} MiB of files as a landing writes them. They are read with delta-rs and "
@@ -206,8 +207,8 @@ def describe(costs: Costs) -> str:
         f"{FILE_BYTES // MIB} MiB. The threshold is {SMALL_BYTES / MIB / _largest(costs):.1f} times the "
         "largest size above for readers of rows. Larger files help where rows are not read: each file is an "
         "entry of every checkpoint, which each load reads (see Growth, table size), and one more request in "
-        f"a bucket, which is not measured here. The {SMALL_FILES_TODAY} small files that maintenance leaves "
-        f"in the current day cost a reader of all of them at most {today:.1f} CPU s."
+        f"a bucket, which is not measured here. The {DEFAULT_LIMITS.small_files_today} small files that "
+        f"maintenance leaves in the current day cost a reader of all of them at most {today:.1f} CPU s."
     )
 
 

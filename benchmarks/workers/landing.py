@@ -27,8 +27,8 @@ from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import start_session

@@ -27,9 +27,10 @@ from benchmarks.workers.landing import row_groups, write_file
 from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.reading.reading import PAGE_LIMIT, ShardReading
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings

@@ -15,7 +15,7 @@ def main() -> None:
     try:
         from kinesis_assets.cli.command_line import run_command_line  # noqa: PLC0415  # its import takes 0.1 s
 
-        code, interrupted = run_command_line()
+        code = run_command_line()
     except KeyboardInterrupt:
-        code, interrupted = INTERRUPTED, True
-    leave(code, interrupted=interrupted)
+        code = INTERRUPTED
+    leave(code)

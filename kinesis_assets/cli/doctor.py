@@ -67,5 +67,5 @@ def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     spark = opened.start_spark()
-    with wrap_spark_errors(opened.name):
+    with wrap_spark_errors(f"stream {opened.name}"):
         return scan(spark, opened.table.folder, opened.name, files)

@@ -22,34 +22,54 @@ INTERRUPTED = 130
 
 _SECONDS_TO_END = 2.0
 
+_SECONDS_TO_SEND_AGAIN = 0.05
+
+_interrupted = threading.Event()
+
 
 def quiet_interrupts() -> None:
-    """Install a handler that raises KeyboardInterrupt and silences the errors of interrupted finalizers.
+    """Install a handler that raises KeyboardInterrupt, and make sure that no interrupt is lost.
+
+    Python discards an exception that is raised while a finalizer or a weak reference's callback runs. An
+    interrupt that is discarded is sent again.
 
     If the shell has set interrupts to be ignored, they remain ignored.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _send_again
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     del number, frame
-    # The finalizer of an object that was not fully constructed may raise.
-    sys.unraisablehook = lambda _: None
+    _interrupted.set()
+    # A library in which the interrupt is raised may log its traceback. The module may be half imported.
+    if disable := getattr(sys.modules.get("logging"), "disable", None):
+        disable()
     raise KeyboardInterrupt
 
 
-def leave(code: int, *, interrupted: bool) -> NoReturn:
-    """Exit the process.
+def _send_again(discarded: sys.UnraisableHookArgs) -> None:
+    """Handle an exception that Python discards."""
+    # Dagster raises an exception of its own for an interrupt. It is no subclass of Exception either.
+    if not issubclass(discarded.exc_type, (Exception, GeneratorExit, SystemExit)):
+        main = threading.main_thread().ident or 0
+        again = threading.Timer(_SECONDS_TO_SEND_AGAIN, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+    elif not _interrupted.is_set():  # afterwards, finalizers of half-constructed objects may raise
+        sys.__unraisablehook__(discarded)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit the process. If Spark is still starting, it is terminated instead of waited for.
 
     Args:
         code: The exit code.
-        interrupted: Whether the command was interrupted. If Spark is still starting, it is then terminated
-            instead of waited for.
     """
     session = sys.modules.get("kinesis_assets.spark.session")
-    if interrupted and session is not None and session.is_starting():
+    if session is not None and session.is_starting():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _end_children()
         for stream in (sys.stdout, sys.stderr):

@@ -43,7 +43,7 @@ class _Shortfall:
     """The rows of a shard that a batch lacks."""
 
     committed: CommittedRows
-    lacking: Counted
+    missing: Counted
 
     @property
     def commit_id(self) -> int:
@@ -52,7 +52,7 @@ class _Shortfall:
     @property
     def is_whole(self) -> bool:
         """Whether no row of the batch is left."""
-        return self.lacking.rows == self.committed.stats.rows
+        return self.missing.rows == self.committed.stats.rows
 
 
 _NOTHING = Counted(0, 0)
@@ -69,10 +69,10 @@ def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counte
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
     for key, committed in added.items():
         found = counted.get(key, _NOTHING)
-        lacking = Counted(committed.stats.rows - found.rows, committed.stats.checksum - found.checksum)
-        if lacking.rows > 0:
-            shortfalls[committed.shard_id].append(_Shortfall(committed, lacking))
-        elif lacking != _NOTHING:
+        missing = Counted(committed.stats.rows - found.rows, committed.stats.checksum - found.checksum)
+        if missing.rows > 0:
+            shortfalls[committed.shard_id].append(_Shortfall(committed, missing))
+        elif missing != _NOTHING:
             yield Difference(committed.shard_id, _differs(committed, found.rows))
     shards = _by_shard(expected, shortfalls)
     for shard_id, of_shard in shortfalls.items():
@@ -125,7 +125,7 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Itera
     for group, filled in _groups(without_cause, spare):
         rows = sum(fill.stats.rows for fill in filled)
         # As many rows but different ones, or fewer: some of the missing rows were never filled in.
-        certain = rows <= sum(shortfall.lacking.rows for shortfall in group)
+        certain = rows <= sum(shortfall.missing.rows for shortfall in group)
         for shortfall in group:
             if certain:
                 yield _lost(shortfall)
@@ -172,7 +172,7 @@ def _filled_again(
         by_sum[_sum([fill])].append(fill)
     # The newest shortfall first: fewer fills are later than it.
     for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.commit_id, reverse=True):
-        matching = (fill for fill in by_sum.get(shortfall.lacking, ()) if fill.commit_id not in used)
+        matching = (fill for fill in by_sum.get(shortfall.missing, ()) if fill.commit_id not in used)
         closing = next((fill for fill in matching if _may_close(fill, shortfall)), None)
         if closing is not None:
             closed.add(shortfall.commit_id)
@@ -180,10 +180,10 @@ def _filled_again(
     shortfalls = [shortfall for shortfall in shortfalls if shortfall.commit_id not in closed]
     fills = [fill for fill in fills if fill.commit_id not in used]
     for candidates, overlapping in _candidates(shortfalls, fills):
-        lacking = [shortfall for shortfall in candidates if shortfall.commit_id not in closed]
+        remaining = [shortfall for shortfall in candidates if shortfall.commit_id not in closed]
         filled = [fill for fill in overlapping if fill.commit_id not in used]
-        if lacking and _lacking(lacking) == _sum(filled):
-            closed |= {shortfall.commit_id for shortfall in lacking}
+        if remaining and _missing_rows(remaining) == _sum(filled):
+            closed |= {shortfall.commit_id for shortfall in remaining}
             used |= {fill.commit_id for fill in filled}
     return closed, used
 
@@ -227,10 +227,10 @@ def _may_close(fill: CommittedRows, shortfall: _Shortfall) -> bool:
     return fill.commit_id > shortfall.commit_id and first <= end and begin <= last
 
 
-def _lacking(shortfalls: Sequence[_Shortfall]) -> Counted:
+def _missing_rows(shortfalls: Sequence[_Shortfall]) -> Counted:
     return Counted(
-        sum(shortfall.lacking.rows for shortfall in shortfalls),
-        sum(shortfall.lacking.checksum for shortfall in shortfalls),
+        sum(shortfall.missing.rows for shortfall in shortfalls),
+        sum(shortfall.missing.checksum for shortfall in shortfalls),
     )
 
 
@@ -284,7 +284,7 @@ def _not_matching_rewinds(
     left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     if not left or _was_read_again(shortfalls, shard):
         return
-    missing = _lacking(shortfalls).rows
+    missing = _missing_rows(shortfalls).rows
     # A row that was filled in and then removed is missing twice.
     removed = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
     if missing > removed:
@@ -299,7 +299,7 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
     """Whether the batches after the only seek start with exactly the rows that are missing."""
     if len(shard.rewinds) != 1:
         return False
-    lacking, read = _lacking(shortfalls), _NOTHING
+    missing, read = _missing_rows(shortfalls), _NOTHING
     later = [
         committed
         for committed in shard.committed
@@ -307,21 +307,21 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
     ]
     for committed in sorted(later, key=lambda committed: committed.commit_id):
         read = Counted(read.rows + committed.stats.rows, read.checksum + committed.stats.checksum)
-        if read == lacking:
+        if read == missing:
             return True
     return False
 
 
 def _lost(shortfall: _Shortfall) -> Difference:
     committed = shortfall.committed
-    return Difference(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.lacking.rows))
+    return Difference(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.missing.rows))
 
 
 def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
     committed = shortfall.committed
     return Difference(
         committed.shard_id,
-        f"batch {committed.batch_id} added {committed.stats.rows} rows, {shortfall.lacking.rows} of them "
+        f"batch {committed.batch_id} added {committed.stats.rows} rows, {shortfall.missing.rows} of them "
         f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
         f"{_range(committed.stats)}",
         certain=False,

@@ -60,7 +60,7 @@ def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[Sha
     Raises:
         LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
     """
-    landing = sum(decode_all(job.stream, contents, Landing), Landing())
+    landing = sum(decode_all(f"stream {job.stream}", contents, Landing), Landing())
     check_landing(job.stream, job.batch_id, ranges, landing)
     return landing
 

@@ -103,38 +103,38 @@ def encode(manifest: msgspec.Struct) -> bytes:
     return _encoder.encode(manifest)
 
 
-def decode_all(stream: str, contents: Iterable[object], kind: type[_Manifest]) -> list[_Manifest]:
+def decode_all(subject: str, contents: Iterable[object], kind: type[_Manifest]) -> list[_Manifest]:
     """Decode the manifests of a job's tasks.
 
     Args:
-        stream: The stream's name, for errors.
+        subject: What the job was for, such as "stream orders", for errors.
         contents: The value that each task returned: the bytes of `encode`, unless something is wrong.
         kind: The type of the manifests.
 
     Raises:
         LandingFailed: One of the values is not such a manifest.
     """
-    return [_decoded(stream, content, kind) for content in contents]
+    return [_decoded(subject, content, kind) for content in contents]
 
 
-def invalid(stream: str, reason: str) -> LandingFailed:
+def invalid(subject: str, reason: str) -> LandingFailed:
     """Return the error for a manifest that no task of this package can have returned."""
     return LandingFailed(
-        f"stream {stream}: a Spark task returned an invalid manifest, nothing was committed: {reason}. Run "
+        f"{subject}: a Spark task returned an invalid manifest, nothing was committed: {reason}. Run "
         "again; if it fails again, check that the executors, or the server that SPARK_REMOTE names, are "
         "yours and have the same version of kinesis_assets"
     )
 
 
-def _decoded(stream: str, content: object, kind: type[_Manifest]) -> _Manifest:
+def _decoded(subject: str, content: object, kind: type[_Manifest]) -> _Manifest:
     if not isinstance(content, bytes | bytearray):
-        raise invalid(stream, f"{type(content).__name__} instead of bytes")
+        raise invalid(subject, f"{type(content).__name__} instead of bytes")
     if len(content) > MAX_BYTES:
-        raise invalid(stream, f"{len(content)} bytes, more than {MAX_BYTES}")
+        raise invalid(subject, f"{len(content)} bytes, more than {MAX_BYTES}")
     try:
         manifest: _Manifest = _decoder(kind).decode(content)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise invalid(stream, str(error)) from None
+        raise invalid(subject, str(error)) from None
     return manifest
 
 

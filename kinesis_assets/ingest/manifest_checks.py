@@ -72,7 +72,7 @@ def check_manifest(
         by_shard = {range_.shard_id: range_ for range_ in ranges}
         wrong = _first(wrong_shard(by_shard[shard.shard_id], shard) for shard in shards)
     if wrong:
-        raise invalid(stream, wrong)
+        raise invalid(f"stream {stream}", wrong)
 
 
 def common_checks(

@@ -248,7 +248,8 @@ def _read_positions(
         return snapshot, positions
     unknown = [shard for shard in listing.shards if shard.shard_id not in positions.shards]
     parents = [parent for shard in unknown for parent in shard.parents]
-    return snapshot, snapshot.recall(positions, [*(shard.shard_id for shard in unknown), *parents, *asked])
+    wanted = [*(shard.shard_id for shard in unknown), *parents, *asked]
+    return snapshot, table.chain.with_archived(positions, wanted)
 
 
 def _positions_or_first(

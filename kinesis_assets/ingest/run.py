@@ -55,7 +55,7 @@ def execute_run(
     not been read to their end by then. One commit holds all generations.
 
     Args:
-        land: Lands ranges.
+        land: Lands ranges, as `land.land` does in Spark.
         client: The stream.
         table: The stream's table.
         plan: What to read.

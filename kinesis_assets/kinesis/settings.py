@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.page_sizes import PageSizes
 from kinesis_assets.kinesis.read_timing import ReadTiming
 
 CONNECTIONS = 64
@@ -23,6 +24,7 @@ class ClientSettings:
             times the CPU, with fewer pages at once.
         max_pool_connections: As for boto3, see `CONNECTIONS`.
         timing: When the stream is called, and how long responses are awaited.
+        page_sizes: How many records are requested and handled at once.
 
     Raises:
         InvalidInput: The endpoint URL contains a user or a password.
@@ -34,6 +36,7 @@ class ClientSettings:
     sdk_parser: bool = False
     max_pool_connections: int = CONNECTIONS
     timing: ReadTiming = ReadTiming()
+    page_sizes: PageSizes = PageSizes()
 
     def __post_init__(self) -> None:
         if "@" in (self.endpoint_url or ""):

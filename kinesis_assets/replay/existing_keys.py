@@ -49,8 +49,8 @@ class ExistingKeys:
             self._by_date[file.arrival_date].append(file)
         self._open_files = threading.BoundedSemaphore(_OPEN_FILES)
 
-    def lacking(self, shard_id: str, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return, for each record of a batch, whether the table lacks it.
+    def missing(self, shard_id: str, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return, for each record of a batch, whether it is missing from the table.
 
         Args:
             shard_id: The shard that all records belong to.
@@ -59,17 +59,17 @@ class ExistingKeys:
         arrivals = pc.min_max(batch["approximate_arrival_timestamp"])
         first, last = arrivals["min"].as_py(), arrivals["max"].as_py()
         numbers = pc.unique(batch["sequence_number"])
-        held: set[tuple[str, int]] = set()
+        existing: set[tuple[str, int]] = set()
         for file in self._files(shard_id, first, last):
             with self._open_files, self._filesystem.open_input_file(file.path) as source:
                 for found in _rows(pq.ParquetFile(source), shard_id, first, last):
-                    held.update(_keys(found.filter(pc.is_in(found["sequence_number"], numbers))))
-        return pa.array([key not in held for key in _keys(batch)], pa.bool_())
+                    existing.update(_keys(found.filter(pc.is_in(found["sequence_number"], numbers))))
+        return pa.array([key not in existing for key in _keys(batch)], pa.bool_())
 
     def _files(self, shard_id: str, first: datetime, last: datetime) -> Iterator[FileStats]:
         for days in range((last.date() - first.date()).days + 1):
             for file in self._by_date.get(first.date() + timedelta(days), ()):
-                if file.may_hold_shard(shard_id) and file.may_hold_arrivals(first, last):
+                if file.may_contain_shard(shard_id) and file.may_contain_arrivals(first, last):
                     yield file
 
 
@@ -80,7 +80,7 @@ def _rows(
     groups = [
         index
         for index in range(parquet.num_row_groups)
-        if _group_may_hold(parquet.metadata.row_group(index), shard_id, first, last)
+        if _group_may_contain(parquet.metadata.row_group(index), shard_id, first, last)
     ]
     # One group at a time: an iteration over all of them would read ahead.
     for group in groups:
@@ -93,7 +93,7 @@ def _rows(
             yield rows.filter(pc.equal(shards, shard_id))
 
 
-def _group_may_hold(group: pq.RowGroupMetaData, shard_id: str, first: datetime, last: datetime) -> bool:
+def _group_may_contain(group: pq.RowGroupMetaData, shard_id: str, first: datetime, last: datetime) -> bool:
     wanted: dict[str, tuple[Any, Any]] = {
         "shard_id": (shard_id, shard_id),
         "approximate_arrival_timestamp": (first, last),

@@ -160,7 +160,7 @@ def _plan(
         held=tuple(
             file
             for file in (snapshot.file_stats() if ranges else ())
-            if file.may_hold_arrivals(not_before, window.until)
+            if file.may_contain_arrivals(not_before, window.until)
         ),
         ranges=ranges,
         gaps={

@@ -86,7 +86,7 @@ def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[Sh
         LandingFailed: A manifest is invalid, or together they do not match the ranges.
     """
     landing = job.landing
-    result = sum(decode_all(landing.stream, contents, FillResult), FillResult())
+    result = sum(decode_all(f"stream {landing.stream}", contents, FillResult), FillResult())
     check_filling(landing.stream, landing.batch_id, ranges, result)
     return result
 
@@ -109,19 +109,19 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     landing = job.landing
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
-    held = ExistingKeys(filesystem, job.held)
+    existing = ExistingKeys(filesystem, job.held)
     writer = DataFileWriter(filesystem, landing.batch_id, landing.layout)
-    missing: defaultdict[str, _Missing] = defaultdict(_Missing)
+    counts: defaultdict[str, _MissingRecords] = defaultdict(_MissingRecords)
 
     def write_missing(reading: ShardReading, records: Records) -> Awaitable[None]:
         shard_id = reading.range.shard_id
         batch = record_batch(client.stream, shard_id, records)
-        lacking = yield from to_thread(lambda: held.lacking(shard_id, batch))  # reads files
+        missing = yield from to_thread(lambda: existing.missing(shard_id, batch))  # reads files
         in_window = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
-        lacking = pc.and_(lacking, in_window)
-        if lacking.true_count:
-            writer.write(shard_id, batch.filter(lacking))
-            missing[shard_id].add(records, lacking)
+        missing = pc.and_(missing, in_window)
+        if missing.true_count:
+            writer.write(shard_id, batch.filter(missing))
+            counts[shard_id].add(records, missing)
 
     clock = landing.settings.timing.clock
     quota = Quota(Allowance(seconds=landing.read_until - clock.time()), clock)
@@ -132,13 +132,13 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
         errors = group.read(write_missing)
         files = tuple(writer.close())
     shards = tuple(
-        missing[reading.range.shard_id].result(reading, error)
+        counts[reading.range.shard_id].result(reading, error)
         for reading, error in zip(readings, errors, strict=True)
     )
     return FillResult(files, shards)
 
 
-class _Missing:
+class _MissingRecords:
     """Counts the records of a shard that the table lacks."""
 
     def __init__(self) -> None:
@@ -146,9 +146,9 @@ class _Missing:
         self._first: str | None = None
         self._last: str | None = None
 
-    def add(self, records: Records, lacking: pa.BooleanArray) -> None:
-        for record, lacks in zip(records, lacking.to_pylist(), strict=True):
-            if lacks:
+    def add(self, records: Records, missing: pa.BooleanArray) -> None:
+        for record, is_missing in zip(records, missing.to_pylist(), strict=True):
+            if is_missing:
                 self._rows += 1
                 self._bytes += len(record.data)
                 self._checksum += checksum(record)

@@ -139,7 +139,7 @@ def seek(
         refuse_rewritten(table, snapshot, current)
         moves = _plan(snapshot, snapshot.with_archive(current).with_listing(listing), request)
         listed = [shard.shard_id for shard in listing.shards]
-        current = snapshot.recall(current, listed).with_listing(listing)
+        current = table.chain.with_archived(current, listed).with_listing(listing)
         _refuse_changed_direction(planned, moves)
         if not moving(moves):
             return SeekResult(moves)

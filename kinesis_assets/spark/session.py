@@ -137,11 +137,11 @@ def cancel_tagged(spark: SparkSession, tag: str) -> None:
 
 
 @contextmanager
-def wrap_spark_errors(stream: str) -> Iterator[None]:
+def wrap_spark_errors(subject: str) -> Iterator[None]:
     """Convert Spark's errors within the context to a one-line error.
 
     Args:
-        stream: The stream's name, for the error.
+        subject: What Spark works for, such as "stream orders", for the error.
 
     Raises:
         LandingFailed: Spark raised an error.
@@ -156,5 +156,5 @@ def wrap_spark_errors(stream: str) -> Iterator[None]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if "Error: " in line or "Exception: " in line]
         raise LandingFailed(
-            f"stream {stream}: the Spark job failed, nothing was committed: {(causes or lines or [''])[-1]}"
+            f"{subject}: the Spark job failed, nothing was committed: {(causes or lines or [''])[-1]}"
         ) from error

@@ -69,7 +69,7 @@ def commit_missing_rows(
         CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
     """
 
-    def committed(*, may_commit: bool) -> tuple[int | None] | None:
+    def try_once(*, may_commit: bool) -> tuple[int | None] | None:
         snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
         current = snapshot.amendment(identity)
         commit_id = _commit_id_of(table, snapshot, current, amendment, batch_id)
@@ -97,7 +97,7 @@ def commit_missing_rows(
             snapshot.commit(files, identity=identity, amendment=new)
         return None
 
-    (created,) = commit_until_known(table, committed)
+    (created,) = commit_until_known(table, try_once)
     return created
 
 

@@ -30,6 +30,7 @@ from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import open_with_positions, positions_since
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
+from kinesis_assets.table.delta_log import later_version_of
 from kinesis_assets.table.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions import FORMAT, StreamPositions, initial_positions
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.data_file import DataFile
+    from kinesis_assets.table.commit_loop import WrittenTable
+    from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
@@ -99,7 +101,7 @@ def freeze(
     summary = listing.summary
     table.create_if_missing(summary.identity)
 
-    def frozen(*, may_commit: bool) -> StreamPositions | None:
+    def try_once(*, may_commit: bool) -> StreamPositions | None:
         snapshot = table.snapshot()
         current = snapshot.positions(summary.identity, or_older=replacing_older)
         # A release that writes no owner may have started another stream in this table, perhaps just now.
@@ -139,7 +141,7 @@ def freeze(
             snapshot.commit([], identity=first.identity, positions=first)
         return None
 
-    return commit_until_known(table, frozen)
+    return commit_until_known(table, try_once)
 
 
 def commit(
@@ -176,12 +178,13 @@ def commit(
     # The content of each try by commit id, since one that raised an error may prove to be committed.
     tried: dict[int, CommitResult] = {}
 
-    def committed(*, may_commit: bool) -> CommitResult | None:
+    def try_once(*, may_commit: bool) -> CommitResult | None:
+        """Commit onto the newest version of the table. This is repeated until the outcome is known."""
         nonlocal moved, files
         snapshot, current, commit_id = open_with_positions(
             table, expected, batch_id, for_rows=bool(files) and may_commit
         )
-        if commit_id is not None:
+        if commit_id is not None:  # a previous try has succeeded
             if commit_id not in tried:
                 raise CommitFailed(
                     table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
@@ -191,7 +194,7 @@ def commit(
             return None
         refuse_rewritten(table, snapshot, current)
         listed = {shard.shard_id for shard in listing.shards}
-        current = snapshot.recall(current, {*listed, *moved}).with_listing(listing)
+        current = table.chain.with_archived(current, {*listed, *moved}).with_listing(listing)
         movers: dict[str, StreamPositions] = {}
         if conflicting := moved_by_others(current, expected, moved):
             movers = last_moved_by(positions_since(table, snapshot, current, expected, batch_id), conflicting)
@@ -226,11 +229,11 @@ def commit(
             if shard.finished and shard_id not in listed and shard_id not in moved
         }
         snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
-        # If the log shows the commit, the table need not be opened again.
-        version = snapshot.later_version_of(new.commit_id)
+        # If the next log entries show the commit, the table need not be opened again.
+        version = later_version_of(table.files, snapshot.version, new.commit_id)
         return None if version is None else replace(tried[new.commit_id], version=version)
 
-    return commit_until_known(table, committed)
+    return commit_until_known(table, try_once)
 
 
 def read_until(batch_id: int) -> float:
@@ -238,7 +241,7 @@ def read_until(batch_id: int) -> float:
     return time_of_id(batch_id) + MAX_READING_TIME.total_seconds()
 
 
-def check_files(table: PositionedTable, batch_id: int, files: Sequence[DataFile]) -> None:
+def check_files(table: WrittenTable, batch_id: int, files: Sequence[WrittenFile]) -> None:
     """Check that an attempt may still commit its files.
 
     Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -42,6 +42,22 @@ FILE_BYTES = 256 << 20
 
 STATISTICS = ["shard_id", "approximate_arrival_timestamp", "batch_id"]
 DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
+
+
+class WrittenFile(Protocol):
+    """The part of a data file's description that is verified before a commit."""
+
+    @property
+    def path(self) -> str:
+        """Path relative to the table's folder."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -108,7 +124,7 @@ def is_new_file(file: DataFile) -> bool:
     )
 
 
-def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: DataFile) -> None:
+def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> None:
     """Check that a file is in the folder with its size and rows.
 
     Args:

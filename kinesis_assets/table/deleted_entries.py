@@ -44,7 +44,7 @@ def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions)
     newest = _newest_with_rows(snapshot, positions)
     if newest is None or _may_be_explained(snapshot, newest):
         return False
-    return not _may_hold(snapshot.delta, newest.batch_id)
+    return not _may_contain(snapshot.delta, newest.batch_id)
 
 
 def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
@@ -83,7 +83,7 @@ def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
     return floor is not None and all(arrival is None or arrival.date() < floor for arrival in arrivals)
 
 
-def _may_hold(delta: DeltaTable, batch_id: int) -> bool:
+def _may_contain(delta: DeltaTable, batch_id: int) -> bool:
     actions = pa.table(delta.get_add_actions(flatten=True))
     # A column of statistics that no file has is missing.
     unknown = [None] * actions.num_rows

@@ -1,4 +1,4 @@
-"""Builds the entries of a Delta commit: added files, and pointers at new positions and amendments."""
+"""The entries of a Delta commit: added files, and pointers at new positions and amendments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 from deltalake import CommitProperties
 from deltalake.transaction import AddAction, Transaction
 
@@ -16,13 +15,10 @@ from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.properties import HISTORY_RETENTION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.table_files import TableFiles
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # a key of a commit's metadata
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
@@ -35,28 +31,14 @@ _OLDEST_LISTING = HISTORY_RETENTION / 3
 
 
 def commit_properties(
-    table: TableFiles,
-    identity: StreamIdentity,
-    positions: StreamPositions | None,
-    amendment: Amendment | None,
-    retired: Collection[str] = (),
+    identity: StreamIdentity, positions: StreamPositions | None, amendment: Amendment | None
 ) -> CommitProperties:
-    """Write the files of new positions and a new amendment, and return commit properties that point at them.
-
-    Args:
-        table: The table's files.
-        identity: The stream.
-        positions: The new positions, if they change.
-        amendment: The new amendment, if there is one.
-        retired: See `PositionsChain.write`.
-    """
+    """Return the properties of a commit that points at new positions, a new amendment, or both."""
     entries, audit = [], {}
     if positions is not None:
-        table.chain.write(positions, retired)
         entries.append(Transaction(application(identity), positions.commit_id))
         audit[_TOKEN_KEY] = str(positions.commit_id)
     if amendment is not None:
-        table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
         entries.append(Transaction(amendment_application(identity), amendment.commit_id))
         audit[_PAST_TOKEN_KEY] = str(amendment.commit_id)
     return CommitProperties(app_transactions=entries, custom_metadata=audit)

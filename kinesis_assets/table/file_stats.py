@@ -48,7 +48,7 @@ class FileStats(msgspec.Struct, frozen=True):
     first_shard_id: str | None
     last_shard_id: str | None
 
-    def may_hold_arrivals(self, first: datetime, last: datetime | None) -> bool:
+    def may_contain_arrivals(self, first: datetime, last: datetime | None) -> bool:
         """Return whether the file may have a row that arrived from `first` to `last`, both inclusive.
 
         There is no upper bound if `last` is None.
@@ -57,7 +57,7 @@ class FileStats(msgspec.Struct, frozen=True):
             return False
         return last is None or not (self.arrival_date > last.date() or _above(self.first_arrival, last))
 
-    def may_hold_shard(self, shard_id: str) -> bool:
+    def may_contain_shard(self, shard_id: str) -> bool:
         """Return whether the file may have a row of a shard."""
         return not (_above(self.first_shard_id, shard_id) or _above(shard_id, self.last_shard_id))
 

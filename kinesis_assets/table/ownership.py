@@ -30,7 +30,12 @@ def application(identity: StreamIdentity) -> str:
     It is the same for all streams with the ARN, so runs on a deleted stream conflict with those on its
     successor.
     """
-    return f"kinesis/{identity.arn}"
+    return application_of_arn(identity.arn)
+
+
+def application_of_arn(arn: str) -> str:
+    """Return the application id of the positions of a stream by its ARN."""
+    return f"kinesis/{arn}"
 
 
 def amendment_application(identity: StreamIdentity) -> str:

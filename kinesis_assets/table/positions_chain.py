@@ -187,7 +187,7 @@ class PositionsChain:
         kept = {shard_id: shard for shard_id, shard in positions.shards.items() if shard_id not in same}
         return msgspec.structs.replace(positions, shards=kept)
 
-    def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
+    def with_archived(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
         """Add those of some shards that are only in the archive. Raises the errors of `positions_at`."""
         absent = [shard_id for shard_id in shard_ids if shard_id not in positions.shards]
         if not absent:

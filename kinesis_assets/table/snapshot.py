@@ -20,8 +20,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.amendment_files import amendment_path
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
-from kinesis_assets.table.delta_log import later_version_of, newest_version_of
-from kinesis_assets.table.delta_writer import writer_properties
+from kinesis_assets.table.delta_log import newest_version_of
 from kinesis_assets.table.file_stats import ActiveFile, FileStats
 from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
 from kinesis_assets.table.nullable_columns import columns_without_null
@@ -33,6 +32,7 @@ from kinesis_assets.table.ownership import (
     refuse_other_stream,
 )
 from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL
+from kinesis_assets.table.rewritten_files import writer_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import Header, StreamPositions
+    from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table_files import TableFiles
 
 _FILE_FACTS = [
@@ -162,14 +162,6 @@ class TableSnapshot:
         """
         return self._table.chain.positions_at(commit_id)
 
-    def positions_header_at(self, commit_id: int) -> Header:
-        """Read only the header of the positions file with a commit id. Raises as `positions_at`."""
-        return self._table.chain.header_at(commit_id)
-
-    def recall(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
-        """Add those of some shards that are only in the archive to positions. Raises as `positions_at`."""
-        return self._table.chain.recall(positions, shard_ids)
-
     def with_archive(self, positions: StreamPositions) -> StreamPositions:
         """Add all shards that are only in the archive to positions. Raises as `positions_at`."""
         archived = self._table.chain.archived(positions)
@@ -250,14 +242,14 @@ class TableSnapshot:
                 self._table.uri,
                 f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
             )
-        properties = commit_properties(self._table, identity, positions, amendment, retired)
+        self._write_files(identity, positions, amendment, retired)
         try:
             self._delta.create_write_transaction(
                 added,
                 mode="append",
                 schema=Schema.from_arrow(TABLE_SCHEMA),
                 partition_by=PARTITION_COLUMNS,
-                commit_properties=properties,
+                commit_properties=commit_properties(identity, positions, amendment),
                 post_commithook_properties=PostCommitHookProperties(
                     cleanup_expired_logs=positions is not None and may_clean_up(positions)
                 ),
@@ -266,6 +258,19 @@ class TableSnapshot:
             if self._is_overtaken():
                 raise CommitOvertaken(self._table.uri, str(error)) from None
             raise
+
+    def _write_files(
+        self,
+        identity: StreamIdentity,
+        positions: StreamPositions | None,
+        amendment: Amendment | None,
+        retired: Collection[str] = (),
+    ) -> None:
+        """Write the files that the next commit points at. Until then, nothing refers to them."""
+        if positions is not None:
+            self._table.chain.write(positions, retired)
+        if amendment is not None:
+            self._table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
 
     def _is_overtaken(self) -> bool:
         """Return whether the log has a version after this one."""
@@ -298,10 +303,11 @@ class TableSnapshot:
         """
         files = self.active_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
+        self._write_files(identity, positions, amendment)
         metrics = self._delta.delete(
             predicate,
             writer_properties=writer_properties(row_bytes),
-            commit_properties=commit_properties(self._table, identity, positions, amendment),
+            commit_properties=commit_properties(identity, positions, amendment),
             post_commithook_properties=KEEP_ENTRIES,
         )
         return int(metrics["num_deleted_rows"])
@@ -329,13 +335,6 @@ class TableSnapshot:
             raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from None
         found = zip(result["shard_id"].to_pylist(), result["found"].to_pylist(), strict=True)
         return {str(shard_id): int(count) for shard_id, count in found}
-
-    def later_version_of(self, commit_id: int) -> int | None:
-        """Return the version after this one whose commit points at a commit id, if any.
-
-        Only the log entries after this version are read, so the search is fast.
-        """
-        return later_version_of(self._table.files, self.version, commit_id)
 
     def version_of(self, commit_id: int) -> int | None:
         """Return the version whose commit points at a commit id, if it is among the newest hundred.

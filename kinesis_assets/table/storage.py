@@ -92,8 +92,9 @@ def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:
     """Open a file for writing. On a local disk, its folder is created if it is missing."""
     import pyarrow.fs  # noqa: PLC0415  # as above
 
-    if isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
-        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    parent = path.rpartition("/")[0]
+    if parent and isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
+        filesystem.create_dir(parent, recursive=True)
     return filesystem.open_output_stream(path, compression=None)
 
 

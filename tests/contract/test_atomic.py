@@ -19,7 +19,7 @@ def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> Non
         pipeline.assert_rows_equal_positions()
 
 
-def test_a_run_killed_before_its_commit_moves_nothing(
+def test_a_run_killed_before_its_commit_moves_nothing_and_the_next_run_recovers(
     pipeline: Pipeline, kill_run_at: Callable[[str], None]
 ) -> None:
     pipeline.create(2)
@@ -28,3 +28,5 @@ def test_a_run_killed_before_its_commit_moves_nothing(
     assert list(Path(pipeline.table.uri).glob("arrival_date=*/*.parquet"))  # the run had written its files
     assert pipeline.stored == []
     pipeline.assert_rows_equal_positions()
+    pipeline.materialize()
+    pipeline.assert_exactly_once()

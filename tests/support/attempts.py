@@ -106,10 +106,23 @@ def last_number(positions: StreamPositions, shard_id: str) -> int:
 
 
 class Attempt:
-    """One attempt to commit the next records of some shards, which expects given positions."""
+    """One attempt to commit the next records of some shards.
+
+    Args:
+        table: The table.
+        expected: The positions that it starts from.
+        counts: Number of records by shard.
+        batch_id: Its id; a new one by default.
+        arrived: When the records arrived, in seconds since the epoch.
+    """
 
     def __init__(
-        self, table: PositionedTable, expected: StreamPositions, counts: dict[str, int], batch_id: int = 0
+        self,
+        table: PositionedTable,
+        expected: StreamPositions,
+        counts: dict[str, int],
+        batch_id: int = 0,
+        arrived: float = NOON,
     ) -> None:
         self.table = table
         self.expected = expected
@@ -119,7 +132,7 @@ class Attempt:
         rows = {}
         for shard_id, count in counts.items():
             first = last_number(expected, shard_id) + 1
-            rows[shard_id] = records(first, count)
+            rows[shard_id] = records(first, count, arrived)
             if count:
                 self.added[shard_id] = landed_from(expected.shards[shard_id].position, rows[shard_id])
             self.moved[shard_id] = msgspec.structs.replace(

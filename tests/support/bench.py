@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from deltalake import DeltaTable
 
 from kinesis_assets.adopt.run import AdoptResult, adopt
@@ -20,7 +21,9 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.replay.run import Fill, replay
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import SeekResult, seek
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.table import PositionedTable
+from support.amendments import commit_amendment
 from support.single_task import fill_as_in_spark, land_as_in_spark
 from support.timing import REPLAYING
 
@@ -293,6 +296,40 @@ class Bench:
         )
         assert len(lost) == len(items)
         assert DeltaTable(self.table.uri).delete(predicate)["num_deleted_rows"] == len(items)
+
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(self.table.folder.uri)
+
+    def restore(self, version: int) -> None:
+        """Restore the table, as an operator might."""
+        self.delta.restore(version)
+
+    def forge(self, **changes: Any) -> StreamPositions:
+        """Commit positions that no run would commit: the current ones, with changes."""
+        now = self.positions
+        forged = msgspec.structs.replace(
+            now,
+            commit_id=new_id(),
+            previous=now.commit_id,
+            generation=changes.pop("generation", now.generation + 1),
+            batch_id=new_id(),
+            added=changes.pop("added", {}),
+            **changes,
+        )
+        self.table.snapshot().commit([], identity=now.identity, positions=forged)
+        return forged
+
+    def forge_shards(self, *shard_ids: str, **changes: Any) -> StreamPositions:
+        """Commit the current positions with changes of some shards."""
+        shards = dict(self.positions.shards)
+        for shard_id in shard_ids:
+            shards[shard_id] = msgspec.structs.replace(shards[shard_id], **changes)
+        return self.forge(shards=shards)
+
+    def amend(self, **fields: Any) -> Amendment:
+        """Commit an amendment."""
+        return commit_amendment(self.table, self.positions.identity, **fields)
 
     # The contract
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
 
-A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
 TIMING = RunTiming(20.0, commit_interval=0.05)
 

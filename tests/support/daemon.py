@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.table.positions import StreamPositions
 
 NOON = 1_790_000_000.0
 PARTITION = "dagster/partition"
@@ -147,6 +148,14 @@ class Daemon:
             table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], added={}
         )
         assert not result.conflicts
+
+    @property
+    def positions(self) -> StreamPositions:
+        """The table's positions of the stream."""
+        opened = self.opened
+        found = opened.table.snapshot().positions(opened.client.describe().identity)
+        assert found is not None
+        return found
 
     def commit(self, shard_ids: Sequence[str], by: str | None) -> RunResult:
         """Execute a run without recording its events."""

@@ -26,8 +26,15 @@ class Pause:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
             sys.meta_path.remove(self)
-            Path({reached!r}).touch()
-            time.sleep(600)
+            {pause}
+
+class Finalized:
+    def __del__(self):
+        pause()
+
+def pause():
+    Path({reached!r}).touch()
+    time.sleep(600)
 
 sys.meta_path.insert(0, Pause())
 """
@@ -56,8 +63,18 @@ class PausePoint:
     @classmethod
     def of_import(cls, folder: Path, module: str) -> PausePoint:
         """Pause when a module is imported."""
+        return cls._of_import(folder, module, "pause()")
+
+    @classmethod
+    def of_finalizer(cls, folder: Path, module: str) -> PausePoint:
+        """Pause in a finalizer that runs when a module is imported: Python discards its exceptions."""
+        return cls._of_import(folder, module, "Finalized()")
+
+    @classmethod
+    def _of_import(cls, folder: Path, module: str, pause: str) -> PausePoint:
         reached = folder / "reached"
-        (folder / "sitecustomize.py").write_text(_AT_IMPORT.format(module=module, reached=str(reached)))
+        source = _AT_IMPORT.format(module=module, reached=str(reached), pause=pause)
+        (folder / "sitecustomize.py").write_text(source)
         return cls({"PYTHONPATH": str(folder)}, reached)
 
     @classmethod
@@ -84,25 +101,11 @@ class PausePoint:
         ) as process:
             try:
                 wait_until(self.reached.exists, process)
-                out, err = _interrupt(process)
+                os.killpg(process.pid, signal.SIGINT)
+                out, err = process.communicate(timeout=SECONDS)
             finally:
                 _kill_all(process)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def _interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Interrupt a process until it ends, and return its output.
-
-    Python discards an interrupt that arrives while a finalizer or a weak reference's callback runs.
-    """
-    deadline = time.monotonic() + SECONDS
-    while True:
-        os.killpg(process.pid, signal.SIGINT)
-        try:
-            return process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            if time.monotonic() > deadline:
-                raise
 
 
 def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:

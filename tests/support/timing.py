@@ -1,4 +1,4 @@
-"""Timings and policies with which nothing waits longer than it must."""
+"""Timings and policies with which nothing waits longer than it must, and sizes of pages."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ WRITING = TablePolicy(commits=CommitRetries(backoff=NO_WAIT))
 
 REPLAYING = RetryPolicy(8, NO_WAIT)
 """A replay that another one overtook is attempted again at once."""
+
+
+def set_page_sizes(client: StreamClient, **fields: int) -> None:
+    """Change fields of `PageSizes` for a client's readings from now on."""
+    client.settings = replace(client.settings, page_sizes=replace(client.settings.page_sizes, **fields))
 
 
 def set_timing(client: StreamClient, **fields: Any) -> None:

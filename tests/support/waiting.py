@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -16,18 +17,27 @@ SECONDS = 300.0
 
 
 def wait_until(
-    condition: Callable[[], Found], process: subprocess.Popen | None = None, *, failure: object = ""
+    condition: Callable[[], Found],
+    process: subprocess.Popen | None = None,
+    *,
+    failure: object = "",
+    interval: float = 0.1,
 ) -> Found:
     """Wait until a condition is true, and return its value.
 
     Args:
         condition: The condition.
         process: A process that must not end meanwhile.
-        failure: What to print if the condition does not become true.
+        failure: What to print if the condition does not become true; of a file, its content.
+        interval: Seconds between two checks.
     """
     deadline = time.monotonic() + SECONDS
     while not (found := condition()):
-        assert process is None or process.poll() is None, failure or process.communicate()
-        assert time.monotonic() < deadline, failure
-        time.sleep(0.1)
+        assert process is None or process.poll() is None, _message(failure) or process.communicate()
+        assert time.monotonic() < deadline, _message(failure)
+        time.sleep(interval)
     return found
+
+
+def _message(failure: object) -> object:
+    return failure.read_text() if isinstance(failure, Path) else failure

@@ -9,30 +9,29 @@ from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kinesis_assets.kinesis.page_sizes import PageSizes
     from kinesis_assets.kinesis.quota import Quota
     from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.records.record import Records
-
-MIN_LIMIT = 100
-"""The minimum number of records to request, unless the quota is lower."""
 
 
 class CallPacing:
     """The pace of one reading's calls.
 
     Args:
-        max_records: The maximum number of records in a page.
+        sizes: The numbers of records to request.
         timing: The rates that the shard allows, and the clock.
 
     Attributes:
         next_call: The earliest time of the next call, by the monotonic clock.
     """
 
-    def __init__(self, max_records: int, timing: ReadTiming) -> None:
+    def __init__(self, sizes: PageSizes, timing: ReadTiming) -> None:
         self.next_call = 0.0
         self._timing = timing
         self._clock = timing.clock
-        self._page_limit = PageLimit(max_records)
+        self._page_limit = PageLimit(sizes.page)
+        self._smallest_request = sizes.smallest_request
         self._mean_bytes = 0.0
 
     def seconds_left(self) -> float:
@@ -42,9 +41,9 @@ class CallPacing:
     def limit(self, quotas: Iterable[Quota]) -> int:
         """Return the number of records to request: no more than the quotas are expected to allow."""
         left = [quota.records for quota in quotas if quota.records is not None]
-        sizes = [quota.bytes for quota in quotas if quota.bytes is not None]
-        if self._mean_bytes and sizes:
-            left.append(max(MIN_LIMIT, int(1.25 * min(sizes) / self._mean_bytes)))
+        bytes_left = [quota.bytes for quota in quotas if quota.bytes is not None]
+        if self._mean_bytes and bytes_left:
+            left.append(max(self._smallest_request, int(1.25 * min(bytes_left) / self._mean_bytes)))
         return max(1, min([self._page_limit.records, *left]))
 
     def note_page(self, records: Records, sent: float) -> None:

@@ -78,12 +78,7 @@ class PageSource:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
                 previous response, or the end of the shard is not confirmed.
         """
-        return (yield from self._in_time(self._checked_page(iterator, limit, position, reservation)))
-
-    def _checked_page(
-        self, iterator: str, limit: int, position: Position, reservation: Reservation | None
-    ) -> Awaitable[tuple[Page, datetime]]:
-        page, served = yield from self._client.getting_records(iterator, limit, reservation)
+        page, served = yield from self._in_time(self._client.getting_records(iterator, limit, reservation))
         try:
             first = page.records.numbers[0] if page.records else None
             check_follows(self._client.stream, first, position)

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 
-PAGE_LIMIT = 10_000
-"""The maximum number of records in a page (AWS API reference, GetRecords)."""
-
-
 class ShardReading:
     """One pass over a shard's range.
 
@@ -113,10 +109,11 @@ class ShardReading:
         self._client = client
         self._timing = timing = client.settings.timing
         self._clock = timing.clock
+        self._sizes = client.settings.page_sizes
         self._stop = stop
         self._reservation = None if limiter is None else limiter.reservation()
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
-        self._pacing = CallPacing(PAGE_LIMIT, timing)
+        self._pacing = CallPacing(self._sizes, timing)
         self._started = False
         self._pages = PageSource(client, range_.shard_id, range_.response_timeout)
         self._deadline: float | None = None
@@ -159,7 +156,7 @@ class ShardReading:
         if self.end is not None:
             return
         before = self.records
-        for records in user_records(page.records, self.position, self.range.hash_range, PAGE_LIMIT):
+        for records in user_records(page.records, self.position, self.range.hash_range, self._sizes):
             taken = self._take(records)
             if taken:
                 part = records.first(taken)

@@ -10,12 +10,13 @@ from kinesis_assets.kinesis.records.record import Records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kinesis_assets.kinesis.page_sizes import PageSizes
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.records.record import Record
 
 
 def user_records(
-    page: Records, start: Position, hash_range: tuple[str, str] | None, batch_size: int
+    page: Records, start: Position, hash_range: tuple[str, str] | None, sizes: PageSizes
 ) -> Iterator[Records]:
     """Yield the user records of a page in order, in batches.
 
@@ -23,7 +24,7 @@ def user_records(
         page: The records as received.
         start: The position of the read. Inside an aggregate, its sub-records up to that position are omitted.
         hash_range: The hash range of the shard, see `ShardRange`.
-        batch_size: The approximate number of records in a batch, if the page has aggregates.
+        sizes: The numbers of records in a batch, and of sub-records that are extracted at once.
     """
     if start.sub_sequence_number is None and not any_aggregate(page):
         yield page
@@ -33,13 +34,13 @@ def user_records(
     for record in page:
         resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
         last: Sequence[Record] = ()
-        for parts in deaggregate_slices(record, hash_range):
+        for parts in deaggregate_slices(record, hash_range, sizes.sub_records):
             if last:
                 yield Records.of([*batch, *last], continued=True)
                 batch = []
             last = [part for part in parts if _is_after(part, start)] if resumed else parts
         batch += last
-        if len(batch) >= batch_size:
+        if len(batch) >= sizes.page:
             yield Records.of(batch)
             batch = []
     yield Records.of(batch)

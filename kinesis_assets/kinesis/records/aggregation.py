@@ -49,6 +49,7 @@ Sources:
 from __future__ import annotations
 
 import hashlib
+import sys
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,6 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 
 OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
 """The error of a valid sub-record whose hash key belongs to another shard."""
-
-SLICE = 10_000
-"""Maximum number of sub-records that are extracted at once: an aggregate can have a million."""
 
 _KEY_CHARACTERS = 256
 """Maximum length of a partition key (API reference, PutRecord). All sub-records may share one key: with a key
@@ -156,18 +154,20 @@ def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Reco
         shard's range have the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For an
         invalid aggregate, the record with an error.
     """
-    return list(chain.from_iterable(deaggregate_slices(record, hash_range)))
+    return list(chain.from_iterable(deaggregate_slices(record, hash_range, sys.maxsize)))
 
 
-def deaggregate_slices(record: Record, hash_range: tuple[str, str] | None) -> Iterator[Sequence[Record]]:
-    """Yield the records of `deaggregate` in non-empty lists of at most `SLICE`."""
+def deaggregate_slices(
+    record: Record, hash_range: tuple[str, str] | None, size: int
+) -> Iterator[Sequence[Record]]:
+    """Yield the records of `deaggregate` in non-empty lists of at most `size`."""
     if not is_aggregate(record):
         yield [record]
         return
     try:
         message = _parse(record.data)
         sub_records = _sub_records(record, message, hash_range)
-        first = list(islice(sub_records, SLICE))
+        first = list(islice(sub_records, size))
         if len(first) < len(message.records):
             # One invalid sub-record makes the aggregate invalid, so check all before yielding any.
             for _ in sub_records:
@@ -180,7 +180,7 @@ def deaggregate_slices(record: Record, hash_range: tuple[str, str] | None) -> It
         yield first
         return
     del first
-    while part := list(islice(sub_records, SLICE)):
+    while part := list(islice(sub_records, size)):
         yield part
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.positions_chain import PositionsChain
     from kinesis_assets.table.table import PositionedTable
 
 CHAIN_KEPT = timedelta(days=30)
@@ -36,23 +37,21 @@ CHAIN_NEEDED = timedelta(days=3)
 """Younger positions are never deleted: the oldest attempt that may still commit reads back to them, see
 `check_files`."""
 
-CHAIN_FILES = 100_000
-"""If there are more positions files, those older than `CHAIN_NEEDED` are deleted early. This number is
-reached by a run every 26 seconds for all of `CHAIN_KEPT`."""
-
-CHAIN_BYTES = 4 << 30
-"""Likewise for their bytes."""
-
 MARKERS_KEPT = timedelta(days=1)
 """How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
 run is at most a minute old."""
 
 _AT_ONCE = 16
-_TOKEN_STEP = 0.001
+_ID_STEP = 0.001
 
 
 def prune(
-    table: PositionedTable, identity: StreamIdentity, clock: AgreedClock, *, dry_run: bool
+    table: PositionedTable,
+    identity: StreamIdentity,
+    clock: AgreedClock,
+    limits: MaintenanceLimits,
+    *,
+    dry_run: bool,
 ) -> Iterator[Step]:
     """Delete positions, archive segments, amendments, stop markers and heartbeats that are no longer needed.
 
@@ -60,6 +59,7 @@ def prune(
         table: The table.
         identity: The stream.
         clock: The clock that is checked before each folder.
+        limits: From how many positions files on they are deleted early.
         dry_run: Change nothing.
 
     Yields:
@@ -69,7 +69,7 @@ def prune(
         ClocksDisagree: The clocks differ.
     """
     for of, found in (
-        (POSITIONS_FOLDER, partial(_superseded_positions, table, identity)),
+        (POSITIONS_FOLDER, partial(_superseded_positions, table, identity, limits)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
         (AMENDMENTS_FOLDER, partial(_superseded_amendments, table, identity)),
         (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
@@ -91,32 +91,33 @@ def _prune_folder(table: PositionedTable, of: str, paths: Iterator[str], *, dry_
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
 
 
-def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
+def _superseded_positions(
+    table: PositionedTable, identity: StreamIdentity, limits: MaintenanceLimits, now: datetime
+) -> Iterator[str]:
     """Yield positions files before those that were current `CHAIN_KEPT` ago, oldest first.
 
     The time is shorter if there are too many files. The bases of kept files are kept, too: that of the oldest
-    kept file, and that of the current one, because a later token may be smaller if clocks differ.
+    kept file, and that of the current one, because a later commit id may be smaller if clocks differ.
 
-    The oldest file whose token was drawn since then names the positions that were current at that time as its
-    predecessor, whether or not it was committed. So the chain, which grows by thousands of files a day, is
-    not read. The clock that a token was drawn from may have been slow, so a file with a recent modification
-    time is kept whatever its token.
+    The oldest file whose commit id was drawn since then names the positions that were current at that time as
+    its predecessor, whether or not it was committed. So the chain, which grows by thousands of files a day,
+    is not read. The clock that an id was drawn from may have been slow, so a file with a recent modification
+    time is kept whatever its id.
     """
-    snapshot = table.snapshot()
-    current = snapshot.positions(identity, or_older=True)
+    current = table.snapshot().positions(identity, or_older=True)
     if current is None:
         return
-    infos = dict(sorted(_by_token(table, POSITIONS_FOLDER).items()))
-    since = _chain_since({commit_id: info.size for commit_id, info in infos.items()}, now)
+    infos = dict(sorted(_by_id(table, POSITIONS_FOLDER).items()))
+    since = _chain_since({commit_id: info.size for commit_id, info in infos.items()}, limits, now)
     kept = current.commit_id
     for commit_id in infos:
         if time_of_id(commit_id) < since:
             continue
-        previous = _previous_of(snapshot, identity, commit_id)
+        previous = _previous_of(table.chain, identity, commit_id)
         if previous is not None:
             kept = min(kept, previous)
             break
-    bases = {_base_of(snapshot, commit_id) for commit_id in (kept, current.commit_id)}
+    bases = {_base_of(table.chain, commit_id) for commit_id in (kept, current.commit_id)}
     old = iter(
         [
             commit_id
@@ -130,36 +131,37 @@ def _superseded_positions(table: PositionedTable, identity: StreamIdentity, now:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while batch := list(islice(old, _AT_ONCE)):
             # Files of another stream are not deleted.
-            ours = pool.map(partial(_is_of, snapshot, identity), batch)
+            ours = pool.map(partial(_is_of, table.chain, identity), batch)
             for commit_id, is_ours in zip(batch, ours, strict=True):
                 if is_ours:
                     yield positions_path(commit_id)
 
 
-def _chain_since(bytes_of: Mapping[int, int], now: datetime) -> float:
+def _chain_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: datetime) -> float:
     """Return the time from which on positions files are kept, in seconds since the epoch.
 
     Args:
-        bytes_of: Sizes of the files in bytes, by token, oldest first.
+        bytes_of: Sizes of the files in bytes, by commit id, oldest first.
+        limits: How many files are kept at most.
         now: The current time.
     """
     since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0
     for commit_id in reversed(bytes_of):
         files, size = files + 1, size + bytes_of[commit_id]
-        if files > CHAIN_FILES or size > CHAIN_BYTES:
-            # The files with later tokens are within the limits.
-            return max(since, min(needed, time_of_id(commit_id) + _TOKEN_STEP))
+        if files > limits.chain_files or size > limits.chain_bytes:
+            # The files with later ids are within the limits.
+            return max(since, min(needed, time_of_id(commit_id) + _ID_STEP))
     return since
 
 
-def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, commit_id: int) -> int | None:
-    """Return the predecessor of a positions file, or its own token if it is the first.
+def _previous_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> int | None:
+    """Return the predecessor of a positions file, or its own id if it is the first.
 
     Returns None if the file is damaged or another stream's.
     """
     try:
-        found = snapshot.positions_header_at(commit_id)
+        found = chain.header_at(commit_id)
     except PositionsUnreadable:  # the process that wrote the file was killed
         return None
     if found.identity.arn != identity.arn:
@@ -167,15 +169,15 @@ def _previous_of(snapshot: TableSnapshot, identity: StreamIdentity, commit_id: i
     return commit_id if found.previous is None else found.previous
 
 
-def _base_of(snapshot: TableSnapshot, commit_id: int) -> int | None:
+def _base_of(chain: PositionsChain, commit_id: int) -> int | None:
     try:
-        return snapshot.positions_header_at(commit_id).base
+        return chain.header_at(commit_id).base
     except PositionsUnreadable:  # it was pruned before
         return None
 
 
-def _is_of(snapshot: TableSnapshot, identity: StreamIdentity, commit_id: int) -> bool:
-    return _previous_of(snapshot, identity, commit_id) is not None
+def _is_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> bool:
+    return _previous_of(chain, identity, commit_id) is not None
 
 
 def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
@@ -187,7 +189,7 @@ def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: dat
     if current is None:
         return
     named = table.chain.segments(current)
-    for commit_id, info in sorted(_by_token(table, ARCHIVE_FOLDER).items()):
+    for commit_id, info in sorted(_by_id(table, ARCHIVE_FOLDER).items()):
         if commit_id in named or not _is_old(commit_id, now) or info.mtime >= now - CHAIN_NEEDED:
             continue
         try:
@@ -210,7 +212,7 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
     pruning is interrupted.
     """
     snapshot = table.snapshot()
-    present = _by_token(table, AMENDMENTS_FOLDER)  # older ones were pruned before
+    present = _by_id(table, AMENDMENTS_FOLDER)  # older ones were pruned before
     entry = snapshot.amendment(identity)
     chain: list[int] = []
     while entry is not None:
@@ -228,6 +230,6 @@ def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str
             yield info.path
 
 
-def _by_token(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
+def _by_id(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
     infos = ((info.base_name.removesuffix(".json"), info) for info in files_in(table.files, folder))
     return {int(name): info for name, info in infos if name.isdecimal()}

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.clocks import AgreedClock, machine_time
-from kinesis_assets.table.maintenance.compaction import checkpoint, compact, vacuum
+from kinesis_assets.table.maintenance.cleanup import checkpoint, vacuum
+from kinesis_assets.table.maintenance.compaction import compact
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
+from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import expire
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
-from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamSummary
+    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -36,6 +39,7 @@ def maintain(
     by: str | None = None,
     dry_run: bool = False,
     machine: Callable[[], datetime] = machine_time,
+    limits: MaintenanceLimits = DEFAULT_LIMITS,
 ) -> Iterator[Step]:
     """Carry out, or plan, the steps that are due.
 
@@ -47,6 +51,7 @@ def maintain(
         by: The run or person that is recorded as deleting them.
         dry_run: Change nothing.
         machine: This machine's clock.
+        limits: From how many files on a step is due.
 
     Yields:
         Each step after it is done. A step that is not due is not yielded.
@@ -71,21 +76,21 @@ def maintain(
     if not dry_run:
         table.require_writable()
         claim(table, identity)
-    upkeep = Upkeep(table)
-    yield from _set_properties(upkeep, dry_run=dry_run)
+    operations = DeltaOperations(table)
+    yield from _set_properties(operations, dry_run=dry_run)
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
         yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
-    yield from compact(table, upkeep, since, clock, dry_run=dry_run)
-    yield from vacuum(table, upkeep, clock, dry_run=dry_run)
+    yield from compact(table, operations, since, clock, limits, dry_run=dry_run)
+    yield from vacuum(table, operations, clock, dry_run=dry_run)
     if not dry_run:
-        yield from checkpoint(table, upkeep, clock)
-    yield from prune(table, identity, clock, dry_run=dry_run)
+        yield from checkpoint(table, operations, clock)
+    yield from prune(table, identity, clock, limits, dry_run=dry_run)
 
 
-def _set_properties(upkeep: Upkeep, *, dry_run: bool) -> Iterator[Step]:
-    missing = upkeep.missing_properties()
+def _set_properties(operations: DeltaOperations, *, dry_run: bool) -> Iterator[Step]:
+    missing = operations.missing_properties()
     if not missing:
         return
     step = Step("set properties", ", ".join(sorted(missing)), State.PLANNED)
-    yield step if dry_run else done_or_left(step, partial(upkeep.set_properties, missing))
+    yield step if dry_run else done_or_left(step, partial(operations.set_properties, missing))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.intervals import parse_interval
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.properties import HISTORY_RETENTION
-from kinesis_assets.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def set_properties(table: PositionedTable, properties: Mapping[str, str], *, dry
     """
     of = ", ".join(f"{name}={value}" for name, value in properties.items())
     if not dry_run:
-        Upkeep(table).set_properties(properties)
+        DeltaOperations(table).set_properties(properties)
     return Step("set properties", of, State.PLANNED if dry_run else State.DONE)
 
 

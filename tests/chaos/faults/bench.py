@@ -6,22 +6,18 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import TableMissing
 from support.pipeline import Pipeline
+from support.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from chaos.faults.site.fault_points import Fault
 
 HERE = Path(__file__).parent
-SECONDS = 60.0
-"""Longest wait for anything that must come."""
 
 
 @dataclass
@@ -56,7 +52,7 @@ class FaultBench(Pipeline):
         folder = self.folder / f"process-{len(self._processes)}"
         folder.mkdir(parents=True)
         fault = replace(fault, folder=str(folder))
-        what = {
+        stream = {
             "stream": self.stream,
             "table": self.table.uri,
             "endpoint_url": self.settings.endpoint_url,
@@ -64,7 +60,7 @@ class FaultBench(Pipeline):
         }
         environment = arguments.pop("environment", {})
         process = subprocess.Popen(
-            [sys.executable, str(HERE / program), json.dumps(what | arguments)],
+            [sys.executable, str(HERE / program), json.dumps(stream | arguments)],
             env=os.environ | fault.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -106,8 +102,8 @@ class Process:
     def report(self) -> dict[str, Any]:
         """The report that it printed at its end."""
         assert self.code == 0, self.err
-        told: dict[str, Any] = json.loads(self.out)
-        return told
+        report: dict[str, Any] = json.loads(self.out)
+        return report
 
     def wait(self) -> Process:
         self.out, self.err = self.process.communicate(timeout=SECONDS)
@@ -119,14 +115,4 @@ class Process:
     def wait_until_stopped(self) -> None:
         """Wait until its fault has stopped it."""
         stat = Path(f"/proc/{self.process.pid}/stat")
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
-
-
-def wait_until(
-    condition: Callable[[], bool], seconds: float = SECONDS, tell: Callable[[], str] = str
-) -> None:
-    """Wait until a condition is true. If it never is, the printed details may say why."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not come; {tell()}"
-        time.sleep(0.01)  # between two checks
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", interval=0.01)

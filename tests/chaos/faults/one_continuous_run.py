@@ -8,7 +8,6 @@ iteration that commits rows.
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 from kinesis_assets.ingest import task
@@ -19,31 +18,27 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from support.timing import READING, WRITING
+from support.waiting import SECONDS, wait_until
 
 REPORTED, MORE = "reported", "more"
-SECONDS = 60.0
 
 arguments = json.loads(sys.argv[1])
 folder = Path(json.loads(os.environ["FAULT"])["folder"])
 
 
 def report(_: object) -> None:
-    """Of a commit."""
+    """Called after each iteration that commits rows."""
     if (folder / REPORTED).exists():
-        follow.stop()
+        continuous_run.stop()
         return
     (folder / REPORTED).touch()
-    deadline = time.monotonic() + SECONDS
-    while not (folder / MORE).exists():
-        if time.monotonic() > deadline:
-            sys.exit("nobody put more records")
-        time.sleep(0.01)  # between two checks
+    wait_until((folder / MORE).exists, failure="no more records were put", interval=0.01)
 
 
 settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
 client = StreamClient(arguments["stream"], settings)
 table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
-follow = ContinuousRun(
+continuous_run = ContinuousRun(
     task.land_group,
     client,
     table,
@@ -54,4 +49,4 @@ follow = ContinuousRun(
     by="the test",
 )
 asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
-follow.run(plan_run(client, table, asked=asked, policy=policy))
+continuous_run.run(plan_run(client, table, asked=asked, policy=policy))

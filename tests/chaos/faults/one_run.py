@@ -1,12 +1,14 @@
 """One run without Spark in a process of its own: `one_run.py ARGUMENTS` (JSON). It prints its report as JSON.
 
-HTTP, files and the commit are real. The one task runs in this process.
+HTTP, files and the commit are real. The one task runs in this process. If the process is stopped and
+continued, `hours_stopped` hours pass by the clock of its commits.
 """
 
 import json
 import resource
+import signal
 import sys
-from datetime import timedelta
+from dataclasses import replace
 
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.ingest import task
@@ -15,18 +17,18 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table import commit
 from kinesis_assets.table.table import PositionedTable
+from support.shifted_clock import ShiftedClock
 from support.timing import READING, WRITING
 
 arguments = json.loads(sys.argv[1])
-if "oldest" in arguments:
-    commit.MAX_ATTEMPT_AGE = timedelta(seconds=arguments["oldest"])
 if "file_bytes" in arguments:
     resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["file_bytes"], resource.RLIM_INFINITY))
 settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
 client = StreamClient(arguments["stream"], settings)
-table = PositionedTable(arguments["table"], WRITING)
+clock = ShiftedClock()
+signal.signal(signal.SIGCONT, lambda *_: clock.advance(arguments.get("hours_stopped", 0)))
+table = PositionedTable(arguments["table"], replace(WRITING, clock=clock))
 asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
 try:
     plan = plan_run(

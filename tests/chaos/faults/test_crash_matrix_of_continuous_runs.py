@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.faults.bench import wait_until
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench, Process
@@ -22,10 +22,10 @@ REPORTED, MORE = "reported", "more"
 """See `one_continuous_run.py`."""
 
 PASSED = (DRIVER | WORKER).keys() - {"create table", "freeze"}
-"""What a look passes once there are a table and positions."""
+"""What an iteration passes once there are a table and positions."""
 
 WRITING = {"close data file", "open positions file", "commit request"}
-"""After the others, all outside is as it is before the next."""
+"""After any other point, the table and its folder are as they are before the next point."""
 
 KILLS = [
     Fault("", point, moment, since=MORE)
@@ -37,7 +37,7 @@ KILLS = [
 def put_between(bench: FaultBench, process: Process) -> None:
     """Put the records of the later iterations after the first one."""
     folder = Path(process.fault.folder)
-    wait_until((folder / REPORTED).exists)
+    wait_until((folder / REPORTED).exists, process.process, interval=0.01)
     bench.put_many(40)
     (folder / MORE).touch()
 
@@ -59,7 +59,7 @@ def test_a_later_iteration_passes_every_point(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(20)
     process = bench.start(Fault(""), program="one_continuous_run.py")
-    wait_until((Path(process.fault.folder) / REPORTED).exists)
+    wait_until((Path(process.fault.folder) / REPORTED).exists, process.process)
     first = len(process.fault.passed)
     put_between(bench, process)
     assert process.wait().code == 0, process.err

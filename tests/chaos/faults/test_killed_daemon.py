@@ -17,33 +17,33 @@ import pytest
 import yaml
 
 import kinesis_assets
-from chaos.faults.bench import wait_until
 from chaos.faults.site.fault_points import Fault
 from support.pipeline import SPARK_CONFIG
+from support.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.faults.bench import FaultBench
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
-)
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
 
 HERE = Path(__file__).parent
-SECONDS = 120.0
-"""Longest wait for a run: its processes, and Spark, begin anew."""
 
 
 class Daemons:
-    """Successive daemons of one instance, with the same fault in all their child processes."""
+    """Successive daemons of one instance, with the same fault in all their child processes.
+
+    Attributes:
+        log: The file to which the daemons print.
+    """
 
     def __init__(self, bench: FaultBench, fault: Fault, home: Path) -> None:
         home.mkdir()
         self._settings = home / "dagster.yaml"
         shutil.copy(Path(kinesis_assets.__file__).parents[1] / "dagster.yaml", self._settings)
         self._marker = uuid4().hex
-        self._log = home / "log"
+        self.log = home / "log"
         stream = {
             "stream": bench.stream,
             "table": bench.table.uri,
@@ -65,16 +65,13 @@ class Daemons:
         self._settings.write_text(yaml.safe_dump(settings))
 
     def start(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "dagster._daemon", "run", "-f", str(HERE / "sensed_stream.py")],
                 env=os.environ | self._environment,
                 stdout=log,
                 stderr=log,
             )
-
-    def log(self) -> str:
-        return self._log.read_text()
 
     def end_all(self) -> None:
         """Kill every descendant process, as when a machine loses power."""
@@ -100,7 +97,7 @@ def test_a_restarted_daemon_continues(bench: FaultBench, fault: Fault, daemons: 
     bench.create(2)
     bench.put_many(60)
     daemon = daemons.start()
-    wait_until(lambda: fault.happened, SECONDS, daemons.log)
+    wait_until(lambda: fault.happened, failure=daemons.log)
     assert bench.stored == []
     daemon.kill()
     daemon.wait(SECONDS)
@@ -108,7 +105,7 @@ def test_a_restarted_daemon_continues(bench: FaultBench, fault: Fault, daemons: 
     bench.put_many(40)
     again = daemons.start()
     os.kill(run, signal.SIGCONT)
-    wait_until(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    wait_until(lambda: len(bench.stored) == 100, failure=daemons.log)
     assert again.poll() is None
     bench.assert_exactly_once()
     again.kill()
@@ -123,12 +120,12 @@ def test_a_restarted_daemon_continues_after_all_processes_were_killed(
     bench.create(2)
     bench.put_many(60)
     daemon = daemons.start()
-    wait_until(lambda: fault.happened, SECONDS, daemons.log)
+    wait_until(lambda: fault.happened, failure=daemons.log)
     daemons.end_all()
     daemon.wait(SECONDS)
     bench.put_many(40)
     again = daemons.start()
-    wait_until(lambda: len(bench.stored) == 100, SECONDS, daemons.log)
+    wait_until(lambda: len(bench.stored) == 100, failure=daemons.log)
     bench.assert_exactly_once()
     again.kill()
     again.wait(SECONDS)

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from chaos.faults.one_operation import LOWERED, operate
 from chaos.faults.site.fault_points import Fault
-from kinesis_assets.table.maintenance.compaction import SMALL_FILES
+from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench
@@ -144,7 +144,8 @@ def test_a_killed_seek_forwards_skips_what_it_names_and_nothing_else(bench: Faul
     "after prune a file 2",
 )
 def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: FaultBench, fault: Fault) -> None:
-    read = begin(bench, 2 * SMALL_FILES - 1)  # enough for one day, even if another begins meanwhile
+    # Enough for one day, even if another begins meanwhile.
+    read = begin(bench, 2 * DEFAULT_LIMITS.small_files - 1)
     orphan = age(bench)
     before = positions_file(bench)
     kill(bench, fault, "maintain")

@@ -15,7 +15,7 @@ from chaos.property.scenario import SharedResources
 from chaos.property.strategies import LONG
 from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import reading
+from kinesis_assets.kinesis.page_sizes import PageSizes
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 # Hypothesis makes most of its examples by copying parts of one within it: of 1,600 runs, fewer than 400
 # would differ. As a backend with another name it draws each example independently.
-AVAILABLE_PROVIDERS["anew"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
+AVAILABLE_PROVIDERS["independent"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
 
 _any = settings(
-    backend="anew",
+    backend="independent",
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     report_multiple_bugs=False,
     print_blob=True,
@@ -45,11 +45,11 @@ def shared(environment: None) -> Iterator[SharedResources]:
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PAGE_LIMIT", 5)
         for module in (client_module, signed_call):
             patch.setattr(module, "LARGEST_BODY", LONG // 2)
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
         timing = replace(READING, bytes_per_second=10**12)
-        reached = ClientSettings(local.region, local.endpoint_url, timing=timing)
+        sizes = PageSizes(page=5)
+        reached = ClientSettings(local.region, local.endpoint_url, timing=timing, page_sizes=sizes)
         client = StreamClient("orders", reached, attempts=1)
         yield SharedResources(clock, faults, kinesis, client, Interceptor(patch))

@@ -11,8 +11,8 @@ class _AsCode:
     """Prints as the code that creates it, without default values."""
 
     def __repr__(self) -> str:
-        told = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        arguments = [f"{name}={_code(value)}" for name, value, default in told if value != default]
+        values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        arguments = [f"{name}={_code(value)}" for name, value, default in values if value != default]
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -129,10 +129,10 @@ class Recover(_AsCode):
 
 
 @dataclass(frozen=True, repr=False)
-class Bend(_AsCode):
-    """A fault: a method of `Faults` and its arguments."""
+class ServiceFault(_AsCode):
+    """A fault of the service: a method of `Faults` and its arguments."""
 
-    how: str
+    method: str
     arguments: dict[str, Any]
 
 
@@ -142,14 +142,14 @@ class Event(_AsCode):
 
     Attributes:
         call: The intercepted call: see `INTERCEPTED_CALLS`.
-        what: The error to raise, or another step to execute.
+        effect: The error to raise, or another step to execute.
         nth: The number of the call, from 0.
         after: Whether it happens after the call, so that the response is lost if an error is raised.
         times: The number of consecutive calls.
     """
 
     call: str
-    what: type[BaseException] | Step
+    effect: type[BaseException] | Step
     nth: int = 0
     after: bool = False
     times: int = 1
@@ -169,8 +169,8 @@ class Run(_AsCode):
         max_bad_records: The bound of a shard.
         tasks: The number of tasks.
         calls_at_once: The concurrent calls of each task; 1 makes their order deterministic.
-        spare: Run each task once more, before or after the attempt whose result is used.
-        bends: The faults during the run.
+        speculative: Run each task once more, before or after the attempt whose result is used.
+        faults: The faults during the run.
         events: What happens during the run.
     """
 
@@ -183,8 +183,8 @@ class Run(_AsCode):
     max_bad_records: int | None = None
     tasks: int = 1
     calls_at_once: int = 1
-    spare: Literal["before", "after"] | None = None
-    bends: tuple[Bend, ...] = ()
+    speculative: Literal["before", "after"] | None = None
+    faults: tuple[ServiceFault, ...] = ()
     events: tuple[Event, ...] = ()
 
     @property
@@ -192,18 +192,18 @@ class Run(_AsCode):
         """Whether the run may fail, or shards of it for unusual reasons."""
         harmless = {"empty_page", "page_size"}
         # A run during this one that executes an older plan may execute this one's.
-        grave = (isinstance(event.what, type) or getattr(event.what, "plan", 0) for event in self.events)
-        return any(grave) or any(bend.how not in harmless for bend in self.bends)
+        grave = (isinstance(event.effect, type) or getattr(event.effect, "plan", 0) for event in self.events)
+        return any(grave) or any(fault.method not in harmless for fault in self.faults)
 
     @property
     def is_restored(self) -> bool:
         """Whether the table is restored during the run."""
-        return any(isinstance(event.what, Restore) for event in self.events)
+        return any(isinstance(event.effect, Restore) for event in self.events)
 
     @property
     def races(self) -> bool:
         """Whether another run happens during the run."""
-        return any(isinstance(event.what, Run) for event in self.events)
+        return any(isinstance(event.effect, Run) for event in self.events)
 
 
 Step = Put | Split | Merge | Wait | Distribute | Maintain | Restore | Recover | Run

@@ -46,7 +46,7 @@ INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     "write data": (data_file_writer._OpenFile, "_write_row_group"),
     "close data file": (data_file_writer._OpenFile, "_end"),
     "verify data file": (commit, "verify"),
-    "take shards out": (commit, "without_shards"),
+    "remove shards": (commit, "without_shards"),
     # The table.
     "open table": (DeltaTable, "__init__"),
     "create table": (DeltaTable, "create"),

@@ -64,7 +64,7 @@ class InvariantChecker:
                 }
             assert new_rows.pop(positions.batch_id, Counter()) == self._passed(positions.shards)
             self._commit_id, self.shards = positions.commit_id, positions.shards
-        assert not new_rows, "rows of a batch that no positions tell of"
+        assert not new_rows, "rows of a batch that no positions file names"
 
     def restore(self, back: int) -> None:
         """Restore the table to an earlier version, unless it has no positions yet."""

@@ -85,7 +85,7 @@ class Runner:
         refused, reads = self.checker.is_rewritten, self.faults.count("GetRecords")
         before = set(self.checker.batches)
         plan = result = None
-        with self._injected(run), self._bent(run):
+        with self._injected(run), self._with_faults(run):
             try:
                 plan = self._plans[-run.plan] if stale else self._plan(run, asked)
                 result = execute_run(_landing(run), self.client, self.table, plan)
@@ -145,12 +145,12 @@ class Runner:
         return replace(whole, shards=listed)
 
     @contextmanager
-    def _bent(self, run: Run) -> Iterator[None]:
-        for bend in run.bends:
+    def _with_faults(self, run: Run) -> Iterator[None]:
+        for fault in run.faults:
             # Arrival times are approximate, so the reader cannot recognize a page that begins before a start
             # time, as long as it has read no record.
-            if bend.how != "repeat_page" or not self._starts_at_a_time():
-                getattr(self.faults, bend.how)(**bend.arguments)
+            if fault.method != "repeat_page" or not self._starts_at_a_time():
+                getattr(self.faults, fault.method)(**fault.arguments)
         try:
             yield
         finally:
@@ -169,11 +169,11 @@ class Runner:
         wrong: list[BaseException] = []
 
         def happen(event: Event) -> None:
-            if isinstance(event.what, type):
-                raised.append(event.what("injected"))
+            if isinstance(event.effect, type):
+                raised.append(event.effect("injected"))
                 raise raised[-1]
             try:
-                self.take(event.what)
+                self.take(event.effect)
             except BaseException as error:  # noqa: BLE001  # the run in whose middle it is might catch it
                 wrong.append(error)
 
@@ -193,8 +193,8 @@ def _assert_report(plan: RunPlan, result: RunResult, rows: Counter[Row]) -> None
     by_shard: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_shard[row.shard_id].append(row)
-    told = {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items() if outcome.rows}
-    assert told == {shard_id: len(of_shard) for shard_id, of_shard in by_shard.items()}
+    reported = {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items() if outcome.rows}
+    assert reported == {shard_id: len(of_shard) for shard_id, of_shard in by_shard.items()}
     assert rows.total() <= _or_inf(plan.allowance.records)
     for shard_id, of_shard in by_shard.items():
         range_ = plan.ranges[shard_id]
@@ -221,11 +221,11 @@ def _landing(run: Run) -> Land:
         settings = replace(job.settings, max_pool_connections=run.calls_at_once)
         for task, share in enumerate(shares):
             group = replace(job, settings=settings), ranges[task :: len(shares)], share
-            if run.spare == "before":
+            if run.speculative == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)
             manifests.append(encode(land_group(*group)))
-            if run.spare == "after":
+            if run.speculative == "after":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)
         return landing_of(manifests, job, ranges)

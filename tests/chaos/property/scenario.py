@@ -163,9 +163,9 @@ class Scenario:
             self._shared.faults.partial_puts(every=put.failing)
         answer = self._shared.kinesis.put_records(**self._stream, Records=entries)
         self._shared.faults.clear()
-        for record, keys, told in zip(records, ranges, answer["Records"], strict=True):
-            if "SequenceNumber" in told:
-                shard_id, number = told["ShardId"], int(told["SequenceNumber"])
+        for record, keys, entry in zip(records, ranges, answer["Records"], strict=True):
+            if "SequenceNumber" in entry:
+                shard_id, number = entry["ShardId"], int(entry["SequenceNumber"])
                 placed_by = None if self._auto else record.key
                 judged_by = None if self._on_demand else keys
                 self._expected.add(record, shard_id, number, self._shared.clock.seconds, judged_by, placed_by)

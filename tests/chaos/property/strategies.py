@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from chaos.property.histories import (
     Aggregate,
-    Bend,
     Distribute,
     Event,
     History,
@@ -19,6 +18,7 @@ from chaos.property.histories import (
     Recover,
     Restore,
     Run,
+    ServiceFault,
     Split,
     Sub,
     Wait,
@@ -70,42 +70,42 @@ _changes = _some((4, _puts), (2, _reshards), (1, _waits), (1, _distributes))
 _between = _some((12, _changes), (1, st.builds(Maintain, st.sampled_from([2, -2, 8760, -8760]))))
 
 _shard_ids = _rarely(st.sampled_from([f"shardId-{number:012}" for number in range(4)]))
-_which = {"after": st.integers(0, 3), "times": st.integers(1, 7), "shard_id": _shard_ids}
+_filter = {"after": st.integers(0, 3), "times": st.integers(1, 7), "shard_id": _shard_ids}
 _reads = st.sampled_from(["GetRecords", "GetRecords", "GetRecords", "GetShardIterator"])
 _calls = st.sampled_from(
     ["GetRecords", "GetRecords", "GetShardIterator", "ListShards", "DescribeStreamSummary"]
 )
 
 
-def _bend(how: str, **arguments: SearchStrategy[Any]) -> SearchStrategy[Bend]:
-    def bend(chosen: dict[str, Any]) -> Bend:
-        return Bend(how, {name: value for name, value in chosen.items() if value is not None})
+def _fault(method: str, **arguments: SearchStrategy[Any]) -> SearchStrategy[ServiceFault]:
+    def fault(chosen: dict[str, Any]) -> ServiceFault:
+        return ServiceFault(method, {name: value for name, value in chosen.items() if value is not None})
 
-    return st.fixed_dictionaries(arguments).map(bend)
+    return st.fixed_dictionaries(arguments).map(fault)
 
 
-_bends = st.one_of(
-    _bend("empty_page", **_which),
-    _bend("page_size", most=st.integers(1, 3)),
-    _bend("page_size", operation=st.just("ListShards"), most=st.integers(1, 2)),
-    _bend("expire", **_which),
-    _bend("throttle", operation=_reads, **_which),
-    _bend("fail", operation=_calls, **_which),
-    _bend("fail", operation=_reads, code=st.just("AccessDeniedException"), status=st.just(400), **_which),
-    _bend("reset", operation=_calls, **_which),
-    _bend("repeat_page", back=st.integers(1, 4), **_which),
-    _bend("reverse_page", **_which),
-    _bend("wrong_arrival", seconds=st.sampled_from([1e20, -1e20]), **_which),
-    _bend("long_page", above=st.integers(0, 3), size=st.just(LONG), **_which),
-    _bend("cut_body", operation=_calls, on_wire=st.booleans(), **_which),
-    _bend("null_iterator", **_which),
-    _bend("stale_list", reshards=st.integers(1, 3), after=st.integers(0, 1), times=st.integers(1, 7)),
+_faults = st.one_of(
+    _fault("empty_page", **_filter),
+    _fault("page_size", most=st.integers(1, 3)),
+    _fault("page_size", operation=st.just("ListShards"), most=st.integers(1, 2)),
+    _fault("expire", **_filter),
+    _fault("throttle", operation=_reads, **_filter),
+    _fault("fail", operation=_calls, **_filter),
+    _fault("fail", operation=_reads, code=st.just("AccessDeniedException"), status=st.just(400), **_filter),
+    _fault("reset", operation=_calls, **_filter),
+    _fault("repeat_page", back=st.integers(1, 4), **_filter),
+    _fault("reverse_page", **_filter),
+    _fault("wrong_arrival", seconds=st.sampled_from([1e20, -1e20]), **_filter),
+    _fault("long_page", above=st.integers(0, 3), size=st.just(LONG), **_filter),
+    _fault("cut_body", operation=_calls, on_wire=st.booleans(), **_filter),
+    _fault("null_iterator", **_filter),
+    _fault("stale_list", reshards=st.integers(1, 3), after=st.integers(0, 1), times=st.integers(1, 7)),
     *(
-        _bend(
+        _fault(
             "skew_date",
             seconds=st.sampled_from([-days * 86_400, days * 86_400]),
             operation=st.just(call),
-            **_which,
+            **_filter,
         )
         # Each is wrong by another number of days, so that no two wrong dates agree.
         for call, days in [
@@ -118,12 +118,12 @@ _bends = st.one_of(
 )
 
 
-def _is_detectable(bends: tuple[Bend, ...]) -> bool:
+def _is_detectable(faults: tuple[ServiceFault, ...]) -> bool:
     """Return whether no page is both empty although records follow and the end of its shard.
 
     No reader could detect that.
     """
-    return not {bend.how for bend in bends} >= {"empty_page", "null_iterator"}
+    return not {fault.method for fault in faults} >= {"empty_page", "null_iterator"}
 
 
 _bound = st.integers(1, 8)
@@ -158,7 +158,7 @@ def _runs(**fields: SearchStrategy[Any]) -> SearchStrategy[Run]:
         "asked": _rarely(_some_shards),
         "tasks": st.sampled_from([1, 1, 1, 2, 3]),
         "calls_at_once": st.sampled_from([1, 1, 1, 16]),
-        "spare": _rarely(st.sampled_from(["before", "after"])),
+        "speculative": _rarely(st.sampled_from(["before", "after"])),
     }
     return st.tuples(_bounds, st.fixed_dictionaries(usual | fields)).map(
         lambda both: Run(**both[0], **both[1])
@@ -170,9 +170,9 @@ _failures = st.sampled_from([Killed, DiskFailed, LogFailed])
 _other_runs = _runs(asked=_asked_often)
 
 
-def _events(what: SearchStrategy[Any], times: SearchStrategy[int]) -> SearchStrategy[Event]:
-    interceptor = st.sampled_from([*INTERCEPTED_CALLS, "commit", "commit", "describe", "page", "page"])
-    return st.builds(Event, interceptor, what, st.sampled_from([0, 0, 0, 1, 1, 2, 3]), st.booleans(), times)
+def _events(effect: SearchStrategy[Any], times: SearchStrategy[int]) -> SearchStrategy[Event]:
+    call = st.sampled_from([*INTERCEPTED_CALLS, "commit", "commit", "describe", "page", "page"])
+    return st.builds(Event, call, effect, st.sampled_from([0, 0, 0, 1, 1, 2, 3]), st.booleans(), times)
 
 
 _failing = _events(_failures, st.sampled_from([1] * 10 + [2, 50]))
@@ -181,7 +181,7 @@ _changing = _events(_changes, st.just(1))
 
 _all_runs = _some(
     (2, _runs()),
-    (3, _runs(bends=st.lists(_bends, min_size=1, max_size=3).map(tuple).filter(_is_detectable))),
+    (3, _runs(faults=st.lists(_faults, min_size=1, max_size=3).map(tuple).filter(_is_detectable))),
     (3, _runs(events=st.tuples(_failing))),
     (3, _runs(asked=_asked_often, events=st.tuples(_racing))),
     (1, _runs(events=st.tuples(_changing))),

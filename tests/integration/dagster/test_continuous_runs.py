@@ -15,7 +15,7 @@ from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
-from support.waiting import SECONDS, wait_until
+from support.waiting import wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
@@ -43,11 +43,11 @@ class ContinuousRuns:
         )
         return self.instance.get_run_by_id(result.run_id)
 
-    def run_continuously(self, *shard_ids, seconds=3.0):
+    def run_continuously(self, *shard_ids, seconds):
         self.add(*shard_ids)
         return self.run(continuous_run_tags(shard_ids, seconds, 0.0))
 
-    def start_continuously(self, *shard_ids, seconds=3.0):
+    def start_continuously(self, *shard_ids, seconds):
         """Start a continuous run in a thread, and return a function that waits for the run."""
         runs = []
         thread = threading.Thread(
@@ -61,10 +61,16 @@ class ContinuousRuns:
 
         return join
 
+    def with_started_step(self):
+        """Return the runs whose step has started."""
+        return [run for run in self.instance.get_runs() if self._records(run, dg.DagsterEventType.STEP_START)]
+
+    def _records(self, run, of_type):
+        return self.instance.get_records_for_run(run.run_id, of_type=of_type, ascending=True).records
+
     def events(self, run, of_type=MATERIALIZATION):
         """Return shard, rows and batch id of each event of a run, in order."""
-        records = self.instance.get_records_for_run(run.run_id, of_type=of_type, ascending=True).records
-        entries = [record.event_log_entry for record in records]
+        entries = [record.event_log_entry for record in self._records(run, of_type)]
         assets = [entry.asset_materialization or entry.asset_observation for entry in entries]
         return [
             (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
@@ -84,8 +90,8 @@ class ContinuousRuns:
 
 @pytest.fixture
 def runs(make_project, instance):
-    """Runs of a project with continuous runs."""
-    return ContinuousRuns(make_project(follow_for=20.0, commit_interval=0.2), instance)
+    """Runs of a project with continuous runs. A run lasts half of `follow_for` longer than its tag says."""
+    return ContinuousRuns(make_project(follow_for=2.0, commit_interval=0.2), instance)
 
 
 @pytest.mark.usefixtures("spark")
@@ -209,18 +215,22 @@ def test_the_next_run_takes_over_without_loss_and_without_a_duplicate(source, ma
     source.put(A, 1)
     # The handover is 300 s, half of `follow_for`: the first run may hand over at once, the second may not.
     first = runs.start_continuously(A, B, seconds=300)
-    wait_until(runs.rows)
+    # Dagster configures logging when a run starts. In one process, that can deadlock with an event of another
+    # run: so the second run starts after the event of the first, and more records are put after its start.
+    wait_until(lambda: instance.get_materialized_partitions(raw_key(source.name)))
     second = runs.start_continuously(A, B, seconds=600)
+    wait_until(lambda: len(runs.with_started_step()) == 2)
     put = {A: 1, B: 0}
     waiting = threading.Thread(target=first, daemon=True)
     waiting.start()
-    deadline = time.monotonic() + SECONDS
-    while waiting.is_alive():
-        assert time.monotonic() < deadline, [runs.events(run) for run in instance.get_runs()]
+
+    def put_until_first_ends():
         for shard_id in put:
             source.put(shard_id, 2)
             put[shard_id] += 2
-        waiting.join(0.05)
+        return not waiting.is_alive()
+
+    wait_until(put_until_first_ends, failure=put)
     source.put(B, 5)
     put[B] += 5
     wait_until(lambda: len(runs.rows()) == sum(put.values()))

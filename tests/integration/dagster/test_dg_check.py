@@ -27,7 +27,7 @@ def test_dg_check_names_what_is_wrong_and_repeats_no_password(tmp_path: Path) ->
     (folder / "defs.yaml").write_text(YAML.format(stream="orders", table=f"s3://AKIA:{PASSWORD}@lake/orders"))
     check = [Path(sys.executable).with_name("dg"), "check", "defs", "--no-check-yaml"]
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    told = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "give a path, s3://bucket/prefix or file:///path" in told
-    assert PASSWORD not in told
+    assert "give a path, s3://bucket/prefix or file:///path" in output
+    assert PASSWORD not in output

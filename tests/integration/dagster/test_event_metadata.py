@@ -1,4 +1,7 @@
-"""The metadata of events: bad records, records outside of the hash range, gaps, and time to loss."""
+"""The metadata of events: bad records, records outside of the hash range, and time to loss.
+
+tests/contract has the metadata of lag, of gaps and of errors.
+"""
 
 from __future__ import annotations
 
@@ -77,54 +80,9 @@ def test_bad_records_and_those_outside_the_hash_range_are_counted_per_shard(
     assert counts == {A: (0, 0, 0), B: (7, 2, 3), C: (2, 1, 0)}
 
 
-def test_time_to_loss_is_the_retention_minus_the_age_of_the_first_unread_record(
-    put, project_of, instance, clocked
-):
-    put(b"0")
-    clocked.clock.advance(2 * 3600)
-    put(b"1")
-    clocked.clock.advance(3 * 3600)
-    put(b"2")
-    facts = materialized(project_of(max_records=1), instance, A)[A]
-    assert (facts["rows"], facts["lag_ms"]) == (1, 3 * HOUR_MS)
-    assert facts["time_to_loss_ms"] == (24 - 3) * HOUR_MS
-    facts = materialized(project_of(), instance, A)[A]
-    assert (facts["lag_ms"], facts["time_to_loss_ms"]) == (0, 24 * HOUR_MS)
-
-
-def test_time_to_loss_changes_with_the_retention(put, project_of, instance, clocked, stream):
-    put(b"0")
-    clocked.kinesis.increase_stream_retention_period(StreamName=stream, RetentionPeriodHours=168)
-    assert materialized(project_of(), instance, A)[A]["time_to_loss_ms"] == 168 * HOUR_MS
-
-
 def test_a_finished_shard_has_no_time_to_loss(put, project_of, instance, clocked, stream):
     put(b"0")
     clocked.kinesis.split_shard(StreamName=stream, ShardToSplit=A, NewStartingHashKey=str(1 << 127))
     events = materialized(project_of(), instance, A, B)
     assert "time_to_loss_ms" not in events[A]
     assert events[B]["time_to_loss_ms"] == 24 * HOUR_MS
-
-
-def test_an_accepted_gap_is_reported_by_the_run_that_accepts_it_only(put, project_of, instance, clocked):
-    (before,) = put(b"0")
-    assert "gaps" not in materialized(project_of(), instance, A)[A]
-    clocked.clock.advance(30 * 3600)
-    (after,) = put(b"1")
-    project = project_of(on_data_loss="continue")
-    facts = materialized(project, instance, A)[A]
-    assert facts["state"] == "committed"
-    assert facts["gaps"].startswith(f"read up to AFTER_SEQUENCE_NUMBER:{before}, complete until ")
-    assert f"first available record: {after}, " in facts["gaps"]
-    assert "gaps" not in materialized(project, instance, A)[A]
-
-
-def test_a_loss_that_is_not_accepted_is_an_error(put, project_of, instance, clocked):
-    put(b"0")
-    materialized(project_of(), instance, A)
-    clocked.clock.advance(30 * 3600)
-    put(b"1")
-    (facts,) = project_of().materialize(instance, [A])
-    assert (facts["state"], facts["rows"]) == ("failed", 0)
-    assert "records may have expired unread" in facts["error"]
-    assert "gaps" not in facts

@@ -201,23 +201,6 @@ def test_a_child_waits_if_the_run_does_not_finish_its_parent(source, make_projec
     assert partition_statuses(project, instance) == {A: MATERIALIZED, B: FAILED, C: FAILED}
 
 
-def test_parents_and_children_are_read_in_one_run(source, project, instance):
-    source.create(1)
-    source.put(A, 30)
-    source.split(A)
-    source.put(B, 5)
-
-    result = execute(project, instance, A, B, C)
-
-    assert result.success, failure_message(instance, result)
-    events = {key: plain(*events) for key, events in materializations(instance, result).items()}
-    assert {key: (facts["state"], facts["rows"]) for key, facts in events.items()} == {
-        A: ("finished", 30),
-        B: ("committed", 5),
-        C: ("committed", 0),
-    }
-
-
 def test_a_finished_shard_is_materialized_again_without_being_read(source, project, instance, faults):
     source.create(1)
     source.put(A, 3)

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +70,8 @@ def with_postgres_storage(text: str, port: int) -> str:
     )
 
 
-def test_a_run_is_recorded_in_postgresql(postgres_port, source, settings, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("spark")
+def test_a_run_is_recorded_in_postgresql(postgres_port, cli, stream_options, source, tmp_path, monkeypatch):
     content = with_postgres_storage((PROJECT / "dagster.yaml").read_text(), postgres_port)
     assert "postgres_db" in yaml.safe_load(content)["storage"]["postgres"]
     (tmp_path / "dagster.yaml").write_text(content)
@@ -79,10 +79,7 @@ def test_a_run_is_recorded_in_postgresql(postgres_port, source, settings, tmp_pa
         monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", value)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     source.create(2)
-    script = str(Path(sys.prefix, "bin", "kinesis-assets"))
-    options = ["--stream", source.name, "--table", str(tmp_path / "table")]
-    command = [script, "run", *options, "--endpoint-url", str(settings.endpoint_url)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    assert cli("run", *stream_options).exit_code == 0
     with dg.DagsterInstance.get() as instance:
         assert type(instance.run_storage).__name__ == "PostgresRunStorage"
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]

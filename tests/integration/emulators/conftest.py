@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from integration.emulators.compare import mismatches
-from integration.emulators.differences import is_called
+from integration.emulators.differences.by_emulator import is_called
 from integration.emulators.emulators import Emulator, Service, install, running
 from integration.emulators.recorded_api import RecordedApi
 from kinesis_assets.emulator import LocalKinesis

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,16 +19,16 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from support.waiting import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Emulator = Literal["kinesalite", "kinesis-local"]
 
 HERE = Path(__file__).parent
-INSTALL_SECONDS = 180
-START_SECONDS = 60
-STOP_SECONDS = 5
-ACKNOWLEDGE_SECONDS = 5
+INSTALL_SECONDS = 300
+ACKNOWLEDGE_SECONDS = 300
 CHANGE_MS = 50
 STOPPED_CHANGE_MS = 60_000
 """How long a stream is CREATING, UPDATING or DELETING while the clock runs, and while it is stopped."""
@@ -202,21 +201,22 @@ def _version(package: Path) -> str | None:
 
 
 def _await_response(endpoint: str, process: subprocess.Popen[bytes]) -> str:
-    """Call ListStreams until it succeeds, and return a description of the problem, if any."""
-    deadline = time.monotonic() + START_SECONDS
+    """Call ListStreams until it succeeds or the emulator ends, and return what went wrong, if anything."""
     config = {"connect_timeout": 1, "read_timeout": 1, "retries": {"total_max_attempts": 1}}
     with closing(client(endpoint, **config)) as kinesis:
-        while time.monotonic() < deadline:
+
+        def has_responded_or_ended() -> bool:
             try:
                 kinesis.list_streams()
-            except ClientError as error:
-                return f"returned an error: {error}"
-            except BotoCoreError:  # it has not started yet
-                if problem := _ended(process):
-                    return problem
-            else:
-                return ""
-    return f"did not respond within {START_SECONDS} s"
+            except BotoCoreError:  # it does not respond yet
+                return process.poll() is not None
+            return True
+
+        try:
+            wait_until(has_responded_or_ended, failure="the emulator does not respond")
+        except ClientError as error:
+            return f"returned an error: {error}"
+    return _ended(process)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
@@ -225,10 +225,7 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process group of an emulator with SIGTERM, and then with SIGKILL."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-            return
+    """Kill the process group of an emulator, which keeps nothing."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

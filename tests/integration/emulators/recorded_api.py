@@ -8,7 +8,6 @@ error by its code and HTTP status, without its message.
 from __future__ import annotations
 
 import json
-import time
 from bisect import bisect
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -18,12 +17,12 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from integration.emulators.emulators import STOPPED_CHANGE_MS, Service, client
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESPONSE_SECONDS = 20
-SETTLE_SECONDS = 20
 STEP_SECONDS = 2
 """Time between two calls by the clock of the endpoint. Some operations have a resolution of one second."""
 
@@ -113,10 +112,12 @@ class RecordedApi:
     def settle(self) -> None:
         """Wait until the stream is ACTIVE or deleted."""
         self.advance(STOPPED_CHANGE_MS / 1000)
-        deadline = time.monotonic() + SETTLE_SECONDS
         with suppress(self._kinesis.exceptions.ResourceNotFoundException):
-            while self._status() != "ACTIVE":
-                assert time.monotonic() < deadline, f"{self.stream} does not become ACTIVE"
+            wait_until(
+                lambda: self._status() == "ACTIVE",
+                failure=f"{self.stream} does not become ACTIVE",
+                interval=0.01,
+            )
 
     def create(self, shard_count: int, **arguments: Any) -> None:
         """Create the stream, and wait until it is ACTIVE."""

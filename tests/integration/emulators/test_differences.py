@@ -1,10 +1,10 @@
-"""The embedded stream responds like the public emulators, except for the differences in differences.py."""
+"""The embedded stream responds like the public emulators, except for the listed differences."""
 
 from __future__ import annotations
 
 import pytest
 
-from integration.emulators.differences import patterns
+from integration.emulators.differences.by_emulator import patterns
 from integration.emulators.scenarios import putting, reading, resharding, shards, streams
 from kinesis_assets.emulator.operations import OPERATIONS
 

@@ -1,4 +1,4 @@
-"""Ingestion with resharding, from the put to the table, at the embedded stream and at each emulator."""
+"""Ingestion with resharding, from the put to the table, at each emulator."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    from kinesis_assets.kinesis.settings import ClientSettings
 
 MAX_RUNS = 15
 """Maximum number of runs in a phase: the records need three bounded runs, and an emulator may need a few more
@@ -102,39 +99,28 @@ def records(table: Path) -> list[Record]:
     return sorted((row["shard_id"], row["sequence_number"], row["data"]) for row in columns.to_pylist())
 
 
-@pytest.fixture
-def check_every_record_once(stream: str, tmp_path: Path) -> Callable[[str], None]:
-    """Put records, run, reshard, put and run again at an endpoint, and compare the table with the puts."""
-
-    def check(endpoint: str) -> None:
-        table = tmp_path / "table"
-        project = StreamProject.from_settings(
-            stream, table=str(table), endpoint_url=endpoint, region_name="us-east-1", max_records=300
-        )
-        with closing(client(endpoint)) as kinesis, dg.DagsterInstance.ephemeral() as instance:
-            producer = Producer(kinesis, stream)
-            producer.put(1_200)
-            states = run_until_stable(project, instance)
-            assert set(states.values()) == {ShardState.COMMITTED}
-            assert records(table) == sorted(producer.acknowledged)
-
-            producer.put(100)
-            parents = producer.reshard()
-            producer.put(600)
-            states = run_until_stable(project, instance)
-
-        assert records(table) == sorted(producer.acknowledged)
-        assert {shard_id for shard_id, state in states.items() if state is ShardState.FINISHED} == parents
-        assert len(states) == 5
-        assert all(states[shard_id] is ShardState.COMMITTED for shard_id in states.keys() - parents)
-
-    return check
-
-
 @pytest.mark.usefixtures("spark")
-class TestEveryAcknowledgedRecordIsInTheTableOnceAndParentsAreFinished:
-    def test_on_the_embedded_stream(self, check_every_record_once, settings: ClientSettings):
-        check_every_record_once(str(settings.endpoint_url))
+def test_every_acknowledged_record_is_in_the_table_once_and_parents_are_finished(
+    stream: str, tmp_path: Path, emulator_endpoint: str
+) -> None:
+    # tests/contract has the same for the embedded stream.
+    table = tmp_path / "table"
+    project = StreamProject.from_settings(
+        stream, table=str(table), endpoint_url=emulator_endpoint, region_name="us-east-1", max_records=300
+    )
+    with closing(client(emulator_endpoint)) as kinesis, dg.DagsterInstance.ephemeral() as instance:
+        producer = Producer(kinesis, stream)
+        producer.put(1_200)
+        states = run_until_stable(project, instance)
+        assert set(states.values()) == {ShardState.COMMITTED}
+        assert records(table) == sorted(producer.acknowledged)
 
-    def test_on_a_public_emulator(self, check_every_record_once, emulator_endpoint: str):
-        check_every_record_once(emulator_endpoint)
+        producer.put(100)
+        parents = producer.reshard()
+        producer.put(600)
+        states = run_until_stable(project, instance)
+
+    assert records(table) == sorted(producer.acknowledged)
+    assert {shard_id for shard_id, state in states.items() if state is ShardState.FINISHED} == parents
+    assert len(states) == 5
+    assert all(states[shard_id] is ShardState.COMMITTED for shard_id in states.keys() - parents)

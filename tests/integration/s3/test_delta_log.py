@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import pytest
 
 from benchmarks.servers.bucket import bucket
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.table.upkeep import Upkeep
 from support.attempts import Attempt, current_positions, freeze_all, shards
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_a_snapshot_lists_only_commits_after_the_newest_checkpoint(requests):
     freeze_all(table, shards("a"))
     for _ in range(3):
         Attempt(table, current_positions(table), {"a": 1}).commit()
-    Upkeep(table).checkpoint()
+    DeltaOperations(table).checkpoint()
     checkpoint = table.snapshot().delta.version()
     Attempt(table, current_positions(table), {"a": 1}).commit()
     before = len(requests.read_text().splitlines())

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.ingest.land import land
-from kinesis_assets.kinesis.client import StreamClient
+from support.doctor_bench import DoctorBench
 from support.timing import READING
-from support.ward import Ward
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +27,8 @@ def bench(bench: Bench, spark: SparkSession) -> Bench:
 
 
 @pytest.fixture
-def ward(kinesis: Any, stream: str, settings: ClientSettings, table: PositionedTable) -> Ward:
-    """A stream that the test creates, and a table that does not exist yet."""
-    return Ward(kinesis, StreamClient(stream, replace(settings, timing=READING)), table)
+def doctor_bench(kinesis: Any, stream: str, settings: ClientSettings, table: PositionedTable) -> DoctorBench:
+    """Two shards that were read in three commits."""
+    bench = DoctorBench(kinesis, replace(settings, timing=READING), stream, table)
+    bench.ingest()
+    return bench

@@ -128,11 +128,11 @@ def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
     place = ["--table", table, "--endpoint-url", signed_stream.url, "--region", "us-east-1"]
     env = role_environment | {"AWS_PROFILE": "reader", "DAGSTER_HOME": str(home)}
     done = subprocess.run([*command, *place], env=env, capture_output=True, timeout=150, check=False)
-    told = {row["shard"]: row for row in map(json.loads, done.stdout.splitlines())}
+    by_shard = {row["shard"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
-    assert (told[FIRST]["state"], told[FIRST]["rows"]) == ("committed", PAGES)
-    assert told[SECOND]["state"] == "failed"
-    assert "InvalidSignatureException" in told[SECOND]["error"]
+    assert (by_shard[FIRST]["state"], by_shard[FIRST]["rows"]) == ("committed", PAGES)
+    assert by_shard[SECOND]["state"] == "failed"
+    assert "InvalidSignatureException" in by_shard[SECOND]["error"]
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == PAGES
     used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) > sts.life

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.testing import UserRecord, aggregate
@@ -54,40 +50,29 @@ def split(clocked, stream):
 
 
 @pytest.fixture
-def connect_job(clocked, stream, table):
-    """Runs the job on Spark Connect in another process, because a process has only one kind of session."""
-
-    def connect_job(until):
-        job = [sys.executable, str(Path(__file__).with_name("connect_job.py"))]
-        done = subprocess.run(
-            [*job, stream, clocked.settings.endpoint_url, until, table.uri],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return connect_job
-
-
-@pytest.fixture
 def load(clocked, spark, stream):
-    """Returns a DataFrame of the test's stream. An option that is None is omitted."""
+    """Returns a DataFrame of the test's stream."""
     spark.dataSource.register(KinesisDataSource)
 
     def load(**options):
-        told = {
-            "stream": stream,
-            "endpoint_url": clocked.settings.endpoint_url,
-            "region_name": clocked.settings.region_name,
-            **options,
-        }
-        given = {name: value for name, value in told.items() if value is not None}
-        return spark.read.format("kinesis").options(**given).load()
+        return spark.read.format("kinesis").options(**options_of(clocked, stream, **options)).load()
 
     return load
+
+
+def options_of(clocked, stream, /, **options):
+    """Return the options of a read of a stream. An option that is None is omitted."""
+    place = {
+        "stream": stream,
+        "endpoint_url": clocked.settings.endpoint_url,
+        "region_name": clocked.settings.region_name,
+    }
+    return {name: value for name, value in (place | options).items() if value is not None}
+
+
+def reader_of(clocked, stream, /, **options):
+    """Return the reader that Spark's workers use, in this process."""
+    return KinesisDataSource(options_of(clocked, stream, **options)).reader(from_arrow_schema(RECORD_SCHEMA))
 
 
 def at(clock):
@@ -223,7 +208,7 @@ def test_closed_and_open_shards_are_read(create, put, split, clock, load):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "error"),
     [
         ({}, "option until is missing"),
         ({"stream": None}, "option stream, until is missing"),
@@ -239,14 +224,24 @@ def test_closed_and_open_shards_are_read(create, put, split, clock, load):
         ({"until": "tomorrow"}, "is not a time with an offset"),
         ({"until": "2999-01-01T00:00:00Z"}, "is in the future"),
         ({"until": "2026-01-31T12:00:00Z", "shard_ids": "shardId-9"}, "has no shard shardId-9"),
-        ({"until": "2026-01-31T12:00:00Z", "stream": "no-such-stream"}, "no-such-stream: not found"),
     ],
     ids=lambda value: None if isinstance(value, dict) else value,
 )
-def test_an_invalid_option_is_an_error(create, load, options, told):
+def test_an_invalid_option_is_an_error(clocked, create, stream, options, error):
     create()
-    with pytest.raises(PySparkException, match=told):
-        load(**options).collect()
+    with pytest.raises(InvalidInput, match=error):
+        reader_of(clocked, stream, **options).partitions()
+
+
+def test_an_error_of_an_option_is_reported_by_spark(create, load):
+    create()
+    with pytest.raises(PySparkException, match="option until is missing"):
+        load().collect()
+
+
+def test_a_missing_stream_is_an_error(load):
+    with pytest.raises(PySparkException, match="no-such-stream: not found"):
+        load(stream="no-such-stream", until="2026-01-31T12:00:00Z").collect()
 
 
 def test_a_failed_shard_fails_the_read(create, put, clock, load, faults):
@@ -260,31 +255,15 @@ def test_a_failed_shard_fails_the_read(create, put, clock, load, faults):
         load(until=until).collect()
 
 
-def test_the_data_source_and_a_run_work_on_spark_connect(create, put, clock, table, connect_job):
-    create(2)
-    put(0, 1)
-    put(2, key=MIDDLE)
-    clock.seconds += 1
-    until = at(clock)
-    put(3)
-    clock.seconds += 10
-    assert connect_job(until) == {
-        "read": [0, 1, 2],
-        "rows": {"shardId-000000000000": 3, "shardId-000000000001": 1},
-    }
-    assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 4
-
-
 def test_a_stream_is_read_by_its_arn(clocked, create, put, stream, faults):
     create()
     put(1, 2)
     arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream}"
     clocked.clock.advance(5)
-    until = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat()
+    until = at(clocked.clock)
     clocked.clock.advance(10)
-    options = {"stream": arn, "until": until, "endpoint_url": clocked.settings.endpoint_url}
     faults.calls.clear()
-    reader = KinesisDataSource(options).reader(from_arrow_schema(RECORD_SCHEMA))
+    reader = reader_of(clocked, arn, until=until)
     (partition,) = reader.partitions()
     rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
     assert [row["stream"] for row in rows] == [stream] * 2
@@ -299,7 +278,7 @@ def test_each_user_record_of_an_aggregate_is_a_row(clocked, create, load, stream
     for entry in (b"plain", sound, damaged):
         clocked.kinesis.put_record(StreamName=stream, Data=entry, PartitionKey="k")
     clocked.clock.advance(1)
-    until = datetime.fromtimestamp(clocked.clock.seconds, UTC).isoformat()
+    until = at(clocked.clock)
     clocked.clock.advance(10)
     rows = load(until=until).collect()
     assert sorted((bytes(row.data), row.sub_sequence_number, row.error) for row in rows) == [

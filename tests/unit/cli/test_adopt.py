@@ -12,6 +12,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
+from support.shard_ids import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from support.command_line import RunCommand
 
-A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
 
 

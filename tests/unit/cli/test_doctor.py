@@ -64,16 +64,16 @@ def test_events_are_not_checked_without_dagster_home(cli: RunCommand, stream_opt
 
 @pytest.mark.usefixtures("unreported")
 def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream_options, stream, instance):
-    def told() -> int:
+    def events() -> int:
         return len(instance.fetch_materializations(raw_key(stream), limit=10).records)
 
     dry = cli("doctor", *stream_options, "--dry-run")
-    assert (dry.exit_code, told()) == (1, 0)
+    assert (dry.exit_code, events()) == (1, 0)
     assert "10 rows were committed without an event" in dry.out
 
     assert cli("doctor", *stream_options).exit_code == 0
     assert cli("doctor", *stream_options, "--dry-run").exit_code == 0
-    assert told() == 1
+    assert events() == 1
 
 
 def test_a_problem_is_one_line_in_the_default_output(cli: RunCommand, stream_options, kinesis, stream):

@@ -16,8 +16,8 @@ from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.ownership import application
+from support.shard_ids import A, B
 
-A, B = (f"shardId-{number:012d}" for number in range(2))
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
 
 
@@ -62,10 +62,10 @@ def test_positions_show_who_set_them_last(cli, stream_options, numbers):
     done = cli("seek", *stream_options, "--to", to, "--shard", A, "--by", "ann", "--apply", "--json")
     assert done.exit_code == 0, done.err
     assert done.by_shard[A]["applied"]
-    told = cli("positions", *stream_options, "--json").by_shard
-    assert told[A]["position"] == to
-    assert re.search(r"by ann: from .* to .*, 2 rows deleted", told[A]["last_seek"])
-    assert told[B]["last_seek"] is None
+    positions = cli("positions", *stream_options, "--json").by_shard
+    assert positions[A]["position"] == to
+    assert re.search(r"by ann: from .* to .*, 2 rows deleted", positions[A]["last_seek"])
+    assert positions[B]["last_seek"] is None
 
 
 def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numbers, table):

@@ -26,6 +26,7 @@ ARGUMENTS = {
     "replay": ["--from", "TRIM_HORIZON"],
     "adopt": ["--apply"],
     "doctor": [],
+    "infer": [],
 }
 
 
@@ -55,7 +56,7 @@ def test_a_table_of_another_stream_is_refused_with_both_names(
     done = cli(name, *stream_options, *ARGUMENTS[name])
 
     assert done.exit_code == 1
-    told = done.out + done.err
-    assert ours.arn in told
-    assert other.arn in told
+    printed = done.out + done.err
+    assert ours.arn in printed
+    assert other.arn in printed
     assert DeltaTable(table.uri).version() == before

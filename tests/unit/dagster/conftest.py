@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import time
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
-from support.daemon import Daemon
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from support.daemon import Daemon, SensorClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import dagster as dg
 
     from kinesis_assets.dagster.in_process import StreamProject
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
+def instance(instance_in_memory: dg.DagsterInstance) -> dg.DagsterInstance:
     """An instance in memory: SQLite on a disk would take most of a test's time."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+    return instance_in_memory
 
 
 @pytest.fixture
@@ -31,6 +39,25 @@ def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
     return daemon
 
 
-@pytest.fixture(autouse=True)
-def sdk_clients(shared_sdk_clients: None) -> None:
-    """No test here is about the SDK's client."""
+@pytest.fixture
+def sensor_clock(source, daemon: Daemon) -> SensorClock:
+    """The clock of a sensor of a stream with two shards, which are partitions."""
+    source.create(2)
+    daemon.tick()
+    return SensorClock(daemon)
+
+
+@pytest.fixture
+def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
+    """Writes a new heartbeat of a run."""
+    mtimes = iter(range(1, 1_000))
+
+    def beat(run: dg.DagsterRun) -> None:
+        opened = daemon.opened
+        table = opened.table
+        heartbeat = Heartbeat(table, run.run_id, seconds=60)
+        heartbeat._beat()
+        seconds = next(mtimes)
+        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
+
+    return beat

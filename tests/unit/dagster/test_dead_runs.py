@@ -1,52 +1,24 @@
-"""The sensor detects runs whose process has died, on an instance without run monitoring."""
+"""The sensor notices runs that died: they send no heartbeats."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import pytest
-from dagster._core.events import EngineEventData
-from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
 
 from kinesis_assets.dagster.jobs.replay import replay_name
-from kinesis_assets.dagster.names import op_key, raw_key
-from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
+from kinesis_assets.dagster.names import op_key
+from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
 from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
+from support.shard_ids import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-A, B, C = (f"shardId-{number:012d}" for number in range(3))
-Event = dg.DagsterEventType
-
-
-@pytest.fixture
-def sensor_clock(source, daemon: Daemon) -> SensorClock:
-    """The clock of a sensor of a stream with two shards, which are partitions."""
-    source.create(2)
-    daemon.tick()
-    return SensorClock(daemon)
-
-
-@pytest.fixture
-def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
-    """Writes a new heartbeat of a run."""
-    mtimes = iter(range(1, 1_000))
-
-    def beat(run: dg.DagsterRun) -> None:
-        opened = daemon.opened
-        table = opened.table
-        heartbeat = Heartbeat(table, run.run_id, seconds=60)
-        heartbeat._beat()
-        seconds = next(mtimes)
-        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
-
-    return beat
+    import dagster as dg
 
 
 # Runs with a heartbeat
@@ -202,108 +174,6 @@ def test_missing_events_of_an_active_run_are_reported(source, sensor_clock, daem
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(result.batch_id)]
 
 
-# Runs that have not started
-
-
-@pytest.mark.parametrize("status", [Status.NOT_STARTED, Status.STARTING], ids=lambda status: status.value)
-def test_a_run_that_never_starts_holds_its_shards_for_half_an_hour(sensor_clock, daemon, status):
-    daemon.run({FIRST: A, LAST: B}, status)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(SECONDS_TO_START - 1) == []
-    assert sensor_clock.ranges_after(1) == [(A, B)]
-
-
-def test_a_queued_run_holds_its_shards(sensor_clock, daemon):
-    daemon.run({FIRST: A, LAST: B}, Status.QUEUED)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(30 * 86_400) == []
-
-
-# Runs without a heartbeat, by the state of their step
-
-HOURS_TO_COMMIT = 8 * 3600
-NO_HEARTBEAT_YET = [Event.STEP_WORKER_STARTING, Event.STEP_START, Event.STEP_RESTARTED]
-ENDED_WITHOUT_HEARTBEAT = [Event.STEP_FAILURE, Event.STEP_SUCCESS, Event.STEP_SKIPPED]
-
-
-@pytest.fixture
-def reach(instance: dg.DagsterInstance, stream: str) -> Callable[..., None]:
-    """Records an event of a run's raw step, or of another step."""
-
-    def reach(run: dg.DagsterRun, event: Event, step: str = raw_key(stream).to_python_identifier()) -> None:
-        data = {
-            Event.STEP_WORKER_STARTING: EngineEventData(),
-            Event.STEP_SUCCESS: StepSuccessData(duration_ms=1.0),
-            Event.STEP_FAILURE: StepFailureData(error=None, user_failure_data=None),
-        }
-        reported = dg.DagsterEvent(
-            event.value, run.job_name, step_key=step, event_specific_data=data.get(event)
-        )
-        instance.report_dagster_event(reported, run.run_id)
-
-    return reach
-
-
-@pytest.mark.parametrize("event", NO_HEARTBEAT_YET, ids=lambda event: event.value)
-def test_a_run_that_dies_before_its_first_heartbeat_holds_its_shards_for_half_an_hour(
-    sensor_clock, daemon, reach, event
-):
-    reach(daemon.run({FIRST: A, LAST: B}), event)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(SECONDS_TO_PLAN - 1) == []
-    assert sensor_clock.ranges_after(1) == [(A, B)]
-
-
-def test_the_time_until_the_first_heartbeat_starts_with_the_step(sensor_clock, daemon, beat, reach):
-    """The run may have been queued, or may have other steps before."""
-    run = daemon.run({FIRST: A, LAST: B})
-    assert sensor_clock.ranges_after(0) == []
-    reach(run, Event.STEP_START, "another_step")
-    assert sensor_clock.ranges_after(HOURS_TO_COMMIT - SECONDS_TO_PLAN) == []
-    reach(run, Event.STEP_START)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(SECONDS_TO_PLAN - 1) == []
-    beat(run)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(SECONDS_SILENT - 1) == []
-    assert sensor_clock.ranges_after(1) == [(A, B)]
-
-
-def test_one_long_gap_between_two_ticks_is_not_a_long_plan(sensor_clock, daemon, reach):
-    reach(daemon.run({FIRST: A, LAST: B}), Event.STEP_START)
-    sensor_clock.ranges_after(0)
-    assert sensor_clock.ranges_after_pause(7 * 86_400) == []
-
-
-def test_a_run_without_a_started_step_holds_its_shards_until_it_could_not_commit_any_more(
-    sensor_clock, daemon, reach
-):
-    run = daemon.run({FIRST: A, LAST: B})
-    reach(run, Event.STEP_START, "another_step")
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(HOURS_TO_COMMIT - 1) == []
-    assert sensor_clock.ranges_after(1) == [(A, B)]
-
-
-def test_a_step_that_waits_for_its_retry_is_not_dead(sensor_clock, daemon, reach):
-    run = daemon.run({FIRST: A, LAST: B})
-    reach(run, Event.STEP_START)
-    reach(run, Event.STEP_UP_FOR_RETRY)
-    assert sensor_clock.ranges_after(0) == []
-    assert sensor_clock.ranges_after(SECONDS_TO_PLAN) == []
-
-
-@pytest.mark.parametrize("event", ENDED_WITHOUT_HEARTBEAT, ids=lambda event: event.value)
-def test_a_run_whose_raw_step_ended_without_heartbeat_releases_its_shards(sensor_clock, daemon, reach, event):
-    """Its plan may have been refused."""
-    run = daemon.run({FIRST: A, LAST: B})
-    reach(run, Event.STEP_START)
-    reach(run, event)
-    assert sensor_clock.ranges_after(0) == [(A, B)]
-    assert sensor_clock.ranges_after(HOURS_TO_COMMIT) == [(A, B)]
-    assert Cursor.parse(daemon.cursor).liveness.dead == set()
-
-
 # Requests and logs about dead runs
 
 
@@ -359,6 +229,3 @@ def test_a_replay_holds_no_shards_and_can_be_dead_too(sensor_clock, daemon, inst
     assert sensor_clock.ranges_after(0) == [(A, B)]
     sensor_clock.ranges_after(SECONDS_SILENT)
     assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
-
-
-# Heartbeats of real runs

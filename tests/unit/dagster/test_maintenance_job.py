@@ -11,7 +11,7 @@ from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import CommitFailed, InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
-from kinesis_assets.table.upkeep import Upkeep
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def test_the_schedule_can_be_changed_or_disabled():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"maintenance_schedule": "at night"}, "maintenance_schedule 'at night' is not a cron schedule"),
         ({"retention_days": 0}, "retention_days must be at least 1, not 0"),
         ({"retention_days": 36_501}, "retention_days must be at most 36500, not 36501"),
     ],
 )
-def test_invalid_settings_are_refused(wrong, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_invalid_settings_are_refused(wrong, message):
+    with pytest.raises(InvalidInput, match=message):
         build_kinesis_stream("clicks", table="clicks", **wrong)
 
 
@@ -85,13 +85,13 @@ def test_it_succeeds_before_the_first_run(project, stream, instance, source):
 
 @pytest.mark.usefixtures("empty_table")
 def test_steps_before_a_failure_are_recorded(make_project, stream, instance, monkeypatch):
-    def fails(upkeep):
-        raise CommitFailed("t", f"{type(upkeep).__name__} failed")
+    def fails(operations):
+        raise CommitFailed("t", f"{type(operations).__name__} failed")
 
-    monkeypatch.setattr(Upkeep, "checkpoint", fails)
+    monkeypatch.setattr(DeltaOperations, "checkpoint", fails)
     steps = run_maintenance(make_project(retention_days=30).definitions, stream, instance, dry_run=False)
     assert next(steps)["step"] == "expire"
-    with pytest.raises(CommitFailed, match="Upkeep failed"):
+    with pytest.raises(CommitFailed, match="DeltaOperations failed"):
         next(steps)
     (run,) = instance.get_runs()
     assert run.status is dg.DagsterRunStatus.FAILURE

@@ -1,43 +1,28 @@
-"""Missing events, of runs that died between their commit and its event, are added."""
+"""The sensor adds the events that runs could not report."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-import msgspec
 import pytest
 
-from kinesis_assets.dagster import commit_links
-from kinesis_assets.dagster import missing_events as module
-from kinesis_assets.dagster import run_events as told_module
-from kinesis_assets.dagster.commit_links import ChainSegment, event_of
-from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_link import CommitLink
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.shard_ids import A, B
 
 if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions
 
-A, B = (f"shardId-{number:012d}" for number in range(2))
-
-
-def current_positions(daemon: Daemon) -> StreamPositions:
-    opened = daemon.opened
-    found = opened.table.snapshot().positions(opened.client.describe().identity)
-    assert found is not None
-    return found
-
 
 def fill(daemon: Daemon) -> Amendment:
     """Commit an amendment as a replay does."""
-    positions = current_positions(daemon)
+    positions = daemon.positions
     amendment = Amendment(
         format=FORMAT,
         commit_id=new_id(),
@@ -49,9 +34,6 @@ def fill(daemon: Daemon) -> Amendment:
     opened = daemon.opened
     opened.table.snapshot().commit([], identity=positions.identity, amendment=amendment)
     return amendment
-
-
-# The sensor
 
 
 def test_the_commit_of_a_run_that_died_before_its_event_is_reported_once(source, daemon):
@@ -142,7 +124,7 @@ def test_rows_that_a_replay_added_are_reported(source, daemon):
     source.create(1)
     source.put(A, 3)
     daemon.commit([A], None)
-    positions = current_positions(daemon)
+    positions = daemon.positions
     amendment = fill(daemon)
     daemon.tick()
     daemon.tick()
@@ -205,196 +187,3 @@ def test_an_unreadable_commit_stops_no_run_and_is_reported_later(source, daemon,
         str(result.batch_id),
         str(amendment.batch_id),
     ]
-
-
-# Chains of commits by commit id, of which 1 is the oldest
-
-
-@pytest.fixture
-def chain(source, daemon) -> dict[int, CommitLink]:
-    """Ten unreported commits of one shard each."""
-    source.create(1)
-    source.put(A, 3)
-    daemon.commit([A], None)
-    added = current_positions(daemon).added
-    base = new_id()
-    return {
-        number: CommitLink(number, number - 1 or None, base + number, None, added) for number in range(1, 11)
-    }
-
-
-def searches(
-    daemon: Daemon, chain: dict[int, CommitLink], done: ComparisonProgress, newest: int, files: int = 200
-):
-    """Search for missing events once; return the reported commits and the progress."""
-    stream = daemon.project.stream
-    links = chain.__getitem__
-    events, done = find_missing_events(daemon.instance, stream, links, newest, done, max_files=files)
-    for event in events:
-        daemon.instance.report_runless_asset_event(event)
-    base = chain[1].batch_id - 1
-    return [int(str(event.metadata["batch_id"].value)) - base for event in events], done
-
-
-def test_only_the_newest_part_of_an_unread_chain_is_reported(daemon, chain):
-    found, done = searches(daemon, chain, ComparisonProgress(), 10, files=4)
-    assert found == [7, 8, 9, 10]
-    assert done == ComparisonProgress(10)
-
-
-def test_many_commits_are_reported_over_several_searches_once_each(daemon, chain):
-    done = ComparisonProgress(1)
-    found = []
-    for newest in (9, 10, 10, 10):
-        some, done = searches(daemon, chain, done, newest, files=3)
-        found.append(some)
-    assert found == [[7, 8, 9], [5, 6, 10], [2, 3, 4], []]
-    assert done == ComparisonProgress(10)
-
-
-def test_a_search_adds_a_limited_number_of_events(daemon, chain, monkeypatch):
-    monkeypatch.setattr(module, "MAX_EVENTS", 4)
-    found, done = searches(daemon, chain, ComparisonProgress(), 10)
-    assert found == [1, 2, 3, 4]
-    assert done == ComparisonProgress(10, (ChainSegment(10, 4),))
-    again, _ = searches(daemon, chain, done, 10)
-    assert again == [5, 6, 7, 8]
-
-
-def test_no_commit_of_an_active_run_is_read_twice(daemon, chain):
-    first, second = (daemon.run({PARTITION: A}) for _ in range(2))
-    chain |= {
-        number: replace(link, by=(first if number < 9 else second).run_id)
-        for number, link in chain.items()
-        if number > 1
-    }
-    read = []
-
-    def link_at(commit_id: int) -> CommitLink:
-        read.append(commit_id)
-        return chain[commit_id]
-
-    def search(done: ComparisonProgress, newest: int) -> tuple[int, ComparisonProgress]:
-        read.clear()
-        events, done = find_missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
-        return len(events), done
-
-    events, done = search(ComparisonProgress(0), 5)
-    assert (events, read) == (1, [5, 4, 3, 2, 1])
-    events, done = search(done, 10)
-    assert (events, read) == (0, [10, 9, 8, 7, 6])
-    assert done == ComparisonProgress(10, (ChainSegment(10, 1, (second.run_id, first.run_id)),))
-    assert search(done, 10) == (0, done)
-    assert read == []
-    daemon.end(first, Status.CANCELED)
-    events, done = search(done, 10)
-    assert (events, read) == (7, [10, 9, 8, 7, 6, 5, 4, 3, 2])
-    assert done == ComparisonProgress(10, (ChainSegment(10, 8, (second.run_id,)),))
-
-
-def by_runs(chain: dict[int, CommitLink], *runs: dg.DagsterRun) -> None:
-    """Assign the commits to runs in turn."""
-    for number, link in chain.items():
-        chain[number] = replace(link, by=runs[number % len(runs)].run_id)
-
-
-def test_the_events_of_a_run_are_read_once_for_all_its_commits(daemon, chain, monkeypatch):
-    run = daemon.run({PARTITION: A})
-    by_runs(chain, run)
-    for link in chain.values():
-        daemon.report_event(run, event_of(link, daemon.project.stream, A))
-    daemon.end(run, Status.SUCCESS)
-    pages, search = [], dg.DagsterInstance.get_records_for_run
-
-    def noted(*given, **named):
-        pages.append(search(*given, **named))
-        return pages[-1]
-
-    monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", noted)
-    monkeypatch.setattr(told_module, "PAGE_SIZE", 4)
-    assert searches(daemon, chain, ComparisonProgress(4), 10) == ([], ComparisonProgress(10))
-    assert [len(page.records) for page in pages] == [4, 4]
-
-
-def test_unreported_commits_of_concurrent_runs_become_one_range_when_one_of_them_ends(daemon, chain):
-    first, second, third = (daemon.run({PARTITION: A}) for _ in range(3))
-    by_runs(chain, first, second, third)
-    _, done = searches(daemon, chain, ComparisonProgress(0), 10)
-    daemon.end(first, Status.CANCELED)
-    found, done = searches(daemon, chain, done, 10)
-    assert found == [3, 6, 9]
-    assert done == ComparisonProgress(10, (ChainSegment(10, None, (second.run_id, third.run_id)),))
-    daemon.end(second, Status.CANCELED)
-    daemon.end(third, Status.CANCELED)
-    assert searches(daemon, chain, done, 10) == ([1, 2, 4, 5, 7, 8, 10], ComparisonProgress(10))
-
-
-def test_a_run_that_never_ends_does_not_delay_the_events_of_much_later_commits(daemon, chain, monkeypatch):
-    monkeypatch.setattr(commit_links, "_MAX_COMMITS_BETWEEN", 3)
-    endless, between, last = (daemon.run({PARTITION: A}) for _ in range(3))
-    chain |= {
-        number: replace(link, by=(endless if number == 1 else last if number > 5 else between).run_id)
-        for number, link in chain.items()
-    }
-    _, done = searches(daemon, chain, ComparisonProgress(0), 10)
-    daemon.end(between, Status.CANCELED)
-    found, done = searches(daemon, chain, done, 10)
-    assert found == [2, 3, 4, 5]
-    assert done.left == (ChainSegment(10, 5, (last.run_id,)), ChainSegment(1, None, (endless.run_id,)))
-
-
-def test_the_cursor_of_a_version_without_runs_is_read():
-    assert msgspec.json.decode(b"[9,7]", type=ChainSegment) == ChainSegment(9, 7)
-
-
-class Watch:
-    """A clock that the test advances."""
-
-    seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def timed_searches(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0):
-    """Return the commits that each search reports if reading files and events takes time."""
-    watch, found, done = Watch(), [], ComparisonProgress(through=0)
-    whole = module.commits_without_events
-
-    def slow_events(*given):
-        watch.seconds += found_seconds
-        return whole(*given)
-
-    def slow_link(commit_id):
-        watch.seconds += read_seconds
-        return chain[commit_id]
-
-    monkeypatch.setattr(module, "commits_without_events", slow_events)
-    monkeypatch.setattr(module, "_EVENTS_PER_SEARCH", 1)
-    base = chain[1].batch_id - 1
-    while True:
-        events, done = find_missing_events(
-            daemon.instance, daemon.project.stream, slow_link, 10, done, clock=watch
-        )
-        if not events:
-            return found, done
-        for event in events:
-            daemon.instance.report_runless_asset_event(event)
-        found.append([int(str(event.metadata["batch_id"].value)) - base for event in events])
-
-
-def test_a_search_with_slow_files_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
-    found, done = timed_searches(daemon, chain, monkeypatch, read_seconds=1.5)
-    assert found == [[8, 9, 10], [5, 6, 7], [2, 3, 4], [1]]
-    assert done == ComparisonProgress(10)
-
-
-def test_a_search_with_slow_events_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
-    found, done = timed_searches(daemon, chain, monkeypatch, found_seconds=2.5)
-    assert found == [[9, 10], [7, 8], [5, 6], [3, 4], [1, 2]]
-    assert done == ComparisonProgress(10)
-
-
-def test_the_progress_is_stored_in_the_cursor():
-    done = ComparisonProgress(10, (ChainSegment(9, 7, ("run",)), ChainSegment(3, None)))
-    assert msgspec.json.decode(msgspec.json.encode(done), type=ComparisonProgress) == done

@@ -51,8 +51,8 @@ def test_it_changes_nothing_without_apply(project, instance, numbers):
     before = positions(project)
     result = run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{numbers[0]}", shards=[SHARD])
     (output,) = result.filter_events(lambda event: event.is_successful_output)
-    (told,) = output.step_output_data.metadata["shards"].value
-    assert (told["direction"], told["rows_removed"], told["applied"]) == ("back", 2, False)
+    (moved,) = output.step_output_data.metadata["shards"].value
+    assert (moved["direction"], moved["rows_removed"], moved["applied"]) == ("back", 2, False)
     assert positions(project) == before
 
 
@@ -67,10 +67,10 @@ def test_its_run_id_is_committed_with_the_positions(project, instance, numbers):
 def test_each_moved_shard_has_an_event_of_the_raw_asset(project, instance, numbers):
     run(project, instance, to=f"AFTER_SEQUENCE_NUMBER:{numbers[0]}", all_shards=True, apply=True)
     (record,) = instance.fetch_observations(raw_key(project.stream), limit=9).records
-    told = record.asset_observation
-    assert told is not None
-    facts = {name: value.value for name, value in told.metadata.items()}
-    assert (told.partition, facts["direction"], facts["rows_removed"]) == (SHARD, "back", 2)
+    observation = record.asset_observation
+    assert observation is not None
+    facts = {name: value.value for name, value in observation.metadata.items()}
+    assert (observation.partition, facts["direction"], facts["rows_removed"]) == (SHARD, "back", 2)
 
 
 @pytest.mark.usefixtures("numbers")

@@ -12,8 +12,7 @@ from kinesis_assets.dagster.sensor import Cursor
 from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, Backoff, EndedRun
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
-
-A, B, C, D, E = (f"shardId-{number:012d}" for number in range(5))
+from support.shard_ids import A, B, C, D, E
 
 
 @pytest.fixture
@@ -71,13 +70,13 @@ def test_a_shard_whose_run_failed_is_requested_again_after_its_wait(source, daem
     source.create(1)
     asked = []
     for _ in range(3):
-        (span,) = daemon.requested_ranges()
+        (partition_range,) = daemon.requested_ranges()
         ended(daemon, {PARTITION: A}, Status.FAILURE)
         waited = 0
         while not daemon.requested_ranges():
             clock.advance(15)
             waited += 15
-        asked.append((span, waited))
+        asked.append((partition_range, waited))
     assert asked == [((A,), 30), ((A,), 60), ((A,), 120)]
 
 
@@ -195,11 +194,11 @@ def test_a_tick_queries_the_events_of_failed_runs_only(source, daemon, clock, mo
     good = ended(daemon, {FIRST: A, LAST: C}, Status.SUCCESS)
     bad = ended(daemon, {FIRST: D, LAST: E}, Status.FAILURE)
     asked = []
-    look = dg.DagsterInstance.get_records_for_run
+    get_records = dg.DagsterInstance.get_records_for_run
 
     def noted(self, run_id, *rest, **more):
         asked.append(run_id)
-        return look(self, run_id, *rest, **more)
+        return get_records(self, run_id, *rest, **more)
 
     monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", noted)
     daemon.tick()

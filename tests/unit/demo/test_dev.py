@@ -15,12 +15,12 @@ class Supervisor:
     """Counts its checks, and fails from a given number on."""
 
     def __init__(self, most=1000):
-        self.looks = 0
+        self.polls = 0
         self._most = most
 
     def check(self):
-        self.looks += 1
-        if self.looks > self._most:
+        self.polls += 1
+        if self.polls > self._most:
             raise SparkServerFailed("given up")
 
 
@@ -36,12 +36,12 @@ def test_spark_is_supervised_until_dagster_has_ended(dagster):
     class Ending(Supervisor):
         def check(self):
             super().check()
-            if self.looks == 5:
+            if self.polls == 5:
                 dagster.stdin.close()
 
     keeper = Ending()
     assert dev._wait_for_dagster(dagster, keeper, check_interval=0.01) == 3
-    assert keeper.looks >= 5
+    assert keeper.polls >= 5
 
 
 def test_dev_ends_if_spark_cannot_be_restarted(dagster):

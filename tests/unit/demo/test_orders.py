@@ -30,9 +30,9 @@ def test_an_order_is_json_of_about_one_kilobyte():
 
 def test_the_total_of_an_order_is_the_sum_of_its_items():
     for number in range(100):
-        told = order(number)
-        assert told["total_cents"] == sum(
-            line["quantity"] * line["unit_price_cents"] for line in told["lines"]
+        made = order(number)
+        assert made["total_cents"] == sum(
+            line["quantity"] * line["unit_price_cents"] for line in made["lines"]
         )
 
 
@@ -46,7 +46,7 @@ def kinesis():
 
 
 def test_put_orders_are_returned_as_acknowledged(kinesis):
-    told = [each for batch in put_orders(kinesis, 7, 1_203) for each in batch]
+    acknowledged = [each for batch in put_orders(kinesis, 7, 1_203) for each in batch]
 
     stored = []
     for shard in kinesis.list_shards(StreamName=STREAM)["Shards"]:
@@ -57,9 +57,9 @@ def test_put_orders_are_returned_as_acknowledged(kinesis):
             (shard["ShardId"], record["SequenceNumber"], hashlib.sha256(record["Data"]).hexdigest())
             for record in kinesis.get_records(ShardIterator=iterator)["Records"]
         ]
-    assert len(told) == 1_203
-    assert sorted(told) == sorted(stored)
-    assert {shard_id for shard_id, _, _ in told} == {f"shardId-{number:012d}" for number in range(3)}
+    assert len(acknowledged) == 1_203
+    assert sorted(acknowledged) == sorted(stored)
+    assert {shard_id for shard_id, _, _ in acknowledged} == {f"shardId-{number:012d}" for number in range(3)}
 
 
 def test_numbers_continue_from_the_given_one(kinesis):

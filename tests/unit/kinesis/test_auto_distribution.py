@@ -11,16 +11,14 @@ import pytest
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.testing import UserRecord, aggregate
+from support.one_shard import BEGINNING, SHARD
 
-SHARD = "shardId-000000000000"
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
 FEW_KEYS = ("0", "9")
 INSIDE, OUTSIDE = "5", "10"
 AGGREGATE = aggregate([UserRecord("k", b"inside", INSIDE), UserRecord("k", b"outside", OUTSIDE)])

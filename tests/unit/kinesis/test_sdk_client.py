@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from botocore.loaders import JSONFileLoader, create_loader
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.sdk_client import _loader
 from kinesis_assets.kinesis.settings import ClientSettings
+
+
+@pytest.fixture
+def sdk_clients():
+    """Share no client of the SDK."""
 
 
 def test_a_second_client_reads_no_data_files_of_the_sdk(monkeypatch):

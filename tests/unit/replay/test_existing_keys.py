@@ -48,11 +48,11 @@ def commit(table):
     return commit
 
 
-def lacking(table, shard_id: str, records: Sequence[Record], **changed) -> list[bool]:
+def missing(table, shard_id: str, records: Sequence[Record], **changed) -> list[bool]:
     files = [msgspec.structs.replace(file, **changed) for file in table.snapshot().file_stats()]
     return (
         ExistingKeys(table.files, files)
-        .lacking(shard_id, record_batch("orders", shard_id, records))
+        .missing(shard_id, record_batch("orders", shard_id, records))
         .to_pylist()
     )
 
@@ -61,7 +61,7 @@ def test_a_row_is_identified_by_shard_sequence_number_and_sub_sequence_number(ta
     commit("a", [record(1), record(2, 0), record(2, 1)])
     commit("b", [record(3)])
     page = [record(1), record(2, 0), record(2, 1), record(2, 2), record(3)]
-    assert lacking(table, "a", page) == [False, False, False, True, True]
+    assert missing(table, "a", page) == [False, False, False, True, True]
 
 
 def test_rows_in_files_rewritten_by_other_writers_are_found(table, commit):
@@ -69,20 +69,20 @@ def test_rows_in_files_rewritten_by_other_writers_are_found(table, commit):
     commit("a", [record(3)])
     DeltaTable(table.uri).optimize.compact()
     DeltaTable(table.uri).delete("sequence_number = '2'")
-    assert lacking(table, "a", [record(1), record(2), record(3)]) == [False, True, False]
+    assert missing(table, "a", [record(1), record(2), record(3)]) == [False, True, False]
 
 
 def test_files_without_statistics_are_read(table, commit):
     commit("a", [record(1)])
     no_statistics = dict.fromkeys(("first_arrival", "last_arrival", "first_shard_id", "last_shard_id"))
-    assert lacking(table, "a", [record(1)], **no_statistics) == [False]
+    assert missing(table, "a", [record(1)], **no_statistics) == [False]
 
 
 def test_a_page_across_midnight_is_looked_up_in_both_partitions(table, commit):
     late, early = NOON + timedelta(hours=11, minutes=59), NOON + timedelta(hours=12, minutes=1)
     commit("a", [record(1, at=late), record(2, at=early)])
     page = [record(1, at=late), record(2, at=early), record(3, at=early)]
-    assert lacking(table, "a", page) == [False, False, True]
+    assert missing(table, "a", page) == [False, False, True]
 
 
 def test_only_files_that_may_contain_rows_of_the_page_are_opened(table, commit):
@@ -98,7 +98,7 @@ def test_only_files_that_may_contain_rows_of_the_page_are_opened(table, commit):
             return table.files.open_input_file(path)
 
     page = record_batch("orders", "a", [record(1)])
-    assert ExistingKeys(Folder(), files).lacking("a", page).to_pylist() == [False]
+    assert ExistingKeys(Folder(), files).missing("a", page).to_pylist() == [False]
     assert len(files) == 3
     assert len(opened) == 1
 
@@ -110,11 +110,11 @@ def test_only_files_that_may_contain_rows_of_the_page_are_opened(table, commit):
 def test_a_file_may_contain_arrivals_that_overlap_its_statistics(minutes, expected):
     first, last = (None if minute is None else NOON + timedelta(minutes=minute) for minute in minutes)
     assert first is not None
-    assert FILE.may_hold_arrivals(first, last) is expected
+    assert FILE.may_contain_arrivals(first, last) is expected
 
 
 @pytest.mark.parametrize(
     ("shard_id", "expected"), [("shard-1", False), ("shard-2", True), ("shard-4", True), ("shard-5", False)]
 )
 def test_a_file_may_contain_shards_within_its_statistics(shard_id, expected):
-    assert FILE.may_hold_shard(shard_id) is expected
+    assert FILE.may_contain_shard(shard_id) is expected

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets import KinesisDataSource, build_kinesis_stream
 from kinesis_assets.errors import (
@@ -18,22 +16,13 @@ from kinesis_assets.errors import (
     ReadFailed,
     ShardListIncomplete,
 )
-from kinesis_assets.ingest.outcome import RunResult
-from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.table import PositionedTable
-from support.timing import READING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.testing import Faults
+    from support.bench import Bench
 
 HOSTILE = {
     "path": "../../../../outside",
@@ -52,26 +41,8 @@ HOSTILE = {
 NAMES = pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
 
 
-def assert_short_line(error: KinesisAssetsError) -> bool:
+def is_short_line(error: KinesisAssetsError) -> bool:
     return len(str(error)) < 600 and all(letter.isprintable() for letter in str(error))
-
-
-@pytest.fixture
-def run(settings: ClientSettings, stream: str, table: PositionedTable) -> Callable[[], RunResult]:
-    """Executes a run over all shards."""
-
-    def run() -> RunResult:
-        client = StreamClient(stream, replace(settings, timing=READING))
-        asked = [shard.shard_id for shard in client.list_shards()]
-        plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
-        return execute_run(land_group, client, table, plan)
-
-    return run
-
-
-def rows(table: PositionedTable) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
-    return found
 
 
 # Shards
@@ -83,18 +54,18 @@ MEMBERS = ("ShardId", "ParentShardId", "AdjacentParentShardId")
 @NAMES
 @pytest.mark.parametrize("member", MEMBERS)
 def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
-    kinesis: Any, stream: str, run: Any, faults: Faults, tmp_path: Path, name: str, member: str
+    bench: Bench, faults: Faults, tmp_path: Path, name: str, member: str
 ) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=2)
+    bench.create(2)
 
-    def renamed(_: Any, answer: Any) -> Any:
+    def with_name(_: Any, answer: Any) -> Any:
         first, second = answer.members["Shards"]
         return answer.but(Shards=[first | {member: name}, second])
 
-    faults.answer("ListShards", renamed)
-    with pytest.raises(ShardListIncomplete, match=stream) as caught:
-        run()
-    assert assert_short_line(caught.value)
+    faults.answer("ListShards", with_name)
+    with pytest.raises(ShardListIncomplete, match=bench.stream) as caught:
+        bench.run()
+    assert is_short_line(caught.value)
     assert list(tmp_path.iterdir()) == []
     assert faults.count("GetRecords") == 0
 
@@ -102,9 +73,9 @@ def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
 @pytest.mark.parametrize("number", ["", "-1", "1; --", "\u0663", "1e5", "0x1", " 1", "9" * 5000, "007"])
 @pytest.mark.parametrize("member", ["HashKeyRange", "SequenceNumberRange"])
 def test_invalid_sequence_numbers_of_a_shard_are_an_error(
-    kinesis: Any, settings: ClientSettings, stream: str, faults: Faults, member: str, number: str
+    bench: Bench, faults: Faults, member: str, number: str
 ) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    bench.create()
 
     def changed(_: Any, answer: Any) -> Any:
         (shard,) = answer.members["Shards"]
@@ -113,15 +84,13 @@ def test_invalid_sequence_numbers_of_a_shard_are_an_error(
 
     faults.answer("ListShards", changed)
     with pytest.raises(ShardListIncomplete) as caught:
-        StreamClient(stream, settings).list_shards()
-    assert assert_short_line(caught.value)
+        bench.client.list_shards()
+    assert is_short_line(caught.value)
 
 
 @pytest.mark.parametrize("member", ["ShardId", "HashKeyRange", "SequenceNumberRange"])
-def test_a_shard_without_a_member_is_an_error(
-    kinesis: Any, settings: ClientSettings, stream: str, faults: Faults, member: str
-) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
+def test_a_shard_without_a_member_is_an_error(bench: Bench, faults: Faults, member: str) -> None:
+    bench.create()
 
     def without(_: Any, answer: Any) -> Any:
         (shard,) = answer.members["Shards"]
@@ -129,113 +98,105 @@ def test_a_shard_without_a_member_is_an_error(
 
     faults.answer("ListShards", without)
     with pytest.raises(ShardListIncomplete, match=f"without '{member}'"):
-        StreamClient(stream, settings).list_shards()
+        bench.client.list_shards()
 
 
 # Streams
 
 
 @NAMES
-def test_an_invalid_stream_name_is_refused_everywhere(settings: ClientSettings, name: str) -> None:
+def test_an_invalid_stream_name_is_refused_everywhere(bench: Bench, name: str) -> None:
     options = {"stream": name, "until": "2026-01-31T12:00:00Z", "region_name": "us-east-1"}
     for use in (
-        lambda: StreamClient(name, settings),
+        lambda: StreamClient(name, bench.settings),
         lambda: build_kinesis_stream(name, table="orders"),
         lambda: KinesisDataSource(options).reader(None).partitions(),
     ):
         with pytest.raises(InvalidInput) as caught:
             use()
-        assert assert_short_line(caught.value)
+        assert is_short_line(caught.value)
 
 
 @NAMES
 def test_an_invalid_arn_is_an_error_before_anything_is_changed(
-    kinesis: Any, stream: str, run: Any, faults: Faults, tmp_path: Path, name: str
+    bench: Bench, faults: Faults, tmp_path: Path, name: str
 ) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    bench.create()
 
-    def renamed(_: Any, answer: Any) -> Any:
+    def with_name(_: Any, answer: Any) -> Any:
         summary = answer.members["StreamDescriptionSummary"]
         return answer.but(
             StreamDescriptionSummary=summary | {"StreamARN": f"arn:aws:kinesis:::stream/{name}"}
         )
 
-    faults.answer("DescribeStreamSummary", renamed)
+    faults.answer("DescribeStreamSummary", with_name)
     with pytest.raises(CallFailed, match="returned the ARN") as caught:
-        run()
-    assert assert_short_line(caught.value)
+        bench.run()
+    assert is_short_line(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 # Records
 
 
-def put(kinesis: Any, stream: str, *partition_keys: str) -> None:
+def put_keys(bench: Bench, *partition_keys: str) -> None:
     for key in partition_keys:
-        kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey=key, ExplicitHashKey="0")
+        bench.kinesis.put_record(StreamName=bench.stream, Data=b"x", PartitionKey=key, ExplicitHashKey="0")
 
 
 def test_partition_keys_are_stored_unchanged_and_create_no_paths(
-    kinesis: Any, stream: str, run: Any, faults: Faults, table: PositionedTable, tmp_path: Path
+    bench: Bench, faults: Faults, tmp_path: Path
 ) -> None:
     keys = sorted(HOSTILE.values())
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    put(kinesis, stream, *("k" for _ in keys))
+    bench.create()
+    bench.put(*range(len(keys)))
 
-    def renamed(_: Any, answer: Any) -> Any:
+    def with_name(_: Any, answer: Any) -> Any:
         records = zip(answer.members["Records"], keys, strict=False)
         return answer.but(Records=[record | {"PartitionKey": key} for record, key in records])
 
-    faults.answer("GetRecords", renamed, times=1)
-    run()
-    assert sorted(row["partition_key"].encode() for row in rows(table)) == sorted(map(str.encode, keys))
+    faults.answer("GetRecords", with_name, times=1)
+    bench.run()
+    assert sorted(row["partition_key"].encode() for row in bench.rows) == sorted(map(str.encode, keys))
     assert [folder.name for folder in tmp_path.iterdir()] == ["table"]
-    (day,) = {row["arrival_date"].isoformat() for row in rows(table)}
+    (day,) = {row["arrival_date"].isoformat() for row in bench.rows}
     folders = {path.name for path in (tmp_path / "table").iterdir()}
     assert folders == {"_delta_log", "_kinesis", f"arrival_date={day}"}
 
 
-def test_partition_keys_that_the_service_accepts_are_stored_unchanged(
-    kinesis: Any, stream: str, run: Any, table: PositionedTable
-) -> None:
+def test_partition_keys_that_the_service_accepts_are_stored_unchanged(bench: Bench) -> None:
     keys = ["../x", "'; --", '"', "a\nb", "a\0b", " ", "\ufeff", "e\u0301", "\xe9", "𝄞" * 256, "\\u0041"]
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    put(kinesis, stream, *keys)
-    run()
-    found = sorted(rows(table), key=lambda row: int(row["sequence_number"]))
-    assert [row["partition_key"].encode() for row in found] == [key.encode() for key in keys]
+    bench.create()
+    put_keys(bench, *keys)
+    bench.run()
+    assert [row["partition_key"].encode() for row in bench.rows] == [key.encode() for key in keys]
 
 
 @NAMES
-def test_an_invalid_sequence_number_fails_its_shard_only(
-    kinesis: Any, stream: str, run: Any, faults: Faults, table: PositionedTable, name: str
-) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=2)
-    first, second = (shard["ShardId"] for shard in kinesis.list_shards(StreamName=stream)["Shards"])
-    put(kinesis, stream, "of the first")
-    kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k", ExplicitHashKey=str(1 << 127))
+def test_an_invalid_sequence_number_fails_its_shard_only(bench: Bench, faults: Faults, name: str) -> None:
+    first, second = bench.create(2)
+    bench.put(1, shard_id=first)
+    bench.put(2, shard_id=second)
 
-    def renamed(_: Any, answer: Any) -> Any:
+    def with_name(_: Any, answer: Any) -> Any:
         records = [record | {"SequenceNumber": name} for record in answer.members["Records"]]
         return answer.but(Records=records)
 
-    faults.answer("GetRecords", renamed, shard_id=second)
-    outcomes = run().outcomes
+    faults.answer("GetRecords", with_name, shard_id=second)
+    outcomes = bench.run().outcomes
     assert outcomes[first].error is None
     error = outcomes[second].error
     assert isinstance(error, ReadFailed)
-    assert assert_short_line(error)
-    assert [row["partition_key"] for row in rows(table)] == ["of the first"]
+    assert is_short_line(error)
+    assert bench.items == [1]
 
 
 @NAMES
-def test_an_error_message_of_the_service_is_one_line(
-    kinesis: Any, settings: ClientSettings, stream: str, faults: Faults, name: str
-) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
+def test_an_error_message_of_the_service_is_one_line(bench: Bench, faults: Faults, name: str) -> None:
+    bench.create()
     faults.answer("ListShards", lambda _, answer: answer.error(name).but(message=name))
     with pytest.raises(CallFailed) as caught:
-        StreamClient(stream, settings).list_shards()
+        bench.client.list_shards()
     assert str(caught.value).isprintable()
 
 
@@ -243,28 +204,21 @@ def test_an_error_message_of_the_service_is_one_line(
 
 
 @NAMES
-def test_a_text_in_a_predicate_is_escaped(
-    kinesis: Any,
-    settings: ClientSettings,
-    stream: str,
-    run: Any,
-    faults: Faults,
-    table: PositionedTable,
-    name: str,
-) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    put(kinesis, stream, "k", "k", "k")
+def test_a_text_in_a_predicate_is_escaped(bench: Bench, faults: Faults, name: str) -> None:
+    bench.create()
+    bench.put(1, 2, 3)
 
-    def renamed(_: Any, answer: Any) -> Any:
+    def with_name(_: Any, answer: Any) -> Any:
         first, *others = answer.members["Records"]
         return answer.but(Records=[first | {"PartitionKey": name}, *others])
 
-    faults.answer("GetRecords", renamed, times=1)
-    run()
-    identity = StreamClient(stream, settings).describe().identity
-    assert table.snapshot().remove(f"shard_id = {sql_text(name)}", identity=identity) == 0
-    assert table.snapshot().remove(f"partition_key = {sql_text(name)}", identity=identity) == 1
-    assert [row["partition_key"] for row in rows(table)] == ["k", "k"]
+    faults.answer("GetRecords", with_name, times=1)
+    bench.run()
+    identity = bench.client.describe().identity
+    remove = bench.table.snapshot().remove
+    assert remove(f"shard_id = {sql_text(name)}", identity=identity) == 0
+    assert remove(f"partition_key = {sql_text(name)}", identity=identity) == 1
+    assert bench.items == [2, 3]
 
 
 # Tables
@@ -277,22 +231,20 @@ def test_a_text_in_a_predicate_is_escaped(
 def test_a_table_uri_that_libraries_cannot_open_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         PositionedTable(name)
-    assert assert_short_line(caught.value)
+    assert is_short_line(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a b", "'; DROP TABLE x", 'a"b', "$(x)", "é", "a?b#c", "arrival_date=1"])
 def test_a_folder_with_a_special_name_is_the_same_to_all_libraries(
-    kinesis: Any, settings: ClientSettings, stream: str, tmp_path: Path, name: str
+    bench: Bench, tmp_path: Path, name: str
 ) -> None:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    put(kinesis, stream, "k")
-    table = PositionedTable(str(tmp_path / name))
-    client = StreamClient(stream, settings)
-    plan = plan_run(client, table, asked=["shardId-000000000000"], policy=ReadPolicy())
-    execute_run(land_group, client, table, plan)
-    assert len(rows(table)) == 1
+    bench.create()
+    bench.put(1)
+    bench.table = PositionedTable(str(tmp_path / name))
+    bench.run()
+    assert bench.items == [1]
     assert {path.name for path in tmp_path.iterdir()} == {name}
-    assert PositionedTable(table.folder.uri).folder == table.folder
+    assert PositionedTable(bench.table.folder.uri).folder == bench.table.folder
 
 
 def test_a_path_through_a_link_is_the_same_to_all_libraries(tmp_path: Path) -> None:

@@ -17,13 +17,7 @@ from kinesis_assets import (
     build_kinesis_stream,
 )
 from kinesis_assets.dagster.names import io_manager_key
-from kinesis_assets.errors import (
-    CallFailed,
-    InvalidInput,
-    KinesisAssetsError,
-    ReadFailed,
-    TableUnreachable,
-)
+from kinesis_assets.errors import CallFailed, InvalidInput, KinesisAssetsError, ReadFailed, TableUnreachable
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, land_group
@@ -31,6 +25,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
+from support.table_folder import files_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,17 +76,9 @@ def test_a_run_shows_and_sends_no_secret(
     assert not secrets_in(client, client.settings, vars(client), plan, result, table, vars(table))
     (job,) = sent
     assert not [secret for secret in SECRETS if secret.encode() in job]
-    written = [file.read_bytes() for file in _files(table)]
+    written = [(folder_of(table) / path).read_bytes() for path in files_of(table)]
     assert len(written) >= 4
     assert not [secret for secret in SECRETS if any(secret.encode() in content for content in written)]
-
-
-def _files(table: PositionedTable) -> list[Any]:
-    from pathlib import Path  # noqa: PLC0415
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
-
-    folder = Path(unquote(urlsplit(table.folder.uri).path))
-    return [file for file in folder.rglob("*") if file.is_file()]
 
 
 @pytest.mark.usefixtures("credentials")
@@ -154,8 +141,8 @@ def test_a_denied_signature_is_reported_without_the_session_token(
     kinesis: Any, settings: ClientSettings, stream: str, faults: Faults
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    told = f"The Canonical String should have been 'POST\\n/\\nhost:h\\nx-amz-security-token:{TOKEN}\\n'"
-    body = f'{{"__type": "InvalidSignatureException", "message": "{told}"}}'.encode()
+    message = f"The Canonical String should have been 'POST\\n/\\nhost:h\\nx-amz-security-token:{TOKEN}\\n'"
+    body = f'{{"__type": "InvalidSignatureException", "message": "{message}"}}'.encode()
     faults.answer("ListShards", lambda *_: Answer(400, body))
     with pytest.raises(CallFailed, match="InvalidSignatureException: The Canonical") as caught:
         StreamClient(stream, settings).list_shards()
@@ -179,7 +166,7 @@ def test_a_signature_denied_by_the_store_is_reported_without_the_session_token(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         f"x-amz-security-token:{TOKEN}\nhost:h",
         f"https://h/?X-Amz-Security-Token={TOKEN}&X-Amz-Date=1",
@@ -188,15 +175,19 @@ def test_a_signature_denied_by_the_store_is_reported_without_the_session_token(
 )
 @pytest.mark.parametrize(
     "error_of",
-    [InvalidInput, lambda said: ReadFailed("shard", said), lambda said: TableUnreachable("s3://lake", said)],
+    [
+        InvalidInput,
+        lambda message: ReadFailed("shard", message),
+        lambda message: TableUnreachable("s3://lake", message),
+    ],
 )
-def test_errors_of_libraries_are_shortened_to_one_line(said: str, error_of: Any) -> None:
-    error: KinesisAssetsError = error_of(f"failed: {said}")
+def test_errors_of_libraries_are_shortened_to_one_line(message: str, error_of: Any) -> None:
+    error: KinesisAssetsError = error_of(f"failed: {message}")
     assert not secrets_in(str(error), error, pickle.dumps(error.args).decode("latin-1"))
     assert "failed: " in str(error)
     assert not {"\n", "\x1b"} & {*str(error)}
 
 
 def test_a_url_without_a_password_is_shown_unchanged() -> None:
-    told = "GET http://127.0.0.1:4567/a failed; mail a@b.c; s3://lake/team@home"
-    assert str(InvalidInput(told)) == told
+    message = "GET http://127.0.0.1:4567/a failed; mail a@b.c; s3://lake/team@home"
+    assert str(InvalidInput(message)) == message

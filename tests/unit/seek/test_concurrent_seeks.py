@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from kinesis_assets.errors import AttemptExpired, PositionConflict
 from kinesis_assets.seek.probe import TIME_TO_READ
-from kinesis_assets.table.amendments import FORMAT, Amendment
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.snapshot import TableSnapshot
+from support.prepared_streams import create_and_split
 from support.shifted_clock import ShiftedClock
-
-# Concurrent changes
 
 
 @pytest.fixture
@@ -82,10 +81,7 @@ def test_a_run_planned_before_a_seek_back_to_its_position_adds_no_rows(bench):
 
 
 def test_a_run_of_a_child_conflicts_with_a_seek_of_its_parent(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
+    parent, low, _ = create_and_split(bench)
     bench.run([parent])
     bench.put(2, shard_id=low)
     plan = bench.plan([low])
@@ -113,15 +109,10 @@ def test_a_seek_builds_on_a_concurrent_amendment(bench, before_commit):
     bench.create()
     bench.put(1)
     bench.run()
-    identity = bench.positions.identity
-    amendment = Amendment(format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now)
-    snapshot = bench.table.snapshot
-    real = TableSnapshot.commit
-    before_commit(lambda: real(snapshot(), [], identity=identity, amendment=amendment))
+    amended = []
+    before_commit(lambda: amended.append(bench.amend()))
     bench.seek("TRIM_HORIZON")
-    now = snapshot().amendment(identity)
-    assert now is not None
-    assert now.previous == amendment.commit_id
+    assert bench.amendment.previous == amended[0].commit_id
 
 
 @pytest.mark.parametrize("name", ["commit", "remove"])
@@ -157,7 +148,7 @@ def test_an_expired_seek_deletes_nothing(bench, faults):
     before = bench.version
     clock = ShiftedClock()
     bench.set_table_policy(clock=clock)
-    hours = TIME_TO_READ.total_seconds() / 3600
+    hours = TIME_TO_READ / timedelta(hours=1)
     faults.before("GetRecords", lambda: clock.advance(hours), times=1)
     with pytest.raises(AttemptExpired, match="nothing was changed"):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[0]}")

@@ -5,37 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 
-import msgspec
 import pytest
 
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.table.commit_ids import new_id
 
 
-@pytest.fixture
-def finish_by_mistake(bench):
+def finish_by_mistake(bench, *shard_ids):
     """Record shards as read to their end, as a version that trusts a single response might."""
-
-    def finish(*shard_ids):
-        now = bench.positions
-        finished = {
-            shard_id: msgspec.structs.replace(now.shards[shard_id], finished=True) for shard_id in shard_ids
-        }
-        forged = msgspec.structs.replace(
-            now,
-            commit_id=new_id(),
-            previous=now.commit_id,
-            generation=now.generation + 1,
-            batch_id=new_id(),
-            added={},
-            shards=now.shards | finished,
-        )
-        bench.table.snapshot().commit([], identity=now.identity, positions=forged)
-
-    return finish
+    bench.forge_shards(*shard_ids, finished=True)
 
 
 def command_of(error):
@@ -45,14 +25,14 @@ def command_of(error):
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
 @pytest.mark.parametrize("records", [0, 3])
-def test_the_command_in_the_error_reopens_the_shard_without_loss(bench, finish_by_mistake, start, records):
+def test_the_command_in_the_error_reopens_the_shard_without_loss(bench, start, records):
     (shard_id,) = bench.create()
     bench.plan(start=start)
     if records:
         bench.put(*range(records))
         bench.run()
     before = bench.at(shard_id)
-    finish_by_mistake(shard_id)
+    finish_by_mistake(bench, shard_id)
     bench.put(10)
     with pytest.raises(ShardListStale) as caught:
         bench.run([shard_id])
@@ -65,34 +45,34 @@ def test_the_command_in_the_error_reopens_the_shard_without_loss(bench, finish_b
     assert bench.items == [*range(records), 10]
 
 
-def test_reopening_is_reported_and_deletes_no_rows(bench, finish_by_mistake):
+def test_reopening_is_reported_and_deletes_no_rows(bench):
     (shard_id,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
-    finish_by_mistake(shard_id)
+    finish_by_mistake(bench, shard_id)
     move = bench.seek(f"AFTER_SEQUENCE_NUMBER:{number}", shard_id).moves[shard_id]
     assert (move.direction, move.rows_removed, move.gap) == (Direction.REOPEN, 0, None)
     assert bench.items == [1]
 
 
-def test_two_shards_can_be_reopened_one_after_the_other(bench, finish_by_mistake):
+def test_two_shards_can_be_reopened_one_after_the_other(bench):
     first, second = bench.create(2)
     numbers = {
         shard_id: bench.put(shard_id[-1].encode(), shard_id=shard_id)[0] for shard_id in (first, second)
     }
     bench.run()
-    finish_by_mistake(first, second)
+    finish_by_mistake(bench, first, second)
     for shard_id in (first, second):
         bench.seek(f"AFTER_SEQUENCE_NUMBER:{numbers[shard_id]}", shard_id)
     assert bench.positions.finished == set()
     assert bench.run().errors == {}
 
 
-def test_a_move_forward_reopens_an_open_shard_and_records_the_gap(bench, finish_by_mistake):
+def test_a_move_forward_reopens_an_open_shard_and_records_the_gap(bench):
     (shard_id,) = bench.create()
     bench.put(1)
     bench.run()
-    finish_by_mistake(shard_id)
+    finish_by_mistake(bench, shard_id)
     bench.later(seconds=5)
     _, last = bench.put(2, 3)
     bench.seek(f"AT_SEQUENCE_NUMBER:{last}", shard_id)
@@ -103,21 +83,21 @@ def test_a_move_forward_reopens_an_open_shard_and_records_the_gap(bench, finish_
     assert bench.items == [1, 3]
 
 
-def test_a_move_back_reopens_an_open_shard(bench, finish_by_mistake):
+def test_a_move_back_reopens_an_open_shard(bench):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
     bench.run()
-    finish_by_mistake(shard_id)
+    finish_by_mistake(bench, shard_id)
     assert bench.seek(f"AFTER_SEQUENCE_NUMBER:{first}", shard_id).moves[shard_id].rows_removed == 1
     bench.run()
     assert bench.items == [1, 2]
 
 
-def test_loss_since_the_mistaken_end_is_reported_after_reopening(bench, finish_by_mistake):
+def test_loss_since_the_mistaken_end_is_reported_after_reopening(bench):
     (shard_id,) = bench.create()
     (number,) = bench.put(1)
     bench.run()
-    finish_by_mistake(shard_id)
+    finish_by_mistake(bench, shard_id)
     bench.put(2)
     bench.later(hours=30)
     bench.put(3)

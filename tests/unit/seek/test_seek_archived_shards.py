@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import msgspec
 import pytest
 
 from kinesis_assets.errors import SeekRefused
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.table.amendments import ClearedGap, next_amendment
+from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions_chain import ChainPolicy
+from support.prepared_streams import create_and_split
 
 
 def archive(bench, *shard_ids):
@@ -27,10 +26,7 @@ def archive(bench, *shard_ids):
 
 
 def test_an_archived_shard_is_moved_back_with_its_children_and_read_once(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
+    parent, low, _ = create_and_split(bench)
     bench.put(2, shard_id=low)
     bench.run()
     archive(bench, parent)
@@ -47,19 +43,14 @@ def test_a_move_back_keeps_the_filled_gaps_of_archived_shards(bench):
     bench.put(1)
     bench.run()
     cleared = {"shardId-archived": (ClearedGap(Position.after("1")),)}
-    identity = bench.positions.identity
-    change = next_amendment(None, batch_id=1, at=datetime.now(UTC), by="ann", cleared=cleared)
-    bench.table.snapshot().commit([], identity=identity, amendment=change)
+    bench.amend(cleared=cleared)
     bench.seek("TRIM_HORIZON")
     assert bench.items == []
-    assert bench.table.snapshot().amendment(identity).cleared == cleared
+    assert bench.amendment.cleared == cleared
 
 
 def test_a_parent_is_not_moved_back_without_its_archived_child(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
+    parent, low, _ = create_and_split(bench)
     bench.put(2, shard_id=low)
     bench.later(seconds=5)
     bench.split(low)
@@ -70,10 +61,7 @@ def test_a_parent_is_not_moved_back_without_its_archived_child(bench):
 
 
 def test_a_move_of_all_shards_leaves_archived_shards_unchanged(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    bench.split(parent)
+    parent, *_ = create_and_split(bench)
     bench.run()
     archive(bench, parent)
     moves = bench.seek("LATEST").moves

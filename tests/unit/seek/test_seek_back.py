@@ -7,27 +7,12 @@ from datetime import timedelta
 import pytest
 
 from kinesis_assets.errors import SeekRefused
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.table.amendments import FORMAT, Amendment
-from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.testing import UserRecord, aggregate
+from support.aggregates import aggregate_of
+from support.prepared_streams import create_and_split
 
-
-def aggregate_of(*items):
-    """Aggregate these numbers."""
-    return aggregate(UserRecord("k", str(item).encode()) for item in items)
-
-
-def at_number(number):
-    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=number)
-
-
-def at_time(moment):
-    return f"AT_TIMESTAMP:{moment.isoformat()}"
-
-
-# Moves back
+# One shard
 
 
 def test_a_move_back_deletes_the_later_rows_and_the_next_run_lands_them_once(bench):
@@ -81,9 +66,9 @@ def test_a_move_back_to_a_time_is_stored_as_the_first_record_that_arrived_after_
     bench.later(seconds=10)
     bench.put(3)
     bench.run()
-    bench.seek(at_time(bench.now - timedelta(seconds=15)))
+    bench.seek(f"AT_TIMESTAMP:{(bench.now - timedelta(seconds=15)).isoformat()}")
     assert bench.items == [1]
-    assert bench.at(shard_id).position == at_number(second)
+    assert bench.at(shard_id).position == Position.parse(f"AT_SEQUENCE_NUMBER:{second}")
     bench.run()
     assert bench.items == [1, 2, 3]
 
@@ -97,9 +82,7 @@ def test_all_shards_are_moved_back_in_one_commit(bench):
     result = bench.seek("TRIM_HORIZON")
     assert (bench.version, result.version) == (version + 1, version + 1)
     assert bench.items == []
-    amendment = bench.table.snapshot().amendment(bench.positions.identity)
-    assert amendment is not None
-    assert (set(amendment.rewound), amendment.by) == ({first, second}, "ann")
+    assert (set(bench.amendment.rewound), bench.amendment.by) == ({first, second}, "ann")
     bench.run()
     assert bench.items == [1, 2, 3, 4]
 
@@ -156,12 +139,8 @@ def test_a_move_back_before_the_floor_of_the_table_is_refused(bench):
     bench.create()
     bench.put(1)
     bench.run()
-    identity = bench.positions.identity
     floor = bench.now.date() + timedelta(days=1)
-    amendment = Amendment(
-        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
-    )
-    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
+    bench.amend(floor=floor)
     with pytest.raises(SeekRefused, match=f"keeps rows from {floor} on"):
         bench.seek("TRIM_HORIZON")
     assert bench.items == [1]
@@ -171,23 +150,17 @@ def test_a_seek_keeps_the_floor(bench):
     bench.create()
     _, second = bench.put(1, 2)
     bench.run()
-    identity = bench.positions.identity
     floor = bench.now.date()
-    amendment = Amendment(
-        format=FORMAT, commit_id=new_id(), previous=None, batch_id=new_id(), at=bench.now, floor=floor
-    )
-    bench.table.snapshot().commit([], identity=identity, amendment=amendment)
+    amendment = bench.amend(floor=floor)
     bench.seek(f"AT_SEQUENCE_NUMBER:{second}")
-    now = bench.table.snapshot().amendment(identity)
-    assert now is not None
-    assert (now.floor, now.previous) == (floor, amendment.commit_id)
+    assert (bench.amendment.floor, bench.amendment.previous) == (floor, amendment.commit_id)
 
 
 def test_a_move_back_to_the_trim_horizon_keeps_the_rows_of_a_deleted_stream_of_the_same_name(bench):
     bench.create()
     bench.put(1)
     bench.run()
-    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.delete()
     bench.later(seconds=5)
     bench.create()
     bench.put(2)
@@ -198,10 +171,7 @@ def test_a_move_back_to_the_trim_horizon_keeps_the_rows_of_a_deleted_stream_of_t
 
 
 def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
+    parent, low, _ = create_and_split(bench)
     for _ in range(2):
         bench.run()
         bench.later(hours=13)
@@ -221,10 +191,7 @@ def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
 
 
 def test_a_parent_is_not_moved_back_without_its_children(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, high = bench.split(parent)
+    parent, low, high = create_and_split(bench)
     bench.put(2, shard_id=low)
     bench.run()
     with pytest.raises(SeekRefused, match=low):
@@ -239,10 +206,7 @@ def test_a_parent_is_not_moved_back_without_its_children(bench):
 
 
 def test_a_parent_is_not_moved_back_while_a_child_keeps_a_row(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, _ = bench.split(parent)
+    parent, low, _ = create_and_split(bench)
     bench.put(2, shard_id=low)
     bench.later(seconds=5)
     _, last = bench.put(3, 4, shard_id=low)
@@ -253,10 +217,7 @@ def test_a_parent_is_not_moved_back_while_a_child_keeps_a_row(bench):
 
 
 def test_a_move_of_all_shards_moves_the_whole_lineage_back(bench):
-    (parent,) = bench.create()
-    bench.put(1)
-    bench.later(seconds=5)
-    low, high = bench.split(parent)
+    _, low, high = create_and_split(bench)
     bench.put(2, shard_id=high)
     bench.later(seconds=5)
     grandchildren = bench.split(low)  # their parent has no records
@@ -280,7 +241,7 @@ def test_a_move_back_to_a_time_in_a_parent_moves_its_children_too(bench):
     low, _ = bench.split(parent)
     bench.put(3, shard_id=low)
     bench.run()
-    bench.seek(at_time(moment))
+    bench.seek(f"AT_TIMESTAMP:{moment.isoformat()}")
     assert bench.items == [1]
     bench.run()
     assert bench.items == [1, 2, 3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -10,12 +10,10 @@ import pytest
 
 from kinesis_assets.doctor.chain import chain_breaks
 from kinesis_assets.errors import PositionConflict
-from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
-from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
@@ -31,6 +29,8 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
+from support.maintained_table import days_from_now, steps_of
+from support.table_folder import copy_table
 from support.watched_files import WatchedFiles
 
 EAGER = TablePolicy(ChainPolicy(max_files=2, min_repeated=0, min_archived=2))
@@ -65,31 +65,46 @@ def positions_with_archive(table):
 
 
 def assert_rows_match_positions_and_archive(table):
-    last_numbers = {
-        shard_id: last_number(positions_with_archive(table), shard_id)
-        for shard_id in positions_with_archive(table).shards
-    }
+    positions = positions_with_archive(table)
+    last_numbers = {shard_id: last_number(positions, shard_id) for shard_id in sorted(positions.shards)}
     assert rows_by_shard(table) == {
-        shard_id: list(range(1, last + 1)) for shard_id, last in sorted(last_numbers.items()) if last
+        shard_id: list(range(1, last + 1)) for shard_id, last in last_numbers.items() if last
     }
 
 
-@pytest.fixture
-def ended(table):
-    """A table with shards a and b read to their end, and c unfinished. All are still listed."""
-    table = PositionedTable(table.uri, EAGER)
+def read_until_archived(table):
+    """Read on while only shard c is listed, until a and b are archived."""
+    while current_positions(table).shards.keys() != {"c"}:
+        assert current_positions(table).generation < 9
+        read_on(table, {"c": 1}, "c")
+
+
+@pytest.fixture(scope="module")
+def original_ended(tmp_path_factory):
+    table = PositionedTable(str(tmp_path_factory.mktemp("ended") / "table"), EAGER)
     freeze_all(table, shards("a", "b", "c"))
     read_on(table, {"a": 3, "b": 2, "c": 1}, "abc", ended=ENDED)
     return table
 
 
+@pytest.fixture(scope="module")
+def original_archived(original_ended, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archived") / "table"
+    table = copy_table(original_ended, PositionedTable(str(folder), EAGER))
+    read_until_archived(table)
+    return table
+
+
 @pytest.fixture
-def archived(ended):
+def ended(original_ended, table):
+    """A table with shards a and b read to their end, and c unfinished. All are still listed."""
+    return copy_table(original_ended, PositionedTable(table.uri, EAGER))
+
+
+@pytest.fixture
+def archived(original_archived, table):
     """The same table after a and b are no longer listed and were archived."""
-    while current_positions(ended).shards.keys() != {"c"}:
-        assert current_positions(ended).generation < 9
-        read_on(ended, {"c": 1}, "c")
-    return ended
+    return copy_table(original_archived, PositionedTable(table.uri, EAGER))
 
 
 def test_finished_shards_are_not_archived_while_they_are_listed(ended):
@@ -109,8 +124,7 @@ def test_unfinished_shards_are_not_archived_when_they_are_no_longer_listed(table
 
 def test_archived_shards_keep_all_their_fields(ended):
     before = current_positions(ended).shards
-    while current_positions(ended).shards.keys() != {"c"}:
-        read_on(ended, {"c": 1}, "c")
+    read_until_archived(ended)
     found = positions_with_archive(PositionedTable(ended.uri)).shards
     assert {shard_id: found[shard_id] for shard_id in ENDED} == {
         shard_id: before[shard_id] for shard_id in ENDED
@@ -121,7 +135,7 @@ def test_archived_shards_keep_all_their_fields(ended):
 def test_a_stale_shard_list_does_not_restart_archived_shards(archived):
     for _ in range(5):
         read_on(archived, {"c": 1}, "abc")
-    now = PositionedTable(archived.uri).snapshot().recall(current_positions(archived), ENDED).shards
+    now = PositionedTable(archived.uri).chain.with_archived(current_positions(archived), ENDED).shards
     assert all(now[shard_id].finished and now[shard_id].position != BEGINNING for shard_id in ENDED)
 
 
@@ -175,13 +189,15 @@ def test_archiving_shards_does_not_break_the_chain(archived):
 
 
 def test_a_shard_in_neither_the_positions_nor_the_archive_breaks_the_chain(ended):
+    now = current_positions(ended)
     lost = msgspec.structs.replace(
-        current_positions(ended),
-        commit_id=current_positions(ended).commit_id + 1,
-        previous=current_positions(ended).commit_id,
+        now,
+        commit_id=now.commit_id + 1,
+        previous=now.commit_id,
+        generation=now.generation + 1,
         added={},
+        shards={"c": now.shards["c"]},
     )
-    lost = msgspec.structs.replace(lost, generation=lost.generation + 1, shards={"c": lost.shards["c"]})
     ended.snapshot().commit([], identity=STREAM, positions=lost)
     newest, *_ = links(ended)
     assert sorted(chain_breaks(*newest)) == [
@@ -193,15 +209,15 @@ def test_a_shard_in_neither_the_positions_nor_the_archive_breaks_the_chain(ended
 # Older formats, and crashes
 
 
-def as_older(table, form):
+def as_older(table, older_format):
     """Rewrite the newest positions in an older format."""
-    older = msgspec.structs.replace(current_positions(table), format=form)
-    content = msgspec.json.encode(older) if form < 4 else positions_file.encode(older)
+    older = msgspec.structs.replace(current_positions(table), format=older_format)
+    content = msgspec.json.encode(older) if older_format < 4 else positions_file.encode(older)
     Path(table.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(content)
     return older
 
 
-class Dying(WatchedFiles):
+class KilledWriter(WatchedFiles):
     """The files of a process that is killed at one of the files that it writes below `_kinesis/`.
 
     Args:
@@ -219,11 +235,11 @@ class Dying(WatchedFiles):
         if path.startswith("_kinesis/"):
             self.left -= 1
             if self.left < 0:
-                return _DyingSink(sink, self.moment)
+                return _KilledSink(sink, self.moment)
         return sink
 
 
-class _DyingSink:
+class _KilledSink:
     def __init__(self, sink, moment):
         self._sink, self._moment = sink, moment
 
@@ -238,24 +254,24 @@ class _DyingSink:
         self._sink.write(content[: {"before": 0, "half": len(content) // 2, "after": None}[self._moment]])
 
 
-@pytest.mark.parametrize("form", [1, 3, 5])
+@pytest.mark.parametrize("older_format", [1, 3, 5])
 @pytest.mark.parametrize("moment", ["before", "half", "after"])
 @pytest.mark.parametrize("nth", [0, 1])
 def test_after_a_crash_during_the_upgrade_the_old_positions_are_valid_and_the_next_commit_upgrades(
-    ended, form, moment, nth
+    ended, older_format, moment, nth
 ):
-    older = as_older(ended, form)
-    if form == 1:
+    older = as_older(ended, older_format)
+    if older_format == 1:
         # Format 1 does not have these fields.
         older = msgspec.structs.replace(older, added={}, listed_at=None)
         Path(ended.uri, POSITIONS_FOLDER, f"{older.commit_id}.json").write_bytes(msgspec.json.encode(older))
-    dying = PositionedTable(ended.uri, EAGER)
-    dying.files = Dying(dying.files, nth, moment)
+    killed = PositionedTable(ended.uri, EAGER)
+    killed.files = KilledWriter(killed.files, nth, moment)
     attempt = Attempt(PositionedTable(ended.uri), older, {"c": 4})
-    attempt.table = dying
+    attempt.table = killed
     with pytest.raises(Killed):
         commit(
-            dying,
+            killed,
             expected=older,
             listing=listing(shards("c")),
             batch_id=attempt.batch_id,
@@ -277,48 +293,40 @@ def test_after_a_crash_during_the_upgrade_the_old_positions_are_valid_and_the_ne
 def test_an_upgrade_writes_exactly_two_files(ended):
     """The test of crashes covers each of these files."""
     as_older(ended, 5)
-    dying = PositionedTable(ended.uri, EAGER)
-    dying.files = Dying(dying.files, 2, "before")
-    read_on(dying, {"c": 1}, "c")
-    assert dying.files.left == 0
+    killed = PositionedTable(ended.uri, EAGER)
+    killed.files = KilledWriter(killed.files, 2, "before")
+    read_on(killed, {"c": 1}, "c")
+    assert killed.files.left == 0
 
 
 # Maintenance
 
 
-def maintained(table, days=0):
-    """Run maintenance some days from now, by the machine's and the service's clock."""
-    now = datetime.now(UTC) + timedelta(days=days)
-    stream = StreamSummary(STREAM, now, retention_hours=24)
-    return list(maintain(table, stream, machine=lambda: now))
-
-
 def test_maintenance_deletes_only_old_segments_that_no_commit_refers_to(archived):
     folder = Path(archived.uri, ARCHIVE_FOLDER)
     referenced = set(folder.iterdir())
-    dying = PositionedTable(archived.uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
+    killed = PositionedTable(archived.uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
     read_on(archived, {"c": 1}, "c", ended="c")
-    dying.files = Dying(dying.files, 0, "after")
+    killed.files = KilledWriter(killed.files, 0, "after")
     other = current_positions(archived)
     with pytest.raises(Killed):
-        dying.chain.write(
+        killed.chain.write(
             msgspec.structs.replace(other, commit_id=other.commit_id + 1, previous=other.commit_id),
             retired={"c"},
         )
     (orphan,) = set(folder.iterdir()) - referenced
-    maintained(archived)
+    steps_of(archived)
     assert orphan.exists()
-    steps = {(step.step, step.of): step.files for step in maintained(archived, CHAIN_KEPT.days + 1)}
-    assert steps["prune", ARCHIVE_FOLDER] == 1
+    assert steps_of(archived, days_from_now(CHAIN_KEPT.days + 1))["prune", ARCHIVE_FOLDER].files == 1
     assert set(folder.iterdir()) == referenced
     assert positions_with_archive(PositionedTable(archived.uri)).shards.keys() == {"a", "b", "c"}
 
 
 def test_the_chain_is_readable_after_pruning(ended):
-    table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=5, min_repeated=1000)))
-    for _ in range(14):
+    table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=2, min_repeated=1000)))
+    for _ in range(7):  # each third file holds all shards
         read_on(table, {"c": 1}, "abc")
         before = current_positions(table)
-        maintained(table, CHAIN_KEPT.days + 1)
+        steps_of(table, days_from_now(CHAIN_KEPT.days + 1))
         assert current_positions(PositionedTable(ended.uri)) == before
         assert len(list(Path(ended.uri, POSITIONS_FOLDER).iterdir())) <= 2

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import duckdb
-import duckdb_extension_delta
 import msgspec
 import pyarrow.parquet as pq
 import pytest
@@ -16,8 +12,8 @@ from kinesis_assets.table import amend, nullable_columns
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.upkeep import Upkeep
 from support.attempts import (
     LISTED_AT,
     STREAM,
@@ -30,8 +26,6 @@ from support.attempts import (
     shards,
 )
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
-
-RACERS = 4
 
 
 @pytest.fixture
@@ -178,19 +172,16 @@ def mixed(old_table):
     return old_table
 
 
-def test_duckdb_reads_old_and_new_files_of_one_table(mixed):
-    (extension,) = Path(duckdb_extension_delta.__path__[0]).glob("extensions/*/delta.duckdb_extension")
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        connection.execute(f"LOAD '{extension}'")
-        read = "SELECT shard_id, sequence_number, partition_key FROM delta_scan(?)"
-        assert sorted(connection.execute(read, [mixed.uri]).fetchall(), key=str) == sorted(ROWS, key=str)
-        nulls = "SELECT count(*) FROM delta_scan(?) WHERE partition_key IS NULL"
-        assert connection.execute(nulls, [mixed.uri]).fetchall() == [(2,)]
+def test_duckdb_reads_old_and_new_files_of_one_table(mixed, duck):
+    read = "SELECT shard_id, sequence_number, partition_key FROM delta_scan(?)"
+    assert sorted(duck.execute(read, [mixed.uri]).fetchall(), key=str) == sorted(ROWS, key=str)
+    nulls = "SELECT count(*) FROM delta_scan(?) WHERE partition_key IS NULL"
+    assert duck.execute(nulls, [mixed.uri]).fetchall() == [(2,)]
 
 
 def test_compaction_keeps_rows_without_a_key(mixed):
     day = mixed.snapshot().active_files()[0].arrival_date
-    assert Upkeep(mixed).compact(day, 100) == (1, 2)
+    assert DeltaOperations(mixed).compact(day, 100) == (1, 2)
     assert keys(mixed) == ROWS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -11,31 +11,30 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table import amendments as amendment_file
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import (
-    NOON,
-    STREAM,
-    Attempt,
-    current_positions,
-    current_summary,
-    freeze_all,
-    rows_by_shard,
-    shards,
-)
+from support.amendments import commit_amendment
+from support.attempts import STREAM, Attempt, current_positions, freeze_all, rows_by_shard, shards
+from support.maintained_table import ARRIVED, steps_of
+from support.table_folder import copy_table
+from support.timing import WRITING
 
 
-@pytest.fixture
-def filled(table):
-    """The table with two commits of rows of a shard."""
+@pytest.fixture(scope="module")
+def original_filled(tmp_path_factory):
+    table = PositionedTable(str(tmp_path_factory.mktemp("filled") / "table"), WRITING)
     freeze_all(table, shards("a"))
     for _ in range(2):
         Attempt(table, current_positions(table), {"a": 3}).commit()
     return table
+
+
+@pytest.fixture
+def filled(original_filled, table):
+    """The table with two commits of rows of a shard."""
+    return copy_table(original_filled, table)
 
 
 def delta(table):
@@ -56,11 +55,16 @@ def restore(table, back=1):
 
 
 def accept(table):
-    snapshot = table.snapshot()
-    amendment = amendment_file.next_amendment(
-        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, accepted=snapshot.version
+    """Accept the newest rewrite of the table."""
+    commit_amendment(table, accepted=table.snapshot().version)
+
+
+def follow(table, before, examined):
+    """Commit positions that follow others, with the version up to which they checked the table."""
+    following = msgspec.structs.replace(
+        before, commit_id=new_id(), previous=before.commit_id, batch_id=new_id(), examined=examined
     )
-    snapshot.commit([], identity=STREAM, amendment=amendment)
+    table.snapshot().commit([], identity=STREAM, positions=following)
 
 
 def overwrite(table):
@@ -105,22 +109,14 @@ def test_a_rewrite_below_a_commit_is_detected_by_the_next_run(filled):
     """The commit missed the rewrite because it landed after the commit had read the log."""
     stale = current_positions(filled)
     restore(filled)
-    snapshot = filled.snapshot()
-    following = msgspec.structs.replace(
-        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=snapshot.version - 1
-    )
-    snapshot.commit([], identity=STREAM, positions=following)
+    follow(filled, stale, examined=filled.snapshot().version - 1)
     with pytest.raises(TableRewritten):
         examine(filled)
 
 
 def test_positions_of_an_older_format_are_checked_from_their_own_commit(filled):
     restore(filled)
-    stale = current_positions(filled)
-    older = msgspec.structs.replace(
-        stale, commit_id=new_id(), previous=stale.commit_id, batch_id=new_id(), examined=None
-    )
-    filled.snapshot().commit([], identity=STREAM, positions=older)
+    follow(filled, current_positions(filled), examined=None)
     examine(filled)
     overwrite(filled)
     with pytest.raises(TableRewritten):
@@ -142,7 +138,7 @@ def test_other_changes_of_a_table_are_not_rewrites(filled):
     delta(filled).delete("sequence_number = '1'")
     delta(filled).optimize.compact()
     delta(filled).alter.set_table_properties({"note": "1"}, raise_if_not_exists=False)
-    list(maintain(filled, current_summary(), retention_days=36500))
+    steps_of(filled, retention_days=36500)
     examine(filled)
 
 
@@ -151,10 +147,10 @@ def test_maintenance_of_a_restored_table_deletes_nothing(filled, dry_run):
     restore(filled)
     version = delta(filled).version()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, current_summary(), retention_days=1, dry_run=dry_run))
+        steps_of(filled, retention_days=1, dry_run=dry_run)
     assert delta(filled).version() == version
     accept(filled)
-    list(maintain(filled, current_summary(), dry_run=dry_run))
+    steps_of(filled, dry_run=dry_run)
 
 
 # Log entries deleted by another engine
@@ -167,15 +163,6 @@ def delete_entries(table):
     delta(table).create_checkpoint()
     for entry in sorted(Path(table.uri, "_delta_log").glob("0*[0-9].json"))[:-1]:
         entry.unlink()
-
-
-def change(table, **fields):
-    """Commit an amendment."""
-    snapshot = table.snapshot()
-    entry = amendment_file.next_amendment(
-        snapshot.amendment(STREAM), batch_id=new_id(), at=STREAM.created, by=None, **fields
-    )
-    snapshot.commit([], identity=STREAM, amendment=entry)
 
 
 def test_deleted_log_entries_are_ignored_if_the_newest_rows_exist(filled):
@@ -196,7 +183,7 @@ def test_a_restore_whose_log_entry_was_deleted_is_detected_by_the_missing_rows(f
     with pytest.raises(TableRewritten):
         Attempt(filled, current_positions(filled), {"a": 3}).commit()
     with pytest.raises(TableRewritten):
-        list(maintain(filled, current_summary()))
+        steps_of(filled)
 
 
 def test_a_restore_is_detected_behind_commits_without_rows(filled):
@@ -222,23 +209,22 @@ def test_runs_continue_after_such_a_restore_is_accepted(filled):
 
 def test_rows_deleted_by_a_seek_are_not_reported_as_missing(filled):
     delta(filled).delete("sequence_number >= '4'")
-    change(filled, rewound=("a",))
+    commit_amendment(filled, rewound=("a",))
     delete_entries(filled)
     examine(filled)
 
 
 @pytest.mark.parametrize(("days", "lowered"), [(0, True), (1, True), (1, False)])
 def test_expired_rows_are_not_reported_as_missing(table, days, lowered):
-    arrived = datetime.fromtimestamp(NOON, UTC)
     freeze_all(table, shards("a"))
-    floor = arrived.date() + timedelta(days=days)
-    change(table, floor=floor)
+    floor = ARRIVED.date() + timedelta(days=days)
+    commit_amendment(table, floor=floor)
     attempt = Attempt(table, current_positions(table), {"a": 3})
-    attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=arrived)
+    attempt.moved["a"] = msgspec.structs.replace(attempt.moved["a"], last_arrival=ARRIVED)
     attempt.commit()
     delta(table).delete()
     if lowered:
-        change(table, floor=floor - timedelta(days=5), lowered_from=floor)
+        commit_amendment(table, floor=floor - timedelta(days=5), lowered_from=floor)
     delete_entries(table)
     if days:
         examine(table)

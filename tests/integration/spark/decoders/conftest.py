@@ -45,7 +45,7 @@ def raw_table() -> Callable[..., pa.Table]:
 @pytest.fixture
 def raw(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., DataFrame]:
     """Builds a DataFrame of such rows."""
-    return lambda *told: spark.createDataFrame(raw_table(*told))
+    return lambda *columns: spark.createDataFrame(raw_table(*columns))
 
 
 @pytest.fixture
@@ -55,9 +55,9 @@ def decoded(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable
 
     def decoded(data: Sequence[bytes], *decoders: Any) -> list[dict[str, Any]]:
         ready = [decoder.resolved() for decoder in decoders]
-        held = pa.binary() if ready[-1].spark_type is None else value_type(ready[-1].spark_type)[1]
+        arrow_type = pa.binary() if ready[-1].spark_type is None else value_type(ready[-1].spark_type)[1]
         batches = raw_table(data).to_batches()
-        done = _decoded_batches(iter(batches), ready, held, ["schema_id", "value"])
+        done = _decoded_batches(iter(batches), ready, arrow_type, ["schema_id", "value"])
         return [row for batch in done for row in batch.to_pylist(maps_as_pydicts="strict")]
 
     return decoded

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -31,13 +29,13 @@ def test_every_row_is_returned_once_with_its_columns(raw, raw_table):
     data = [b'{"order_id": %d}' % number if number % 3 else b"\xffbad" for number in range(300)]
     errors = [None if number % 7 else "broken aggregate" for number in range(300)]
     given = raw_table(data, errors)
-    got = raw(data, errors).repartition(4).transform(decode(Json(ORDER)))
-    assert got.columns == [*given.column_names, "value"]
-    rows = sorted(got.drop("value", "error").collect(), key=lambda row: int(row.sequence_number))
+    result = raw(data, errors).repartition(4).transform(decode(Json(ORDER)))
+    assert result.columns == [*given.column_names, "value"]
+    rows = sorted(result.drop("value", "error").collect(), key=lambda row: int(row.sequence_number))
     expected = raw(data, errors).drop("error").collect()
     assert rows == expected
     assert {
-        row.sequence_number for row in got.where("value is null").select("sequence_number").collect()
+        row.sequence_number for row in result.where("value is null").select("sequence_number").collect()
     } == {str(number) for number in range(300) if number % 3 == 0 or number % 7 == 0}
 
 
@@ -82,27 +80,27 @@ def test_a_row_without_data_is_an_error(raw):
 )
 def test_decoders_are_applied_in_order(raw, data, decoders, value):
     (row,) = raw([data]).transform(decode(*decoders)).collect()
-    got = row.value.asDict() if isinstance(value, dict) else row.value
-    assert (got, row.error) == (value, None)
+    result = row.value.asDict() if isinstance(value, dict) else row.value
+    assert (result, row.error) == (value, None)
     assert row.asDict().get("schema_id") == (
         SCHEMA_ID if "glue" in {each.name for each in decoders} else None
     )
 
 
 def test_the_value_has_the_requested_type(raw):
-    asked = StructType.fromDDL(
+    requested = StructType.fromDDL(
         "a boolean, b byte, c short, d int, e long, f float, g double, h string, i binary, j date, "
         "k timestamp, l timestamp_ntz, m decimal(10,2), n array<struct<x: int>>, o map<string, array<double>>"
     )
-    got = raw([b"{}"]).transform(decode(Json(asked)))
-    assert got.schema["value"].dataType == asked
-    assert set(got.select("value.*").first()) == {None}
+    result = raw([b"{}"]).transform(decode(Json(requested)))
+    assert result.schema["value"].dataType == requested
+    assert set(result.select("value.*").first()) == {None}
 
 
 def test_rows_are_converted_by_arrow_if_a_required_field_is_missing(raw):
-    got = raw([b'{"order_id": 1}', b"{}"]).transform(decode(Json("order_id long not null"))).toArrow()
-    assert got["value"].to_pylist() == [{"order_id": 1}, None]
-    assert got["error"].to_pylist() == [None, "json: Object missing required field `order_id`"]
+    result = raw([b'{"order_id": 1}', b"{}"]).transform(decode(Json("order_id long not null"))).toArrow()
+    assert result["value"].to_pylist() == [{"order_id": 1}, None]
+    assert result["error"].to_pylist() == [None, "json: Object missing required field `order_id`"]
 
 
 def test_rows_are_decoded_with_large_arrow_types(raw, spark):
@@ -135,7 +133,7 @@ def test_a_long_error_is_shortened(decoded):
 
 
 @pytest.mark.parametrize(
-    ("decoders", "told"),
+    ("decoders", "error"),
     [
         ([], "decode needs at least one decoder"),
         ([Json("a long"), Gzip()], "json returns a typed value"),
@@ -145,13 +143,13 @@ def test_a_long_error_is_shortened(decoded):
         ),
     ],
 )
-def test_incompatible_decoders_are_refused(decoders, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_incompatible_decoders_are_refused(decoders, error):
+    with pytest.raises(InvalidInput, match=error):
         decode(*decoders)
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "error"),
     [
         (lambda: Gzip(max_bytes=0), "max_bytes must be from 1 to 1073741824"),
         (lambda: Glue(max_bytes=1 << 31), "max_bytes must be from 1 to 1073741824"),
@@ -159,13 +157,13 @@ def test_incompatible_decoders_are_refused(decoders, told):
         (lambda: Glue(schemas={}), "a type together with schemas"),
     ],
 )
-def test_an_invalid_decoder_is_refused(make, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_an_invalid_decoder_is_refused(make, error):
+    with pytest.raises(InvalidInput, match=error):
         make()
 
 
 @pytest.mark.parametrize(
-    ("decoder", "told"),
+    ("decoder", "error"),
     [
         (Json("a lon"), "'a lon' is not a Spark type"),
         (Json("a variant"), "the type variant is not supported"),
@@ -180,14 +178,14 @@ def test_an_invalid_decoder_is_refused(make, told):
     ],
     ids=str,
 )
-def test_an_invalid_type_or_schema_is_refused_on_the_driver(raw, decoder, told):
+def test_an_invalid_type_or_schema_is_refused_on_the_driver(raw, decoder, error):
     rows = raw([])
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=error):
         rows.transform(decode(decoder))
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "error"),
     [
         (["data"], r"data \(binary\) and error \(string\).* the rows have data \(binary\)$"),
         (["cast(data as string) as data", "error"], r"the rows have data \(string\), error \(string\)"),
@@ -195,9 +193,9 @@ def test_an_invalid_type_or_schema_is_refused_on_the_driver(raw, decoder, told):
         (["data", "error", "1 as schema_id"], "already have a column schema_id"),
     ],
 )
-def test_rows_without_a_required_column_or_with_a_new_one_are_refused(raw, columns, told):
+def test_rows_without_a_required_column_or_with_a_new_one_are_refused(raw, columns, error):
     rows = raw([]).selectExpr(*columns)
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=error):
         rows.transform(decode(Glue()))
 
 
@@ -206,16 +204,3 @@ def test_optional_dependencies_are_not_imported_with_the_decoders():
     program = f"import sys, kinesis_assets.decoders; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_decoders_work_on_spark_connect():
-    # In another process, because a process has only one kind of session.
-    job = [sys.executable, str(Path(__file__).with_name("decode_on_connect.py"))]
-    done = subprocess.run(job, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [
-        [1, SCHEMA_ID, None],
-        [None, SCHEMA_ID, "glue: Expected `int | null`, got `str` - at `$.order_id`"],
-        [None, None, "glue: no header: the record has 5 bytes, a header has 18"],
-        [None, None, "gzip: Truncated compressed stream"],
-    ]

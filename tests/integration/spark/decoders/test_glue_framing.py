@@ -71,7 +71,7 @@ def test_a_payload_may_be_short(decoded, payload):
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "error"),
     [
         (b"", "no header: the record has 0 bytes, a header has 18"),
         (plain(b"")[:-1], "no header: the record has 17 bytes, a header has 18"),
@@ -83,14 +83,14 @@ def test_a_payload_may_be_short(decoded, payload):
         (b"\x00\x00" + HEADER, "no header: the record starts with 00 00, not with 03 00 or 03 05"),
     ],
 )
-def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data, told):
+def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data, error):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, None)
-    assert row["error"] == f"glue: {told}"
+    assert row["error"] == f"glue: {error}"
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "error"),
     [
         (compressed(ORDER_DATUM)[:-1], "Truncated compressed stream"),
         (compressed(ORDER_DATUM) + b"more", "zlib inflate failed"),
@@ -106,10 +106,10 @@ def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data
         ),
     ],
 )
-def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(decoded, data, told):
+def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(decoded, data, error):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, SCHEMA_ID)
-    assert row["error"].startswith(f"glue: {told}")
+    assert row["error"].startswith(f"glue: {error}")
 
 
 def test_a_decompression_bomb_is_an_error(decoded):
@@ -196,7 +196,7 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
 
 
 @pytest.mark.parametrize(
-    ("schema", "written", "ddl", "told"),
+    ("schema", "written", "ddl", "error"),
     [
         ("string", "7", "long", "Expected `int | null`, got `str` - at `$.a`"),
         ("long", 1 << 31, "int", "Expected `int` <= 2147483647 - at `$.a`"),
@@ -229,13 +229,13 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
     ],
 )
 def test_an_avro_value_that_does_not_fit_its_spark_type_is_an_error_with_its_path(
-    decoded, schema, written, ddl, told
+    decoded, schema, written, ddl, error
 ):
     record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
     (row,) = decoded([plain(avro(record, {"a": written}))], glue(f"a {ddl}", json.dumps(record)))
     assert row["value"] is None
     assert row["error"].startswith("glue: ")
-    assert told in row["error"]
+    assert error in row["error"]
 
 
 @pytest.mark.parametrize("stored", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}], ids=str)

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import boto3
 import fastavro
@@ -22,7 +22,6 @@ from kinesis_assets.decoders import Glue, GlueRegistry, decode
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator
 
 ORDER = "order_id long, amount double"
@@ -31,29 +30,30 @@ SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "amount", "type": "doub
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-@pytest.fixture
-def moto(environment: None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The endpoint and the process of a registry."""
+@pytest.fixture(scope="module")
+def moto(environment: None) -> Iterator[str]:
+    """The endpoint of a registry. Each test registers schemas of its own."""
     del environment
-    with moto_endpoint() as moto:
-        yield moto
+    with moto_endpoint() as (endpoint, _):
+        yield endpoint
 
 
 @pytest.fixture
-def register(moto: tuple[str, subprocess.Popen[bytes]]) -> Callable[..., str]:
+def register(moto: str) -> Callable[..., str]:
     """Registers a version of a schema, and returns its id."""
-    glue = boto3.client("glue", endpoint_url=moto[0], config=Config(retries={"max_attempts": 9}))
-    glue.create_registry(RegistryName="shop")
+    glue = boto3.client("glue", endpoint_url=moto, config=Config(retries={"max_attempts": 9}))
+    shop = f"shop-{uuid4()}"
+    glue.create_registry(RegistryName=shop)
     schemas = set()
 
     def register(name: str, data_format: str, definition: str) -> str:
-        schema = {"RegistryName": "shop", "SchemaName": name}
+        schema = {"RegistryName": shop, "SchemaName": name}
         if name in schemas:
             answer = glue.register_schema_version(SchemaId=schema, SchemaDefinition=definition)
             return str(answer["SchemaVersionId"])
         schemas.add(name)
         answer = glue.create_schema(
-            RegistryId={"RegistryName": "shop"},
+            RegistryId={"RegistryName": shop},
             SchemaName=name,
             DataFormat=data_format,
             Compatibility="NONE",
@@ -64,12 +64,15 @@ def register(moto: tuple[str, subprocess.Popen[bytes]]) -> Callable[..., str]:
     return register
 
 
-@pytest.fixture
-def answering() -> Iterator[Callable[[int, dict[str, Any]], str]]:
-    """Starts a registry with one response to every call, and returns its endpoint."""
-    servers = []
+class FixedResponses:
+    """Registries with one response to every call."""
 
-    def answering(status: int, body: dict[str, Any]) -> str:
+    def __init__(self) -> None:
+        self._servers: list[tuple[HTTPServer, threading.Thread]] = []
+
+    def start(self, status: int, body: dict[str, Any]) -> str:
+        """Start a registry, and return its endpoint."""
+
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 content = json.dumps(body).encode()
@@ -85,14 +88,23 @@ def answering() -> Iterator[Callable[[int, dict[str, Any]], str]]:
         server = HTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        servers.append((server, thread))
+        self._servers.append((server, thread))
         return f"http://127.0.0.1:{server.server_port}"
 
-    yield answering
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    def stop(self) -> None:
+        """Stop the registries."""
+        while self._servers:
+            server, thread = self._servers.pop()
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+@pytest.fixture
+def registries() -> Iterator[FixedResponses]:
+    registries = FixedResponses()
+    yield registries
+    registries.stop()
 
 
 def framed(schema_id: str, payload: bytes) -> bytes:
@@ -118,7 +130,7 @@ def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
         framed(UNKNOWN, b""),
         framed(second, avro(FIRST, {"order_id": 6})),
     ]
-    rows = raw(data).transform(decode(Glue(ORDER, schemas=GlueRegistry(endpoint_url=moto[0])))).collect()
+    rows = raw(data).transform(decode(Glue(ORDER, schemas=GlueRegistry(endpoint_url=moto)))).collect()
     assert [row.schema_id for row in rows] == [first, second, document, message, UNKNOWN, second]
     assert [row.value and tuple(row.value) for row in rows] == [
         (1, None),
@@ -142,54 +154,54 @@ def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
 def test_the_sdk_settings_of_the_driver_determine_the_registry(raw, moto, register, monkeypatch):
     schema_id = register("orders", "AVRO", json.dumps(FIRST))
     # The workers of the session started before, without these settings.
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto[0])
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert GlueRegistry().resolved() == GlueRegistry("eu-central-1", moto[0])
+    assert GlueRegistry().resolved() == GlueRegistry("eu-central-1", moto)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     data = [framed(schema_id, avro(FIRST, {"order_id": 1}))]
     (row,) = raw(data).transform(decode(Glue("order_id long", schemas=GlueRegistry()))).collect()
     assert (row.value.order_id, row.error) == (1, None)
 
 
-def test_a_schema_version_is_requested_once_per_process(moto, register):
-    schema_id = register("orders", "AVRO", json.dumps(FIRST))
-    registry = GlueRegistry(endpoint_url=moto[0]).resolved()
-    assert registry.get(UNKNOWN) is None
-    found = registry.get(schema_id)
+def test_a_schema_version_is_requested_once_per_process(registries):
+    endpoint = registries.start(200, {"DataFormat": "AVRO", "SchemaDefinition": json.dumps(FIRST)})
+    registry = GlueRegistry(endpoint_url=endpoint).resolved()
+    found = registry.get(UNKNOWN)
     assert found is not None
-    moto[1].terminate()
-    moto[1].wait(30)
-    assert registry.get(schema_id) is found
+    registries.stop()
+    assert registry.get(UNKNOWN) is found
 
 
-def test_an_invalid_schema_is_an_error_on_its_rows_only(decoded, answering):
-    endpoint = answering(200, {"DataFormat": "AVRO", "SchemaDefinition": '{"type": "record"}'})
+def test_an_invalid_schema_is_an_error_on_its_rows_only(decoded, registries):
+    endpoint = registries.start(200, {"DataFormat": "AVRO", "SchemaDefinition": '{"type": "record"}'})
     registry = GlueRegistry(endpoint_url=endpoint)
     (row,) = decoded([framed(UNKNOWN, b"")], Glue("order_id long", schemas=registry))
     assert (row["value"], row["schema_id"]) == (None, UNKNOWN)
     assert row["error"].startswith(f"glue: schema version {UNKNOWN}: its definition is not an Avro schema")
 
 
-def test_a_registry_that_denies_access_fails_the_job(raw, answering):
-    endpoint = answering(400, {"__type": "AccessDeniedException", "Message": "no permission"})
+def test_a_registry_that_denies_access_fails_the_job(raw, registries):
+    endpoint = registries.start(400, {"__type": "AccessDeniedException", "Message": "no permission"})
     decoded = raw([framed(UNKNOWN, b"")]).transform(
         decode(Glue("order_id long", schemas=GlueRegistry(endpoint_url=endpoint)))
     )
-    told = rf"RegistryCallFailed: schema version {UNKNOWN}: GetSchemaVersion failed at {endpoint}: .*Access"
-    with pytest.raises(PySparkException, match=told):
+    error = rf"RegistryCallFailed: schema version {UNKNOWN}: GetSchemaVersion failed at {endpoint}: .*Access"
+    with pytest.raises(PySparkException, match=error):
         decoded.collect()
 
 
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "InvalidInputException"])
-def test_an_unknown_schema_version_does_not_fail_the_job(answering, code):
-    registry = GlueRegistry(endpoint_url=answering(400, {"__type": code, "Message": "no such version"}))
+def test_an_unknown_schema_version_does_not_fail_the_job(registries, code):
+    registry = GlueRegistry(
+        endpoint_url=registries.start(400, {"__type": code, "Message": "no such version"})
+    )
     assert registry.resolved().get(UNKNOWN) is None
 
 
 @pytest.mark.parametrize("body", [{}, {"DataFormat": "AVRO"}, {"SchemaDefinition": "{}"}], ids=str)
-def test_an_incomplete_response_is_a_failure(answering, body):
-    registry = GlueRegistry(endpoint_url=answering(200, body))
+def test_an_incomplete_response_is_a_failure(registries, body):
+    registry = GlueRegistry(endpoint_url=registries.start(200, body))
     with pytest.raises(RegistryCallFailed, match="GetSchemaVersion failed at http"):
         registry.resolved().get(UNKNOWN)
 
@@ -203,7 +215,7 @@ def test_an_unreachable_registry_is_a_failure(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("registry", "told"),
+    ("registry", "error"),
     [
         (GlueRegistry(profile_name="nobody"), "nobody"),
         (GlueRegistry(), "region"),
@@ -211,8 +223,8 @@ def test_an_unreachable_registry_is_a_failure(monkeypatch):
     ],
     ids=str,
 )
-def test_an_invalid_registry_is_refused_on_the_driver(monkeypatch, registry, told):
+def test_an_invalid_registry_is_refused_on_the_driver(monkeypatch, registry, error):
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(InvalidInput, match=f"cannot create a client of the Glue Schema Registry: .*{told}"):
+    with pytest.raises(InvalidInput, match=f"cannot create a client of the Glue Schema Registry: .*{error}"):
         registry.resolved()

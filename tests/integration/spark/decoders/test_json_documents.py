@@ -63,7 +63,7 @@ def test_a_document_that_fits_is_decoded(decoded, ddl, document, value):
 
 
 @pytest.mark.parametrize(
-    ("ddl", "document", "told"),
+    ("ddl", "document", "error"),
     [
         ("a long", b'{"a": "1"}', "Expected `int | null`, got `str` - at `$.a`"),
         ("a long", b'{"a": 1.0}', "Expected `int | null`, got `float` - at `$.a`"),
@@ -126,11 +126,11 @@ def test_a_document_that_fits_is_decoded(decoded, ddl, document, value):
     ],
     ids=lambda each: repr(each[:30]) if isinstance(each, bytes) else None,
 )
-def test_a_document_that_does_not_fit_is_an_error_with_its_path(decoded, ddl, document, told):
+def test_a_document_that_does_not_fit_is_an_error_with_its_path(decoded, ddl, document, error):
     (row,) = decoded([document], Json(ddl))
     assert (row["data"], row["value"]) == (document, None)
     assert row["error"].startswith("json: ")
-    assert told in row["error"]
+    assert error in row["error"]
 
 
 @settings(derandomize=True, max_examples=300)
@@ -139,14 +139,14 @@ def test_a_document_that_does_not_fit_is_an_error_with_its_path(decoded, ddl, do
     scale=st.integers(0, 10),
 )
 def test_any_number_is_an_exact_decimal_or_an_error(number, scale):
-    held = pa.decimal128(10, scale)
+    arrow_type = pa.decimal128(10, scale)
     try:
         value = json_reader(DecimalType(10, scale))(str(number).encode())
     except Undecodable:
         shifted = number * 10**scale if number.adjusted() < 20 and number.as_tuple().exponent > -20 else None
         assert shifted is None or shifted != shifted.to_integral_value() or abs(shifted) >= 10**10
     else:
-        assert pa.array([value], held).to_pylist() == [number]
+        assert pa.array([value], arrow_type).to_pylist() == [number]
 
 
 ANY_JSON = st.recursive(

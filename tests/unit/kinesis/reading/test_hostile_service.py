@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 import pytest
 
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
-from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import Faults, UserRecord, aggregate
+from support.one_shard import BEGINNING, MIDDLE, SHARD, data
+from support.service_faults import FAILURES, THROTTLING, draw_waits, each_fault
 from support.timing import set_timing
-from support.virtual_time import VirtualTime
 
-SHARD = "shardId-000000000000"
 STALL_SECONDS = ReadTiming().stall_seconds
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
-MIDDLE = str(1 << 127)
-MIB = 1 << 20
-
-THROTTLING = {
-    "throughput": Faults.throttle,
-    "limit": partial(Faults.throttle, code="LimitExceededException"),
-    "KMS": partial(Faults.throttle, code="KMSThrottlingException"),
-    "API": partial(Faults.throttle, code="ThrottlingException"),
-}
-FAILURES = {
-    "expired iterator": Faults.expire,
-    "500": Faults.fail,
-    "503": partial(Faults.fail, status=503, code="ServiceUnavailable"),
-    "connection reset": Faults.reset,
-    "no response": Faults.stall,
-    "truncated body": Faults.cut_body,
-    "body truncated on the wire": partial(Faults.cut_body, on_wire=True),
-}
-
-
-def each_fault(faults):
-    """Run a test once for each fault."""
-    marks = {"no response": pytest.mark.real_time}
-    cases = [pytest.param(fault, id=name, marks=marks.get(name, ())) for name, fault in faults.items()]
-    return pytest.mark.parametrize("fault", cases)
-
-
-@pytest.fixture
-def virtual(client):
-    """A clock that advances only when the reader waits."""
-    virtual = VirtualTime()
-    set_timing(client, clock=virtual)
-    return virtual
 
 
 @pytest.fixture
@@ -73,41 +34,9 @@ def drawn(client):
     return drawn
 
 
-def draw_waits(client, jitter):
-    """Use a function for the jitter of the waits between attempts."""
-    policy = client.settings.timing.page_retries
-    set_timing(client, page_retries=replace(policy, backoff=replace(policy.backoff, jitter=jitter)))
-
-
 @pytest.fixture
-def client(stream, settings, request):
-    """A client without retries by the SDK, like that of a Spark task, and with a short timeout if needed."""
-    timing = ReadTiming(read_timeout=1.0) if "no response" in request.node.name else ReadTiming()
-    return StreamClient(stream, replace(settings, timing=timing), attempts=1)
-
-
-@pytest.fixture
-def put(kinesis, stream):
-    """Put records into the test's stream, which has one shard; return their sequence numbers."""
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-
-    def put(*data, partition_key="k"):
-        entries = [{"Data": item, "PartitionKey": partition_key} for item in data]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        assert answer["FailedRecordCount"] == 0
-        return [record["SequenceNumber"] for record in answer["Records"]]
-
-    return put
-
-
-@pytest.fixture
-def reading_of(client):
-    """Create a reading of the test's shard."""
-
-    def reading_of(start=BEGINNING, **limits):
-        return ShardReading(client, ShardRange(SHARD, start, Bounds(**limits), ALL_KEYS))
-
-    return reading_of
+def client(worker_client):
+    return worker_client
 
 
 def block(step, virtual):
@@ -116,11 +45,6 @@ def block(step, virtual):
         virtual.sleep(step.seconds)
     else:
         step.block()
-
-
-def data(reading):
-    """Read to the end of the range and return the data."""
-    return [record.data for record in chain.from_iterable(reading)]
 
 
 # Empty pages
@@ -355,104 +279,3 @@ def test_shard_that_is_closed_while_it_is_read_ends_at_its_null_iterator(
     put(b"a child's")
     assert data(pages) == [b"2"]
     assert (reading.end, reading.position) == (RangeEnd.SHARD_END, Position.after(numbers[-1]))
-
-
-# The service's limits
-
-
-@pytest.fixture
-def called(faults, virtual):
-    """The times of the GetRecords calls at the service, by the reader's clock."""
-    called = []
-
-    def reached(arguments):
-        called.append(virtual.now)
-        return arguments
-
-    faults.request("GetRecords", reached)
-    return called
-
-
-@pytest.fixture
-def refusals(faults, virtual):
-    """The GetRecords calls that the service refused; it enforces its limits by the reader's clock."""
-    refusals = []
-
-    def note_refusal(call, answer):
-        if answer.status != 200:
-            refusals.append(call)
-
-    faults.enforce_limits(virtual.monotonic)
-    faults.answer("GetRecords", note_refusal)
-    return refusals
-
-
-def max_in_a_second(times):
-    """The maximum number of the times that lie within one second."""
-    # Sums of tenths of a second are not exact.
-    return max(sum(begin <= time < begin + 1 - 1e-6 for time in times) for begin in times)
-
-
-@pytest.mark.usefixtures("virtual")
-@each_fault(THROTTLING | FAILURES)
-def test_at_most_five_calls_per_second_are_made_even_if_calls_fail(
-    put, reading_of, client, faults, called, fault
-):
-    draw_waits(client, lambda _: 0.0)
-    put(*[b"%d" % item for item in range(12)])
-    faults.page_size(1)
-    fault(faults, after=3, times=5)
-    assert len(data(reading_of())) == 12
-    assert len(called) == 12 + 5
-    assert max_in_a_second(called) == 5
-
-
-def test_at_most_five_calls_per_second_arrive_even_if_a_call_is_slow(
-    put, reading_of, client, faults, virtual
-):
-    draw_waits(client, lambda _: 0.0)
-    put(b"0")
-    arrivals = []
-
-    def slow_the_first_time(arguments):
-        virtual.now += 0 if arrivals else 0.19
-        arrivals.append(virtual.now)
-        return arguments
-
-    faults.request("GetRecords", slow_the_first_time)
-    faults.throttle(times=8)
-    assert data(reading_of()) == [b"0"]
-    assert max_in_a_second(arrivals) == 5
-
-
-def test_a_backlog_of_small_pages_is_read_without_being_throttled(put, reading_of, faults, refusals):
-    put(*[b"%d" % item for item in range(30)])
-    faults.page_size(1)
-    assert data(reading_of()) == [b"%d" % item for item in range(30)]
-    assert faults.count("GetRecords") == 30
-    assert refusals == []
-
-
-def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being_throttled(
-    kinesis, stream, reading_of, called, refusals, virtual
-):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    size = MIB - 1
-    for _ in range(30):
-        virtual.now += 1  # writes are limited too
-        kinesis.put_record(StreamName=stream, Data=bytes(size), PartitionKey="k")
-    began = virtual.now
-    reading = reading_of()
-    pages = [sum(len(record.data) for record in records) for records in reading]
-    assert pages == [10 * size, 10 * size, 10 * size]
-    assert refusals == []
-    assert [round(time - began, 1) for time in called] == [0, 5.2, 10.5]
-
-
-def test_partition_keys_count_toward_the_bytes_per_second(put, reading_of, faults, refusals, virtual):
-    for _ in range(8):
-        put(*[b"x"] * 500, partition_key="k" * 256)
-        virtual.now += 1
-    faults.page_size(2000)
-    assert len(data(reading_of())) == 8 * 500
-    assert refusals == []

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from itertools import chain
 
 import pyarrow as pa
 import pytest
 
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import call_pacing
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
@@ -20,29 +17,13 @@ from kinesis_assets.kinesis.records.page_checks import first_invalid_number
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.testing import UserRecord, aggregate
-from support.timing import set_timing
-
-SHARD = "shardId-000000000000"
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position.parse("TRIM_HORIZON")
+from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
+from support.timing import set_page_sizes, set_timing
 
 
 @pytest.fixture(autouse=True)
-def slices_of_three(client, monkeypatch):
-    monkeypatch.setattr(aggregation, "SLICE", 3)
-    set_timing(client, seconds_between_calls=0.0)
-
-
-@pytest.fixture
-def put(kinesis, stream):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-
-    def put(*data):
-        entries = [{"Data": item, "PartitionKey": "k"} for item in data]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
-
-    return put
+def slices_of_three(client):
+    set_page_sizes(client, sub_records=3)
 
 
 def aggregate_of(*items):
@@ -51,10 +32,6 @@ def aggregate_of(*items):
 
 def reading_of(client, start=BEGINNING, **bounds):
     return ShardReading(client, ShardRange(SHARD, start, Bounds(**bounds), ALL_KEYS))
-
-
-def data(reading):
-    return [int(record.data) for record in chain.from_iterable(reading)]
 
 
 def test_the_position_is_inside_an_aggregate_until_its_last_slice_is_read(put, client):
@@ -72,7 +49,7 @@ def test_ranges_of_any_length_return_each_sub_record_once(put, client, length):
     position, seen = BEGINNING, []
     for _ in range(20):
         reading = reading_of(client, position, max_records=length)
-        seen += data(reading)
+        seen += items(reading)
         position = reading.position
     assert seen == list(range(12))
 
@@ -83,12 +60,12 @@ def test_a_reading_that_stops_between_two_slices_is_resumed_exactly_there(put, c
     reading = reading_of(client)
     walk = iter(reading)
     seen = [int(record.data) for _ in range(steps) for record in next(walk, [])]
-    assert seen + data(reading_of(client, reading.position)) == list(range(13))
+    assert seen + items(reading_of(client, reading.position)) == list(range(13))
 
 
 def test_slices_add_up_to_the_whole_aggregate():
     record = Record("1", 1.0, aggregate_of(*range(10)), "a")
-    assert [len(part) for part in deaggregate_slices(record, ALL_KEYS)] == [3, 3, 3, 1]
+    assert [len(part) for part in deaggregate_slices(record, ALL_KEYS, 3)] == [3, 3, 3, 1]
     assert [int(part.data) for part in deaggregate(record, ALL_KEYS)] == list(range(10))
 
 
@@ -152,11 +129,11 @@ def test_no_call_is_made_after_a_stop_that_follows_a_failed_call(put, client, fa
     assert faults.count("GetRecords") == 1
 
 
-def test_the_limit_of_a_request_follows_the_bytes_that_are_left(put, client, faults, monkeypatch):
-    monkeypatch.setattr(call_pacing, "MIN_LIMIT", 1)
+def test_the_limit_of_a_request_follows_the_bytes_that_are_left(put, client, faults):
+    set_page_sizes(client, smallest_request=1)
     put(*[b"%03d" % item for item in range(100)])
     faults.page_size(10)
-    assert data(reading_of(client, max_bytes=60)) == list(range(20))
+    assert items(reading_of(client, max_bytes=60)) == list(range(20))
     limits = [call.arguments["Limit"] for call in faults.calls if call.operation == "GetRecords"]
     assert limits == [10_000, 12]
 

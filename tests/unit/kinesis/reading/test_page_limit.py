@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE
+from support.one_shard import ALL_KEYS, BEGINNING, SHARD, data
 from support.recording_limiter import RecordingLimiter
-from support.timing import set_timing
-from support.virtual_time import VirtualTime
+from support.timing import set_page_sizes
 
-SHARD = "shardId-000000000000"
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
 MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def virtual(client, monkeypatch):
-    """A clock that advances only when the reader waits. The reader requests at most 16 records."""
-    virtual = VirtualTime()
-    set_timing(client, clock=virtual)
-    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 16)
-    return virtual
+def short_pages(client):
+    """The reader requests at most 16 records."""
+    set_page_sizes(client, page=16)
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "SDK"])
-def client(stream, settings, request):
-    return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
+def client(stream, settings, virtual, request):
+    settings = replace(settings, sdk_parser=request.param, timing=ReadTiming(clock=virtual))
+    return StreamClient(stream, settings, attempts=1)
 
 
 @pytest.fixture
@@ -58,10 +51,6 @@ def put(kinesis, stream):
 @pytest.fixture
 def reading(client):
     return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
-
-
-def data(reading):
-    return [record.data for record in chain.from_iterable(reading)]
 
 
 def limits(faults):

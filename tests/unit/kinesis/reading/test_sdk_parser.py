@@ -10,16 +10,12 @@ import pytest
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing import UserRecord, aggregate
-
-SHARD = "shardId-000000000000"
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
+from support.one_shard import ALL_KEYS, BEGINNING, SHARD
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 
 import pytest
 from msgspec import structs
@@ -11,15 +11,10 @@ from msgspec import structs
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
-
-SHARD = "shardId-000000000000"
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
-MIDDLE = str(1 << 127)
 
 
 @pytest.fixture(params=["own parser", "SDK's parser"])
@@ -36,20 +31,10 @@ def reading(request, kinesis, stream, settings):
     return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
 
 
-@pytest.fixture
-def split(kinesis, stream):
-    """Return a function that closes the test's shard."""
-    return lambda: kinesis.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
-
-
-def data(reading):
-    return [int(record.data) for record in chain.from_iterable(reading)]
-
-
 def test_a_null_iterator_with_child_shards_ends_the_shard_without_a_further_call(reading, split, faults):
     split()
     faults.calls.clear()
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
     assert [call.operation for call in faults.calls] == ["GetShardIterator", "GetRecords"]
 
 
@@ -57,7 +42,7 @@ def test_a_null_iterator_with_child_shards_ends_the_shard_without_a_further_call
 def test_one_null_iterator_of_an_open_shard_does_not_end_it(reading, faults, after):
     faults.page_size(2)
     faults.null_iterator(after=after, times=1)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -65,7 +50,7 @@ def test_one_null_iterator_within_a_closed_shard_skips_none_of_its_records(readi
     split()
     faults.page_size(2)
     faults.null_iterator(after=after, times=1)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
 
 
 @pytest.mark.parametrize("times", [2, 3])
@@ -73,13 +58,13 @@ def test_null_iterators_within_a_closed_shard_skip_none_of_its_records(reading, 
     split()
     faults.page_size(2)
     faults.null_iterator(times=times)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
 
 
 def test_without_child_shards_a_fresh_list_confirms_the_end(reading, split, faults):
     split()
     faults.answer("GetRecords", without_children)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
     operations = [call.operation for call in faults.calls]
     assert operations[-1] == "ListShards"
     assert operations.count("ListShards") == 1
@@ -100,7 +85,7 @@ def test_null_iterators_between_empty_pages_are_confirmed_by_a_fresh_list(readin
 
     faults.answer("GetRecords", without_children)
     faults.answer("GetRecords", null_iterator_every_second_time)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
     assert faults.count("ListShards") == 1
 
 
@@ -112,7 +97,7 @@ def without_children(_, answer):
 def test_null_iterators_of_an_open_shard_with_records_do_not_end_it(reading, faults):
     faults.page_size(2)
     faults.null_iterator(times=3)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
 
 
 def test_repeated_null_iterators_of_an_open_shard_fail_it_and_keep_the_records_read(reading, faults):
@@ -129,7 +114,7 @@ def test_a_stale_list_is_refreshed_until_it_shows_the_shard_closed(reading, spli
     split()
     faults.answer("GetRecords", without_children)
     faults.stale_list(times=2)
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
     assert faults.count("ListShards") == 3
 
 
@@ -138,7 +123,7 @@ def test_a_list_that_stays_stale_fails_the_reading(reading, split, faults):
     faults.answer("GetRecords", without_children)
     faults.stale_list()
     with pytest.raises(ReadFailed, match="ShardEndUnconfirmed"):
-        data(reading)
+        items(reading)
     assert reading.end is None
 
 
@@ -155,7 +140,7 @@ def test_an_incomplete_list_does_not_confirm_the_end(reading, split, faults, sha
         ),
     )
     with pytest.raises(ReadFailed, match="ShardEndUnconfirmed"):
-        data(reading)
+        items(reading)
     assert reading.end is None
 
 
@@ -164,7 +149,7 @@ def test_a_refused_list_fails_the_shard(reading, split, faults):
     faults.answer("GetRecords", without_children)
     faults.fail("ListShards", status=400, code="AccessDeniedException")
     with pytest.raises(ReadFailed, match="ListShards failed with AccessDeniedException"):
-        data(reading)
+        items(reading)
 
 
 def test_child_shards_of_another_shard_do_not_confirm_the_end(reading, faults):
@@ -176,7 +161,7 @@ def test_child_shards_of_another_shard_do_not_confirm_the_end(reading, faults):
     faults.answer(
         "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[other]), times=1
     )
-    assert (data(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
 
 
 # The service's clock
@@ -187,7 +172,7 @@ def test_child_shards_of_another_shard_do_not_confirm_the_end(reading, faults):
 def test_one_wrong_date_header_does_not_become_the_time_of_the_tip(reading, faults, operation, days):
     faults.skew_date(days * 86_400, operation, times=1)
     before = reading._client.describe().service_time
-    assert data(reading) == list(range(6))
+    assert items(reading) == list(range(6))
     assert reading.tip_time is not None
     assert before <= reading.tip_time <= reading._client.describe().service_time
 
@@ -195,5 +180,5 @@ def test_one_wrong_date_header_does_not_become_the_time_of_the_tip(reading, faul
 def test_date_headers_that_stay_wrong_fail_the_shard(reading, faults):
     faults.skew_date(86_400)
     with pytest.raises(ReadFailed, match="ServiceTimeUncertain"):
-        data(reading)
+        items(reading)
     assert reading.tip_time is None

@@ -10,18 +10,16 @@ import pytest
 from kinesis_assets.errors import ReadFailed, TooManyBadRecords
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import reading as reading_module
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.testing import UserRecord, aggregate
+from support.one_shard import ALL_KEYS, BEGINNING, LAST_KEY, SHARD, data
+from support.timing import set_page_sizes
 
-SHARD = "shardId-000000000000"
-LAST_KEY = (1 << 128) - 1
-ALL_KEYS = ("0", str(LAST_KEY))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
 WRONG_MD5 = "aggregate: its MD5 does not match"
 
 
@@ -40,35 +38,6 @@ ENTRIES = [b"0", together(b"1", b"2", b"3"), b"4", together(b"5"), together(b"6"
 ITEMS = [b"%d" % item for item in range(8)]
 PLACES = [(0, None), (1, 0), (1, 1), (1, None), (2, None), (3, None), (4, 0), (4, None)]
 """The position after each item: the index of its entry, and of its sub-record unless that is the last one."""
-
-
-@pytest.fixture
-def put(kinesis, stream):
-    """Put records into the test's stream, which has one shard; return their sequence numbers."""
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-
-    def put(*data):
-        entries = [{"Data": item, "PartitionKey": "k"} for item in data]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
-
-    return put
-
-
-@pytest.fixture
-def reading_of(client):
-    """Create a reading of the test's shard."""
-
-    def reading_of(start=BEGINNING, hash_range=ALL_KEYS, max_bad_records=None, **bounds):
-        range_ = ShardRange(SHARD, start, Bounds(**bounds), hash_range, max_bad_records=max_bad_records)
-        return ShardReading(client, range_)
-
-    return reading_of
-
-
-def data(reading):
-    """Read to the end of the range and return the data."""
-    return [record.data for record in chain.from_iterable(reading)]
 
 
 def position_after(items, numbers):
@@ -106,7 +75,7 @@ def test_the_payload_of_a_sub_record_is_unchanged(put, reading_of, payload):
 
 
 def test_an_aggregate_larger_than_the_page_limit_is_read_completely(put, reading_of):
-    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
+    items = [b"%d" % item for item in range(PAGE_LIMIT + 50)]
     put(b"before", together(*items), b"after")
     reading = reading_of()
     records = list(chain.from_iterable(reading))
@@ -115,11 +84,11 @@ def test_an_aggregate_larger_than_the_page_limit_is_read_completely(put, reading
 
 
 def test_a_range_may_end_inside_an_aggregate_larger_than_the_page_limit(put, reading_of):
-    items = [b"%d" % item for item in range(reading_module.PAGE_LIMIT + 50)]
+    items = [b"%d" % item for item in range(PAGE_LIMIT + 50)]
     (number,) = put(together(*items))
-    reading = reading_of(max_records=reading_module.PAGE_LIMIT + 48)
+    reading = reading_of(max_records=PAGE_LIMIT + 48)
     assert data(reading) == items[:-2]
-    assert reading.position == Position.after(number, reading_module.PAGE_LIMIT + 47)
+    assert reading.position == Position.after(number, PAGE_LIMIT + 47)
     assert data(reading_of(reading.position)) == items[-2:]
 
 
@@ -231,9 +200,9 @@ def test_a_bound_inside_the_last_aggregate_of_a_closed_shard_is_not_its_end(put,
 
 
 @pytest.fixture
-def short_lists(monkeypatch):
+def short_lists(client):
     """Return a page in several lists, each of as many aggregates as make three records."""
-    monkeypatch.setattr(reading_module, "PAGE_LIMIT", 3)
+    set_page_sizes(client, page=3)
 
 
 @pytest.mark.usefixtures("short_lists")

@@ -12,58 +12,20 @@ from hypothesis import strategies as st
 
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
-from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.testing import UserRecord, aggregate
-from support.timing import set_timing
-from support.virtual_time import VirtualTime
-
-SHARD = "shardId-000000000000"
-ALL_KEYS = ("0", str((1 << 128) - 1))
-BEGINNING = Position(PositionKind.TRIM_HORIZON)
-
-
-@pytest.fixture(autouse=True)
-def virtual(client):
-    """A clock that advances only when the reader waits."""
-    virtual = VirtualTime()
-    set_timing(client, clock=virtual)
-    return virtual
+from support.one_shard import BEGINNING, SHARD, data
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "SDK"])
-def client(stream, settings, request):
-    return StreamClient(stream, replace(settings, sdk_parser=request.param), attempts=1)
-
-
-@pytest.fixture
-def put(kinesis, stream):
-    """Put records into the test's stream, which has one shard; return their sequence numbers."""
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-
-    def put(*data):
-        entries = [{"Data": item, "PartitionKey": "k"} for item in data]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
-
-    return put
-
-
-@pytest.fixture
-def reading_of(client):
-    def reading_of(start=BEGINNING, **limits):
-        return ShardReading(client, ShardRange(SHARD, start, Bounds(**limits), ALL_KEYS))
-
-    return reading_of
-
-
-def data(reading):
-    return [record.data for record in chain.from_iterable(reading)]
+def client(stream, settings, virtual, request):
+    settings = replace(settings, sdk_parser=request.param, timing=ReadTiming(clock=virtual))
+    return StreamClient(stream, settings, attempts=1)
 
 
 # Repeated pages

@@ -83,7 +83,7 @@ def endpoint():
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True  # a connection stays open between calls
-    serving = threading.Thread(target=server.serve_forever)
+    serving = threading.Thread(target=server.serve_forever, args=[0.01])
     serving.start()
     state.url = f"http://127.0.0.1:{server.server_port}"
     try:

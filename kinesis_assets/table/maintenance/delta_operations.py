@@ -1,0 +1,173 @@
+"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, NoReturn
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.intervals import parse_interval
+from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.properties import (
+    DELETED_RETENTION,
+    HISTORY_PROPERTIES,
+    TABLE_PROPERTIES,
+    VACUUM_RETENTION,
+)
+from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.rewritten_files import writer_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deltalake import DeltaTable
+
+    from kinesis_assets.table.table import PositionedTable
+
+_CLAIM = "kinesis_assets.maintenance"
+
+
+class DeltaOperations:
+    """Compaction, vacuum, checkpoints and properties of one table, through delta-rs.
+
+    Args:
+        table: The table; each operation opens its newest version.
+    """
+
+    def __init__(self, table: PositionedTable) -> None:
+        self._table = table
+
+    def missing_properties(self) -> dict[str, str]:
+        """Return the properties of a new table that this table lacks.
+
+        A table with another retention than a new table's, of the log or of deleted files, keeps its own
+        values of both.
+
+        Raises as `PositionedTable.snapshot`, as do the other methods.
+        """
+        current = self._delta().metadata().configuration
+        differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
+        wanted = TABLE_PROPERTIES.keys() - (HISTORY_PROPERTIES if differs else {})
+        return {name: TABLE_PROPERTIES[name] for name in wanted if name not in current}
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties of the table in one commit.
+
+        Raises:
+            CommitFailed: Another commit conflicted with this one.
+        """
+        with self._raising("its properties cannot be set"):
+            self._delta().alter.set_table_properties(
+                dict(properties), raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
+            )
+
+    def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
+        """Merge the small files of one day into files of about `FILE_BYTES`, in one commit.
+
+        The table is claimed first, because delta-rs accepts two concurrent compactions of the same files,
+        which duplicates their rows, and ignores transaction identifiers in a compaction. Each compaction also
+        deletes expired log entries by this machine's clock, so check that clock before.
+
+        Args:
+            arrival_date: The day, as an ISO date.
+            row_bytes: Mean size of a row in the day's files, in bytes; it bounds memory use.
+
+        Returns:
+            The number of files that were added, and of those that they replace.
+
+        Raises:
+            CommitFailed: Another commit conflicted with this one; no row was lost or duplicated.
+        """
+        delta = self._claimed()
+        with self._raising(f"the files of {arrival_date} cannot be compacted"):
+            metrics = delta.optimize.compact(
+                partition_filters=[("arrival_date", "=", arrival_date)],
+                target_size=FILE_BYTES,
+                max_concurrent_tasks=1,
+                writer_properties=writer_properties(row_bytes),
+            )
+        return int(metrics["numFilesAdded"]), int(metrics["numFilesRemoved"])
+
+    def vacuum(self, *, dry_run: bool) -> list[str]:
+        """Delete data files older than `VACUUM_RETENTION` that no version within that time names.
+
+        If the table's own retention of deleted files is longer, it applies instead. Folders whose names start
+        with an underscore are not touched.
+
+        Args:
+            dry_run: Return the paths without deleting the files.
+
+        Returns:
+            The paths of the files, relative to the table's folder.
+
+        Raises:
+            CommitFailed: Another commit conflicted with this one; files that were deleted before belonged to
+                no version.
+        """
+        # The claim makes a commit fail that checked its files before the vacuum and paused for days.
+        delta = self._delta() if dry_run else self._claimed()
+        table_hours = _hours(self._table.uri, delta.metadata().configuration.get(DELETED_RETENTION))
+        hours = max(VACUUM_RETENTION // timedelta(hours=1), table_hours)
+        with self._raising("it cannot be vacuumed"):
+            return delta.vacuum(hours, dry_run=dry_run, full=True)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the log, and delete entries that are older than the log's retention.
+
+        Raises:
+            TableUnreachable: The checkpoint cannot be written at the moment.
+        """
+        delta = self._delta()
+        with self._raising("a checkpoint of its log cannot be written"):
+            delta.create_checkpoint()
+            delta.cleanup_metadata()
+
+    def _delta(self) -> DeltaTable:
+        return self._table.snapshot().delta
+
+    def _claimed(self) -> DeltaTable:
+        """Open the table after marking its metadata as this maintenance's.
+
+        Delta refuses any commit that is based on a version before a change of the metadata. So an older
+        maintenance fails, and a run reads the table again before its next attempt.
+        """
+        claim = str(new_id())
+        self.set_properties({_CLAIM: claim})
+        delta = self._delta()
+        if delta.metadata().configuration.get(_CLAIM) != claim:
+            raise CommitFailed(
+                self._table.uri, "another maintenance has started; nothing was done, run again later"
+            )
+        return delta
+
+    @contextmanager
+    def _raising(self, failure: str) -> Iterator[None]:
+        """Raise the package's errors in place of those of delta-rs."""
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            self._raise(failure, error)
+
+    def _raise(self, failure: str, error: DeltaError | OSError) -> NoReturn:
+        if refused := not_writable(self._table.uri, error):
+            raise refused from None
+        if isinstance(error, CommitFailedError):
+            raise CommitFailed(
+                self._table.uri, f"{failure}: {error}. Nothing was changed, run again later"
+            ) from error
+        raise TableUnreachable(self._table.uri, f"{failure}: {error}") from None
+
+
+def _hours(table: str, interval: str | None) -> int:
+    """Return the hours of a table property such as `interval 30 days`, rounded up; 0 if it is not set."""
+    if interval is None:
+        return 0
+    duration = parse_interval(interval)
+    if duration is None:
+        raise TableUnsuitable(table, f"{DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
+    return -(-duration // timedelta(hours=1))

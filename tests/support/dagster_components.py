@@ -1,0 +1,44 @@
+"""Load a component as Dagster does from a defs folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from kinesis_assets import KinesisStreamComponent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dagster as dg
+
+# Dagster warns of names that it uses itself when it loads components.
+dagsters_own_warnings = pytest.mark.filterwarnings(
+    "ignore::dagster.BetaWarning",
+    "ignore::dagster.PreviewWarning",
+    "ignore:`parse_obj_as` is deprecated:DeprecationWarning",
+)
+
+
+def loaded(
+    component: type[dg.Component] = KinesisStreamComponent,
+    /,
+    files: Mapping[str, str] | None = None,
+    **attributes: Any,
+) -> tuple[dg.Component, dg.Definitions]:
+    """Return a component of those attributes and its definitions, as a defs folder gives them.
+
+    Args:
+        component: The class of the component, which is public.
+        files: The content of other files in the folder of the YAML, by name.
+        attributes: The attributes.
+    """
+    contents = {"type": f"kinesis_assets.{component.__name__}", "attributes": attributes}
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=component, defs_yaml_contents=contents)
+        for name, content in (files or {}).items():
+            (path / name).write_text(content, encoding="utf-8")
+        with sandbox.load_component_and_build_defs(defs_path=path) as found:
+            return found

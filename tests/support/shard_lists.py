@@ -1,0 +1,18 @@
+"""Faults of lists of shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinesis_assets.testing import Faults
+
+
+def omit_shards(faults: Faults, *shard_ids: str, **when: Any) -> None:
+    """Leave shards out of each list, or of those that `when` chooses."""
+
+    def without(_: Any, answer: Any) -> Any:
+        shards = [shard for shard in answer.members["Shards"] if shard["ShardId"] not in shard_ids]
+        return answer.but(Shards=shards)
+
+    faults.answer("ListShards", without, **when)

@@ -1,0 +1,88 @@
+"""Findings about runs that ended without a report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from kinesis_assets.dagster.event_log import materializations_since
+from kinesis_assets.dagster.names import raw_key, sensor_name
+from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
+from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat, heartbeats
+
+A = "shardId-000000000000"
+
+
+@pytest.fixture(scope="module")
+def home():
+    """An instance on disk, which has the states of sensors."""
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def dead(bench, home):
+    """A run that committed after one heartbeat, and that the sensor of the stream recorded as dead."""
+    bench.create()
+    bench.put(1)
+    raw = raw_key(bench.stream)
+
+    @dg.asset(key=raw)
+    def rows() -> None: ...
+
+    job = dg.Definitions(assets=[rows]).resolve_implicit_global_asset_job_def()
+    run = home.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, asset_selection=frozenset({raw}))
+    bench.run(by=run.run_id)
+    Heartbeat(bench.table, run.run_id, seconds=60)._beat()
+    sign = SignOfLife("STARTED", heartbeats(bench.table)[run.run_id], 0.0, is_dead=True)
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
+    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
+        sensor_name(bench.stream)
+    )
+    cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
+    home.add_instigator_state(
+        InstigatorState(
+            origin,
+            InstigatorType.SENSOR,
+            InstigatorStatus.DECLARED_IN_CODE,
+            SensorInstigatorData(cursor=cursor),
+        )
+    )
+    return run
+
+
+def materialized(bench, home):
+    """Return the shards of the materializations."""
+    return {event.partition for event in materializations_since(home, bench.stream, 0.0)}
+
+
+def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(bench, home, dead):
+    ((check, _, sentence),) = bench.problems(instance=home, add_events=True)
+    assert check == "runs"
+    assert f"run {dead.run_id} shows no sign of life" in sentence
+    assert "Terminate it in the UI" in sentence
+    assert materialized(bench, home) == {A}
+
+
+def test_a_dead_run_that_has_ended_is_not_a_problem(bench, home, dead):
+    home.report_run_failed(dead)
+    assert bench.problems(instance=home, add_events=True) == []
+
+
+def test_a_run_with_a_new_heartbeat_is_not_a_problem(bench, home, dead):
+    os.utime(Path(bench.table.uri, HEARTBEATS_FOLDER, dead.run_id), (1, 1))
+    assert bench.problems(instance=home, add_events=True) == []
+    assert materialized(bench, home) == set()

@@ -1,0 +1,87 @@
+"""The error and the gap of a loss name what is missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from kinesis_assets.errors import DataLost
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from support.expiring_shard import CONTINUE, items
+from support.one_shard import SHARD
+
+
+def test_error_names_the_last_record_read_the_first_available_one_and_the_time_between(shard):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.put(1)
+    shard.later(hours=30, minutes=2, seconds=3)
+    available, _ = shard.put(2, 3)
+    with pytest.raises(DataLost) as caught:
+        items(shard.reading(Position.after(read), since))
+    assert caught.value.shard_id == SHARD
+    assert (
+        f"read up to AFTER_SEQUENCE_NUMBER:{read}, complete until {since:%Y-%m-%dT%H:%M:%SZ}; "
+        f"first available record: {available}, {shard.now:%Y-%m-%dT%H:%M:%SZ}, 1 day, 6:02:03 later"
+    ) in str(caught.value)
+    assert "on_data_loss: continue" in str(caught.value)
+
+
+def test_with_continue_a_gap_is_recorded_and_the_reading_goes_on(shard):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.put(1)
+    shard.later(hours=30)
+    arrival = shard.now
+    available, _ = shard.put(2, 3)
+    shard.later(hours=1)
+    reading = shard.reading(Position.after(read), since, CONTINUE)
+    assert items(reading) == [2, 3]
+    assert reading.end is RangeEnd.TIP
+    assert reading.gaps == [
+        Gap(after=Position.after(read), since=since, next_sequence_number=available, until=arrival)
+    ]
+
+
+def test_a_gap_without_a_next_record_ends_at_the_time_of_the_tip(shard):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    reading = shard.reading(Position.after(read), since, CONTINUE)
+    assert items(reading) == []
+    assert (reading.end, reading.tip_time) == (RangeEnd.TIP, shard.now)
+    assert reading.position == Position.after(read)
+    assert reading.gaps == [
+        Gap(after=Position.after(read), since=since, next_sequence_number=None, until=shard.now)
+    ]
+
+
+def test_reading_without_loss_has_no_gap(shard):
+    (read,) = shard.put(0)
+    shard.put(1)
+    reading = shard.reading(Position.after(read), shard.now, CONTINUE)
+    assert items(reading) == [1]
+    assert reading.gaps == []
+
+
+def test_the_text_of_a_gap_has_its_beginning_end_and_duration():
+    since = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    gap = Gap(
+        after=Position.after("5", 3),
+        since=since,
+        next_sequence_number="12",
+        until=since + timedelta(hours=30, seconds=1.5),
+    )
+    assert str(gap) == (
+        "read up to AFTER_SEQUENCE_NUMBER:5:3, complete until 2026-01-31T12:00:00Z; "
+        "first available record: 12, 2026-02-01T18:00:01Z, 1 day, 6:00:01 later"
+    )
+    unknown = msgspec.structs.replace(gap, since=None, next_sequence_number=None)
+    assert str(unknown) == (
+        "read up to AFTER_SEQUENCE_NUMBER:5:3, complete until an unknown time; "
+        "first available record: nothing, 2026-02-01T18:00:01Z"
+    )

@@ -1,0 +1,183 @@
+"""A record that is still available proves that nothing after it is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+import pytest
+
+from kinesis_assets.errors import DataLost, ShardThrottled
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.transport.awaitables import Pause, to_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.testing import UserRecord, aggregate
+from support.expiring_shard import items
+from support.one_shard import SHARD
+from support.recording_limiter import RecordingLimiter
+
+
+@pytest.mark.parametrize("unread", [(1, 2), ()], ids=["records after it", "none after it"])
+def test_a_last_record_that_is_still_available_proves_that_nothing_is_lost(shard, unread):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    if unread:
+        shard.put(*unread)
+    assert items(shard.reading(Position.after(read), since)) == list(unread)
+
+
+def test_a_loss_is_reported_if_only_records_after_the_last_one_are_available(shard):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, gone, available = shard.put(0, 1, 2)
+    since = shard.now
+    shard.later(hours=30)
+    shard.faults.trim(shard.stream, SHARD, before=gone)
+    with pytest.raises(DataLost, match=f"first available record: {gone}"):
+        items(shard.reading(Position.after(read), since))
+    shard.faults.trim(shard.stream, SHARD, before=available)
+    with pytest.raises(DataLost, match=f"first available record: {available}"):
+        items(shard.reading(Position.after(read), since))
+
+
+def test_the_probe_for_the_last_record_neither_skips_nor_duplicates_records(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, *_ = shard.put(0, 1, 2, 3)
+    since = shard.now
+    shard.later(hours=30)
+    faults.page_size(1)
+    reading = shard.reading(Position.after(read), since)
+    assert items(reading) == [1, 2, 3]
+    assert reading.records == 3
+
+
+def test_a_stop_before_the_probe_ends_the_reading_without_reporting_a_loss(shard, faults):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    shard.put(1)
+    stop = threading.Event()
+    faults.before("GetRecords", stop.set)
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, stop=stop)
+    assert items(reading) == []
+    assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(read))
+    assert faults.count("GetRecords") == 1
+
+
+def test_a_throttled_probe_fails_after_the_retry_seconds_of_its_range(shard, faults):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    shard.put(1)
+    # The page is returned, the probe for the record before it is throttled.
+    faults.throttle("GetRecords", after=1)
+    range_ = msgspec.structs.replace(shard.reading(Position.after(read), since).range, retry_seconds=0.1)
+    reading = ShardReading(shard.client, range_)
+    began = time.monotonic()
+    with pytest.raises(ShardThrottled):
+        items(reading)
+    assert time.monotonic() - began < 150  # half of stall_seconds
+    assert reading.position == Position.after(read)
+
+
+def test_a_page_keeps_its_memory_reservation_during_the_probe(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    limiter, reserved = MemoryLimiter(1 << 30), []
+    faults.before("GetRecords", lambda: reserved.append(limiter._reserved))
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
+    assert items(reading) == [1]
+    before_page, before_probe, *_ = reserved
+    assert before_page == 0
+    assert before_probe > 0
+
+
+def test_a_pause_during_the_probe_holds_no_memory(shard, faults):
+    """Other readings run during a pause and may need the memory."""
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    faults.fail(times=3)
+    limiter, reserved = RecordingLimiter(1 << 30), []
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
+    for step in reading.steps():
+        if isinstance(step, Pause):
+            reserved.append(limiter._reserved)
+        elif not isinstance(step, Records):
+            step.block()
+    assert set(reserved) == {0}
+    assert limiter.max_reserved > 0
+
+
+def test_other_readings_continue_during_the_probe(shard, faults):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    read, _ = shard.put(0, 1)
+    since = shard.now
+    shard.later(hours=30)
+    probing, finish_probe, in_time = threading.Event(), threading.Event(), []
+
+    def before():
+        if faults.count("GetRecords") == 2:
+            probing.set()
+            in_time.append(finish_probe.wait(5))
+
+    def reads():
+        for step in shard.reading(Position.after(read), since).steps():
+            if not isinstance(step, Records):
+                yield step
+
+    def others():
+        assert (yield from to_thread(lambda: probing.wait(5)))
+        finish_probe.set()
+
+    faults.before("GetRecords", before)
+    EventLoop(2).run([reads(), others()])
+    assert in_time == [True]
+
+
+def test_a_partly_read_aggregate_that_is_still_available_proves_that_nothing_is_lost(shard):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    since = shard.now
+    shard.later(hours=30)
+    shard.put(4)
+    assert items(shard.reading(Position.after(number, 1), since)) == [2, 3, 4]
+
+
+def test_the_unread_rest_of_an_expired_aggregate_is_reported(shard):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    since = shard.now
+    shard.later(hours=30)
+    (available,) = shard.put(4)
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
+        items(shard.reading(Position.after(number, 1), since))
+
+
+def test_the_missing_rest_of_an_aggregate_is_reported_even_within_the_retention_period(shard):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    shard.expire()
+    (available,) = shard.put(4)
+    with pytest.raises(
+        DataLost, match=f"read up to AFTER_SEQUENCE_NUMBER:{number}:1, .* record: {available}"
+    ):
+        items(shard.reading(Position.after(number, 1), shard.now))
+
+
+def test_a_start_record_that_is_available_proves_that_nothing_is_lost(shard):
+    shard.kinesis.increase_stream_retention_period(StreamName=shard.stream, RetentionPeriodHours=168)
+    since = shard.now
+    (number,) = shard.put(0)
+    shard.later(hours=30)
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=number)
+    assert items(shard.reading(start, since)) == [0]

@@ -1,0 +1,172 @@
+"""HTTP connections through proxies."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import threading
+from contextlib import suppress
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, InvalidInput
+from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from support.http_pages import SIZED, call, client_of, code_of, directly_and_by_the_sdk
+from support.scripted_server import After, Response, ScriptedServer, read_request
+
+
+class Tunnel:
+    """A proxy on loopback that connects every request to one peer and records the requests."""
+
+    def __init__(self, peer, tls=None):
+        self.requested = []
+        self._tls = tls
+        self._to = ("127.0.0.1", int(peer.address.rpartition(":")[2]))
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._open = []
+        self._threads = [threading.Thread(target=self._serve)]
+
+    def __enter__(self):
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_):
+        for end in (self._listening, *self._open):
+            with suppress(OSError):  # already closed
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for end in (self._listening, *self._open):
+            end.close()
+
+    def _serve(self):
+        with suppress(OSError):  # the listening socket was closed
+            while True:
+                near, _ = self._listening.accept()
+                if self._tls:
+                    near = self._tls.wrap_socket(near, server_side=True)
+                self._open.append(near)
+                self.requested.append(read_request(near))
+                near.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+                far = socket.create_connection(self._to)
+                self._open.append(far)
+                for ends in ((near, far), (far, near)):
+                    self._threads.append(threading.Thread(target=self._pump, args=ends))
+                    self._threads[-1].start()
+
+    @staticmethod
+    def _pump(source, sink):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_an_http_proxy_is_sent_the_full_url(monkeypatch):
+    with ScriptedServer(Response(SIZED)) as peer:
+        monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@{peer.address}")
+        client = client_of("http://kinesis.example")
+        call(client)
+        call(client)
+    for request in peer.requests:
+        lines = request.decode().split("\r\n")
+        assert lines[0] == "POST http://kinesis.example/ HTTP/1.1"
+        assert "Host: kinesis.example" in lines
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:secret').decode()}" in lines
+    assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_proxy_over_tls_is_sent_the_full_url_of_an_http_endpoint(monkeypatch, tls):
+    with ScriptedServer(Response(SIZED), tls=tls) as peer:
+        monkeypatch.setenv("HTTP_PROXY", peer.url)
+        call(client_of("http://kinesis.example/a#b"))
+    assert peer.requests[0].startswith(b"POST http://kinesis.example/a HTTP/1.1\r\n")
+
+
+@pytest.mark.usefixtures("trusted")
+def test_tls_is_tunneled_and_the_proxys_password_is_not_sent_to_the_endpoint(authority, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kinesis.example").configure_cert(context)
+    with ScriptedServer(Response(SIZED), tls=context) as peer, Tunnel(peer) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{tunnel.address}")
+        client = client_of("https://kinesis.example")
+        call(client)
+        call(client)
+        assert (len(peer.requests), len(tunnel.requested)) == (2, 1)
+    assert tunnel.requested[0].startswith(b"CONNECT kinesis.example:443 HTTP/1.")
+    assert b"Proxy-Authorization: Basic" in tunnel.requested[0]
+    for request in peer.requests:
+        assert request.startswith(b"POST / HTTP/1.1\r\n")
+        assert b"roxy" not in request
+
+
+@pytest.mark.usefixtures("trusted")
+@directly_and_by_the_sdk
+def test_a_proxy_over_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kinesis.example").configure_cert(context)
+    with ScriptedServer(Response(SIZED), tls=context) as peer, Tunnel(peer, tls) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://{tunnel.address}")
+        client = client_of("https://kinesis.example", by_sdk)
+        call(client)
+        call(client)
+        assert (len(peer.requests), len(tunnel.requested)) == (2, 1)
+
+
+@directly_and_by_the_sdk
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_an_unreachable_proxy_is_a_proxy_connection_error_without_its_password(monkeypatch, by_sdk, scheme):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv(f"{scheme}_proxy", f"http://user:secret@127.0.0.1:{port}")
+    with pytest.raises(CallFailed) as raised:
+        call(client_of(f"{scheme}://kinesis.example", by_sdk))
+    assert raised.value.code == "ProxyConnectionError"
+    assert "secret" not in f"{raised.value}{raised.value.__cause__}"
+
+
+def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
+    codes = []
+
+    def calls(client):
+        try:
+            yield from client.getting_records("i", 10)
+        except CallFailed as error:
+            codes.append(error.code)
+
+    def others():
+        assert (yield from to_thread(lambda: proxy.requested.wait(5)))
+        assert not codes
+        proxy.end()
+
+    with ScriptedServer(Response(b"", After.HOLD)) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
+        EventLoop(2).run([calls(client_of("https://kinesis.example")), others()])
+    assert codes == ["ConnectionClosedError"]
+
+
+@directly_and_by_the_sdk
+def test_a_proxy_that_refuses_is_a_proxy_connection_error(monkeypatch, by_sdk):
+    with ScriptedServer(Response(b"HTTP/1.1 407 No\r\n\r\n", After.END)) as peer:
+        monkeypatch.setenv("https_proxy", f"http://{peer.address}")
+        assert code_of(client_of("https://kinesis.example", by_sdk)) == "ProxyConnectionError"
+
+
+def test_an_endpoint_in_no_proxy_is_called_directly(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with ScriptedServer(Response(SIZED)) as peer:
+        call(client_of(peer.url))
+
+
+@pytest.mark.parametrize("proxy", ["http://user:secret@proxy:port", "http://:80"])
+def test_an_invalid_proxy_is_invalid_input_without_its_password(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(InvalidInput) as raised:
+        client_of("http://kinesis.example")
+    assert "the environment's proxy" in str(raised.value)
+    assert "secret" not in str(raised.value)

@@ -1,0 +1,114 @@
+"""Gaps: which ones a replay fills and clears."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.replay.filled_gaps import filled_gaps
+from kinesis_assets.replay.manifest import ShardFillResult
+from kinesis_assets.replay.outcome import ReplayState
+from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.range_stats import RangeStats
+from support.replays import A, states
+
+
+def ingest_with_gap(bench) -> str:
+    """Skip records 2 and 3 with a seek, and return the first sequence number after the gap."""
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    bench.later(seconds=5)
+    _, _, fourth = bench.put(2, 3, 4)
+    bench.seek(f"AT_SEQUENCE_NUMBER:{fourth}")
+    bench.later(seconds=5)
+    bench.put(5)
+    bench.run()
+    assert bench.items == [0, 1, 4, 5]
+    return fourth
+
+
+def open_gaps(bench) -> list[str | None]:
+    """Return the first sequence numbers after the gaps that are not cleared."""
+    amendment = bench.amendment
+    return [
+        gap.next_sequence_number
+        for gap in bench.at(A).gaps
+        if amendment is None or not amendment.has_cleared(A, gap)
+    ]
+
+
+def test_a_completely_replayed_gap_is_cleared_in_an_amendment(bench):
+    fourth = ingest_with_gap(bench)
+    assert open_gaps(bench) == [fourth]
+    positions = bench.positions
+
+    result = bench.replay(by="ann")
+
+    assert result.outcomes[A].gaps_filled == 1
+    assert bench.items == [0, 1, 2, 3, 4, 5]
+    assert open_gaps(bench) == []
+    assert bench.positions == positions
+    assert (bench.amendment.by, bench.amendment.filled.keys()) == ("ann", {A})
+
+
+def test_a_gap_whose_rows_exist_already_is_cleared_without_adding_rows(bench):
+    fourth = ingest_with_gap(bench)
+    (gap,) = bench.at(A).gaps
+    bench.replay(gap.until.isoformat(), None, A)  # without the start of the gap
+    assert (bench.items, open_gaps(bench)) == ([0, 1, 2, 3, 4, 5], [fourth])
+    result = bench.replay(gap.after.sequence_number, fourth, A)
+    assert states(result) == {A: (ReplayState.WHOLE, 0)}
+    assert open_gaps(bench) == []
+    version = bench.version
+    bench.replay()
+    assert (open_gaps(bench), bench.version) == ([], version)
+
+
+def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="9", until=arrived)
+    result = ShardFillResult(
+        shard_id=A,
+        stats=replace(RangeStats.unread(Position.parse("TRIM_HORIZON")), through=Position.after("9")),
+        end=RangeEnd.BOUND,
+        read=5,
+        first_read="5",
+        error=None,
+    )
+    for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
+        assert filled_gaps([gap], result, not_before=not_before, up_to_position=False) == filled
+
+
+def test_a_gap_of_which_the_end_is_not_replayed_is_not_cleared(bench):
+    fourth = ingest_with_gap(bench)
+    (gap,) = bench.at(A).gaps
+    bench.replay("TRIM_HORIZON", str(int(gap.after.sequence_number) + 1), A)
+    assert open_gaps(bench) == [fourth]
+
+
+def test_a_gap_whose_records_may_have_expired_is_not_cleared(bench):
+    fourth = ingest_with_gap(bench)
+    bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 have expired, the skipped items have not
+    bench.replay()
+    assert open_gaps(bench) == [fourth]
+
+
+def test_a_cleared_gap_is_open_again_after_a_seek_back_into_it(bench):
+    fourth = ingest_with_gap(bench)
+    bench.replay()
+    numbers = [number for _, number, _ in bench.acknowledged]
+    bench.seek(f"AT_SEQUENCE_NUMBER:{numbers[3]}")
+    assert open_gaps(bench) == [numbers[3]]
+    assert fourth not in open_gaps(bench)
+
+
+def test_a_cleared_gap_before_the_target_of_a_seek_stays_cleared(bench):
+    fourth = ingest_with_gap(bench)
+    bench.replay()
+    bench.seek(f"AFTER_SEQUENCE_NUMBER:{fourth}")
+    assert (len(bench.at(A).gaps), open_gaps(bench)) == (1, [])

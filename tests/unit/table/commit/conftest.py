@@ -1,0 +1,31 @@
+"""Frozen positions, and tries to commit that a test replaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.table.snapshot import TableSnapshot
+
+
+@pytest.fixture
+def at_commit(monkeypatch):
+    """Replace the next tries: `at_commit(replacement)` gets the real function and its arguments."""
+    original = TableSnapshot.commit
+
+    def real(snapshot, files, positions):
+        original(snapshot, files, identity=positions.identity, positions=positions)
+
+    def at_commit(replacement, times=1):
+        left = [times]
+
+        def commit(snapshot, files, *, identity, positions, retired=()):
+            assert not retired
+            assert identity == positions.identity
+            if not left[0]:
+                return real(snapshot, files, positions)
+            left[0] -= 1
+            return replacement(real, snapshot, files, positions)
+
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+
+    return at_commit

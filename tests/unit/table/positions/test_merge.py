@@ -1,0 +1,98 @@
+"""How the shards of an attempt are merged with the current positions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from kinesis_assets.table.merge import merge
+from support.stored_positions import finished, moved_to, positions_of, shard_after, shard_at
+
+
+def test_moved_shards_are_merged_and_the_others_are_unchanged():
+    expected = positions_of(a=shard_at(), b=shard_at())
+    moved = {"a": moved_to(expected.shards["a"], "5")}
+    merged, conflicts = merge(expected, expected, moved, {})
+    assert merged == {"a": moved["a"], "b": expected.shards["b"]}
+    assert conflicts == {}
+
+
+def test_only_a_shard_that_another_run_moved_is_a_conflict():
+    expected = positions_of(a=shard_at(), b=shard_at())
+    current = positions_of(a=moved_to(expected.shards["a"], "4"), b=shard_at())
+    moved = {name: moved_to(expected.shards[name], "5") for name in "ab"}
+    merged, conflicts = merge(current, expected, moved, {})
+    assert conflicts.keys() == {"a"}
+    assert merged == {"a": current.shards["a"], "b": moved["b"]}
+
+
+def test_a_conflict_names_the_shard_and_both_positions():
+    expected = positions_of(a=shard_after(3))
+    current = positions_of(a=shard_after(4))
+    _, conflicts = merge(current, expected, {"a": shard_after(5)}, {})
+    assert "a: expected at AFTER_SEQUENCE_NUMBER:3" in str(conflicts["a"])
+    assert "left it at AFTER_SEQUENCE_NUMBER:4" in str(conflicts["a"])
+
+
+def test_a_shard_that_another_run_moved_to_the_same_position_is_a_conflict():
+    expected = positions_of(a=shard_at())
+    moved = {"a": moved_to(expected.shards["a"], "5")}
+    _, conflicts = merge(positions_of(**moved), expected, moved, {})
+    assert conflicts.keys() == {"a"}
+
+
+def test_a_shard_that_another_run_finished_is_a_conflict():
+    expected = positions_of(a=shard_at())
+    current = positions_of(a=shard_at(finished=True))
+    _, conflicts = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
+    assert conflicts.keys() == {"a"}
+
+
+def test_a_shard_that_another_run_only_read_at_its_tip_is_not_a_conflict():
+    expected = positions_of(a=shard_at())
+    current = positions_of(a=shard_at(tip_time=datetime(2026, 2, 1, tzinfo=UTC)))
+    moved = {"a": moved_to(expected.shards["a"], "5")}
+    merged, conflicts = merge(current, expected, moved, {})
+    assert conflicts == {}
+    assert merged["a"].same_place(moved["a"])
+
+
+def test_a_newer_tip_time_of_another_run_is_kept():
+    expected = positions_of(a=shard_at())
+    newer = datetime(2026, 2, 1, tzinfo=UTC)
+    moved = {"a": moved_to(expected.shards["a"], "5")}
+    merged, _ = merge(positions_of(a=shard_at(tip_time=newer)), expected, moved, {})
+    assert merged["a"].tip_time == newer
+
+
+def test_shards_that_another_run_listed_are_kept():
+    expected = positions_of(a=shard_at())
+    current = positions_of(a=shard_at(), later=shard_at(parents=("a",)))
+    merged, _ = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
+    assert merged.keys() == {"a", "later"}
+
+
+def test_a_parent_and_its_child_of_one_run_are_merged():
+    expected = positions_of(child=shard_at(parents=("a",)), a=shard_at())
+    moved = {"child": moved_to(expected.shards["child"], "9"), "a": finished(expected.shards["a"])}
+    merged, conflicts = merge(expected, expected, moved, {})
+    assert (merged, conflicts) == (moved, {})
+
+
+def test_a_child_and_grandchild_of_a_conflicting_parent_are_conflicts():
+    expected = positions_of(
+        a=shard_at(), child=shard_at(parents=("a",)), grandchild=shard_at(parents=("child",)), b=shard_at()
+    )
+    current = positions_of(**expected.shards | {"a": moved_to(expected.shards["a"], "4")})
+    moved = {name: finished(shard) for name, shard in expected.shards.items()}
+    merged, conflicts = merge(current, expected, moved, {})
+    assert conflicts.keys() == {"a", "child", "grandchild"}
+    assert merged == current.shards | {"b": moved["b"]}
+
+
+def test_a_child_is_merged_if_another_run_finished_its_parent():
+    expected = positions_of(a=shard_at(), child=shard_at(parents=("a",)))
+    current = positions_of(a=finished(shard_at()), child=shard_at(parents=("a",)))
+    moved = {"a": finished(expected.shards["a"]), "child": moved_to(expected.shards["child"], "9")}
+    merged, conflicts = merge(current, expected, moved, {})
+    assert conflicts.keys() == {"a"}
+    assert merged["child"] == moved["child"]

@@ -1,0 +1,152 @@
+"""Up to when a shard is read completely, and what each listing of the shards changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.table.positions import Predecessor, initial_positions
+from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
+from support.stored_positions import GAP, HOUR, listing_of, positions_of, shard_after, shard_at
+
+# Up to when a shard is read completely
+
+
+def test_a_shard_is_complete_up_to_the_later_of_its_tip_and_its_last_record():
+    early, late = LISTED_AT - HOUR, LISTED_AT
+    assert shard_at(tip_time=late, last_arrival=early).complete_until == late
+    assert shard_at(tip_time=early, last_arrival=late).complete_until == late
+
+
+@pytest.mark.parametrize("read", ["tip_time", "last_arrival"])
+def test_the_start_of_a_shard_does_not_matter_after_a_read(read):
+    shard = shard_at(wanted_from=LISTED_AT, **{read: LISTED_AT - HOUR})
+    assert shard.complete_until == LISTED_AT - HOUR
+
+
+def test_an_unread_shard_is_complete_up_to_its_start():
+    assert shard_at(wanted_from=LISTED_AT).complete_until == LISTED_AT
+
+
+def test_unread_records_are_safe_for_the_retention_after_that():
+    shard = shard_at(tip_time=LISTED_AT, retention_hours=25)
+    assert shard.safe_until == LISTED_AT + 25 * HOUR
+
+
+@pytest.mark.parametrize("known", [{"tip_time": LISTED_AT}, {"retention_hours": 24}])
+def test_safe_until_is_unknown_without_a_time_and_a_retention(known):
+    assert shard_at(**known).safe_until is None
+
+
+def test_a_recorded_gap_changes_the_place_of_a_shard():
+    assert not shard_at().same_place(shard_at(gaps=(GAP,)))
+
+
+# Each listing of the shards
+
+
+@pytest.mark.parametrize(
+    ("stored", "listed", "kept"), [(168, 24, 24), (24, 168, 24), (24, 24, 24), (None, 48, 48)]
+)
+def test_the_lowest_listed_retention_is_kept(stored, listed, kept):
+    positions = positions_of(a=shard_at(retention_hours=stored)).with_listing(listing_of("a", hours=listed))
+    assert positions.shards["a"].retention_hours == kept
+
+
+def test_new_shards_get_the_retention_of_the_listing():
+    assert positions_of().with_listing(listing_of("a", hours=48)).shards["a"].retention_hours == 48
+
+
+def test_a_new_shard_is_wanted_from_the_previous_listing():
+    before = msgspec.structs.replace(positions_of(a=shard_at()), listed_at=LISTED_AT - 30 * HOUR)
+    after = before.with_listing(listing_of("a", "b"))
+    assert after.shards["b"].wanted_from == LISTED_AT - 30 * HOUR
+    assert after.shards["a"].wanted_from is None
+
+
+def test_the_time_of_the_last_listing_is_kept():
+    positions = positions_of().with_listing(listing_of())
+    assert positions.listed_at == LISTED_AT
+    assert positions.with_listing(listing_of(at=LISTED_AT + HOUR)).listed_at == LISTED_AT + HOUR
+    assert positions.with_listing(listing_of(at=LISTED_AT - HOUR)).listed_at == LISTED_AT
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted_from"),
+    [
+        (BEGINNING, LISTED_AT),
+        (Position.after("5"), STREAM.created),  # the sequence number does not contain an arrival time
+        (Position.at_timestamp(LISTED_AT - 30 * HOUR), LISTED_AT - 30 * HOUR),
+        (Position.at_timestamp(STREAM.created - HOUR), STREAM.created),
+    ],
+    ids=str,
+)
+def test_a_first_shard_is_wanted_from_its_start_or_the_previous_listing(start, wanted_from):
+    (first,) = initial_positions(listing(shards("a")), {"a": start}, wanted_from=LISTED_AT).values()
+    assert (first.position, first.wanted_from) == (start, wanted_from)
+
+
+def test_a_first_shard_without_an_earlier_listing_has_no_time_up_to_which_it_is_complete():
+    (first,) = initial_positions(listing(shards("a")), {"a": BEGINNING}, wanted_from=None).values()
+    assert (first.wanted_from, first.complete_until) == (None, None)
+
+
+# Recreated streams
+
+
+def test_a_predecessor_keeps_the_positions_of_unfinished_shards():
+    positions = positions_of(
+        a=shard_after(5, finished=True), b=shard_at(Position.after("7", 2)), c=shard_at()
+    )
+    unfinished = {"b": Position.after("7", 2), "c": BEGINNING}
+    assert positions.as_predecessors() == (Predecessor(STREAM, unfinished),)
+
+
+def test_a_predecessor_keeps_the_gaps_of_all_shards():
+    positions = positions_of(
+        a=shard_after(5, finished=True, gaps=(GAP,)), b=shard_at(gaps=(GAP, GAP)), c=shard_at()
+    )
+    (predecessor,) = positions.as_predecessors()
+    assert predecessor.gaps == {"a": (GAP,), "b": (GAP, GAP)}
+
+
+def test_predecessors_are_ordered_oldest_first():
+    oldest = Predecessor(StreamIdentity(STREAM.arn, STREAM.created - HOUR), {"a": BEGINNING})
+    positions = msgspec.structs.replace(positions_of(a=shard_at()), predecessors=(oldest,))
+    assert positions.as_predecessors() == (oldest, Predecessor(STREAM, {"a": BEGINNING}))
+
+
+# Shards that are listed later
+
+
+def test_shards_listed_later_start_at_trim_horizon_and_known_shards_are_unchanged():
+    known = shard_after(5)
+    later = Shard("b", ("a",), ("0", "4"), "8")
+    both = positions_of(a=known).with_listing(listing([Shard("a", (), ("0", "9"), "1"), later]))
+    assert both.shards["a"].same_place(known)
+    assert (both.shards["b"].position, both.shards["b"].parents) == (BEGINNING, ("a",))
+
+
+def test_shards_that_are_no_longer_listed_are_kept():
+    positions = positions_of(a=shard_after(5, finished=True))
+    assert positions.with_listing(listing([])).shards.keys() == positions.shards.keys()
+
+
+def test_first_shards_start_at_the_given_position():
+    start = Position.at_timestamp(datetime(2026, 1, 1, tzinfo=UTC))
+    shards = [Shard(name, (), ("0", "9"), "1") for name in "ab"]
+    starts = dict.fromkeys("ab", start)
+    first = initial_positions(listing(shards), starts, wanted_from=LISTED_AT)
+    assert {shard.position for shard in first.values()} == {start}
+
+
+def test_a_child_waits_for_its_unfinished_parents():
+    positions = positions_of(
+        a=shard_at(finished=True), b=shard_at(), child=shard_at(parents=("a", "b", "trimmed away"))
+    )
+    assert positions.waits_for("child") == ("b",)
